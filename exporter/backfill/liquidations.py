@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from exporter.errors import DecodeError, StoreError
+from exporter.history.liquidations import SCHEMA, joined, written
 from exporter.history.manifest import data_of, file_reference
 from exporter.parquet_bounds import open_parquet
 from exporter.past.lake.close_meta import EVENT, decode_event
@@ -22,24 +22,8 @@ from exporter.stores.store import Store, etag_of
 from exporter.tables import MAX_DECIMAL
 from exporter.tree.documents import HistoryManifest, LedgerSpan, LiquidationsFile
 from exporter.tree.families import LIQUIDATIONS
-from exporter.tree.same_values import same_values
 
 KEY = LIQUIDATIONS.template
-
-SCHEMA = pa.schema(
-    [
-        ("observed_ledger", pa.int64()),
-        ("ledger_close_time", pa.timestamp("us", "UTC")),
-        ("event_index", pa.int64()),  # ascending in a ledger
-        ("protocol", pa.large_string()),
-        ("market", pa.large_string()),
-        *((name, pa.large_string()) for name in ("event", "auction", "user", "filler")),
-        ("percent", pa.int64()),
-        ("side", pa.large_string()),
-        ("token_address", pa.large_string()),
-        ("amount", pa.decimal128(38, 0)),
-    ]
-)
 
 Row = tuple[Any, ...]
 
@@ -89,45 +73,3 @@ def with_liquidations(
     covered_spans = joined([*known, *spans])
     entry = LiquidationsFile(KEY, file_reference(KEY), frame.height, len(data), etag_of(data), covered_spans)
     return msgspec.structs.replace(manifest, liquidations=entry)
-
-
-def written(frame: pl.DataFrame) -> bytes:
-    """The Parquet file of rows in the columns of `SCHEMA`."""
-    target = io.BytesIO()
-    pq.write_table(frame.to_arrow().cast(SCHEMA), target, compression="zstd")
-    return target.getvalue()
-
-
-def fault_of(data: bytes, file: LiquidationsFile) -> str | None:
-    """What is wrong with the form of a table: it is not what writing its rows gives, or not of the ledgers it names.
-
-    None where nothing is. Whether the events happened does not follow from the table.
-    """
-    try:
-        rows = pl.DataFrame(pl.from_arrow(pq.ParquetFile(pa.BufferReader(data)).read()))
-        if not same_values(file.key, written(rows), data):
-            return "is not what writing its rows gives: its columns, metadata or statistics are others"
-    except (pa.ArrowException, pl.exceptions.PolarsError, OSError, ValueError) as error:
-        return f"cannot be read: {error}"
-    if rows.height != file.rows:
-        return f"has {rows.height} rows, but {file.rows} in the history's manifest"
-    if file.spans != joined(file.spans):
-        return "is of spans of ledgers that do not ascend, each apart from the next"
-    ledger = pl.col("observed_ledger")
-    inside = [ledger.is_between(span.first_ledger, span.last_ledger) for span in file.spans]
-    if rows.filter(~pl.any_horizontal(pl.lit(False), *inside)).height:
-        return "has rows of ledgers that its spans do not have"
-    if not rows.equals(rows.sort("observed_ledger", "event_index", maintain_order=True)):
-        return "has rows that do not ascend by ledger and event"
-    return None
-
-
-def joined(spans: Iterable[LedgerSpan]) -> list[LedgerSpan]:
-    """Spans of ledgers, ascending, those that touch as one."""
-    found: list[LedgerSpan] = []
-    for span in sorted(spans, key=lambda span: span.first_ledger):
-        if found and span.first_ledger <= found[-1].last_ledger + 1:
-            found[-1] = LedgerSpan(found[-1].first_ledger, max(found[-1].last_ledger, span.last_ledger))
-        else:
-            found.append(span)
-    return found

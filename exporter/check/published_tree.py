@@ -374,6 +374,8 @@ def rollup_faults(
 ) -> Iterator[tuple[str, str]]:
     """Faults of the rollups and of the table of liquidations, by key; ``whole`` recomputes the rollups."""
     named = {entry.key: entry for entry in manifest.rollups}
+    if len(named) != len(manifest.rollups):
+        yield HISTORY_MANIFEST_KEY, "names a rollup twice"
     if manifest.files and any(file.rows for file in manifest.files):
         yield from ((kind.key, "is not named by the history's manifest") for kind in KINDS if kind.key not in named)
     yield from ((key, "is not named by the history's manifest") for key in sorted({*(there or ())} - named.keys()))

@@ -7,6 +7,7 @@ than its writer gives it is named like the file of a stranger.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -37,14 +38,19 @@ def judge_records(
                 if data != msgspec.json.encode(intent):
                     yield Reason.EARLIER, f"{key} (it names another run than the published one)"
             case _ if key == SUPERSEDED_KEY:
-                yield (None, "when runs were superseded") if is_record(data) else (Reason.UNLISTED, key)
+                yield _stated("when runs were superseded", key, data, is_record(data))
             case _ if key == STATE_KEY:
                 if derived_state is None or not same_states(data, derived_state):
                     yield Reason.HISTORY, f"{key} (the files of the history give another state)"
             case _ if key == MEMORY_KEY:
-                yield (None, "which contracts earlier runs found") if is_memory(data) else (Reason.UNLISTED, key)
+                yield _stated("which contracts earlier runs found", key, data, is_memory(data))
             case _ if key == lost_prices.KEY:
-                is_list = lost_prices.is_list(data)
-                yield (None, "which prices the run missed") if is_list else (Reason.UNLISTED, key)
+                yield _stated("which prices the run missed", key, data, lost_prices.is_list(data))
             case _ if key == JOURNAL_KEY:
                 yield Reason.HISTORY, f"{key} (of a backfill that is under way)"
+
+
+def _stated(what: str, key: str, data: bytes, has_its_form: bool) -> tuple[Reason | None, str]:
+    if not has_its_form:
+        return Reason.UNLISTED, key
+    return None, f"{what} ({key}, SHA-256 {sha256(data).hexdigest()[:12]})"

@@ -71,6 +71,10 @@ def _of_proofs(tree: FetchedTree) -> Iterator[str]:
     ):
         if found != expected:
             raise CheckError(f"{PROOFS.template}: $.{name} is {found}, not {expected}")
+    runs = {tree.status.evidence_key: tree.status.run_id} | {run.evidence_key: run.run_id for run in tree.earlier}
+    for proof in listed.proofs:
+        if runs.get(proof.evidence_key, proof.run_id) != proof.run_id:
+            raise CheckError(f"{PROOFS.template}: {proof.evidence_key} is not the evidence of run {proof.run_id}")
     times = ", ".join(sorted({proof.proven_at for proof in listed.proofs}))
     if times:
         yield f"runs were proven at {times}"

@@ -18,13 +18,13 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from exporter.backfill.liquidations import fault_of
 from exporter.check.published_tree import check_files
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments.networks import network_of
 from exporter.errors import CheckError, ExporterError, RefutedError, SourceError, lasting, pluralize, printable
 from exporter.history.export import rows_of
+from exporter.history.liquidations import fault_of
 from exporter.history.parquet import render_history
 from exporter.history.rollups import holds
 from exporter.history.series import STATE_KEY

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from exporter.backfill import liquidations
 from exporter.cli import main
 from exporter.errors import ExitCode
+from exporter.history import liquidations
 from exporter.history.manifest import file_reference
 from exporter.job.evidence import _FIELDS as EVIDENCE_FIELDS
 from exporter.job.unproven import Reason
