@@ -371,11 +371,23 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
     assert published is not None  # by this very run
     assert status is not None
     made = read_current_listing(store, published.pointer).frame.select("key", again="sha256")
+    repeated = decode_json(status.data, SystemStatus)
+    packed = store.get(repeated.evidence_key)
+    repacked = repeated.evidence_key != tree.status.evidence_key and packed is not None
+    if repacked and packed is not None and same_values(repeated.evidence_key, tree.evidence, packed.data):
+        # Another zlib packed the same lines, so the file has another name.
+        own = pl.col("key") == repeated.evidence_key
+        made = made.with_columns(
+            pl.when(own).then(pl.lit(tree.status.evidence_key)).otherwise(pl.col("key")).alias("key")
+        )
+        repeated = structs.replace(repeated, evidence_key=tree.status.evidence_key)
+    else:
+        repacked = False
     files = made.join(tree.files.frame.select("key", "sha256"), on="key", how="full", coalesce=True)
     differ = files.filter(pl.col("again").ne_missing(pl.col("sha256"))).sort("key")
     different, unknown, kept, recoded = dict[str, str](), list[str](), list[str](), list[str]()
     both = differ.drop_nulls().select("key", pl.col("sha256").bin.encode("hex"))
-    alike = asyncio.run(_same_values(tree.uri, both.rows(), store))
+    alike = asyncio.run(_same_values(tree.uri, both.rows(), store)) | ({repeated.evidence_key} if repacked else set())
     for key, listed, again in differ.select("key", "sha256", "again").iter_rows():
         if not tree.as_published and key in OF_THE_HISTORY and listed is not None:
             unknown.append(key)
@@ -387,7 +399,7 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
             missing = listed is None
             different[key] = "is not among the run's files" if missing else "does not follow from the run's evidence"
     if not different:
-        _compare_status(tree.status, decode_json(status.data, SystemStatus), same_files=differ.is_empty())
+        _compare_status(tree.status, repeated, same_files=differ.is_empty())
     return Rerendered(files.height - differ.height, different, unknown, kept, recoded)
 
 

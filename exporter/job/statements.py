@@ -56,6 +56,10 @@ def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
             listing = listings.of(candidate.protocol, candidate.address)
             alone = ", and lists it by that alone" if listing.reason is ListedReason.CONFIGURED else ""
             yield f"the operator names the market {candidate.address} of {candidate.protocol}{pool}{alone}"
+    yield from (f"the operator excludes {place}" for place in evidence.excluded)
+    if evidence.skipped:
+        named = ", ".join(f"{item.market} ({item.reason})" for item in evidence.skipped[:3])
+        yield f"markets that were skipped: {len(evidence.skipped)}, the first {named}"
     yield from _of_proofs(tree)
 
 

@@ -432,6 +432,10 @@ def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
                 yield f"contract: {item.role} {item.address} of {item.protocol} {item.label} follows from no entry"
     if not evidence.whole:
         yield "looked: the run read a part of the ledger's contracts"
+    listings = evidence.listings(network.deployments)
+    for skipped in evidence.skipped:
+        if listings.is_listed(skipped.protocol, skipped.market):
+            yield f"skipped: {skipped.market} of {skipped.protocol}, a listed market, was not read ({skipped.reason})"
     if evidence.lists_compared != bool(network.deployments):
         denied = "" if evidence.lists_compared else "not "
         yield f"looked: the run says that it did {denied}compare the lists of known contracts"

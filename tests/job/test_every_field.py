@@ -238,6 +238,8 @@ def change_listing(files: Files, name: str) -> None:
 
 
 EXTRA = {
+    "skipped": ["skipped", "blend", OTHER, "time"],
+    "excluded": ["excluded", OTHER],
     "contract": ["contract", "blend", "v2", "emitter", OTHER],
     "notice": ["notice", "All is well"],
     "absent": ["absent", "AAAABgAAAAG1Q1uMJ/Vvl1hLpu0xv4hTOwv2I3yC9g0fQOl1+3N1hAAAABQAAAAB"],
@@ -251,7 +253,8 @@ def change_evidence(files: Files, word: str, place: int) -> None:
     lines = [json.loads(line) for line in gzip.decompress(files.pop(old)).splitlines()]
     line = next((line for line in lines if line[0] == word), None)
     if line is None:
-        lines.insert(2, EXTRA[word])
+        entries = next(at for at, line in enumerate(lines) if line[0] in ("entry", "absent"))
+        lines.insert(len(lines) if word == "call" else entries, EXTRA[word])
     elif word == "entry" and place in (1, 4):  # XDR in base64
         line[place] = line[place][:-8] + ("AAAA" if line[place][-8:-4] != "AAAA" else "BBBB") + line[place][-4:]
     else:
@@ -260,8 +263,7 @@ def change_evidence(files: Files, word: str, place: int) -> None:
     new = f"v1/evidence/{digest(data)}.jsonl.gz"
     files[new] = data
     edit(files, POINTER_KEY, lambda status: status.update(evidence_key=new))
-    if PROOFS.template in files:
-        del files[PROOFS.template]
+    edit(files, PROOFS.template, lambda listed: listed["proofs"][0].update(evidence_key=new))
     seal(files, new)
     edit(files, INTENT_KEY, lambda intent: intent.update(run_id=status_of(files)["run_id"]))
 

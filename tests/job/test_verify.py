@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import re
 import shutil
@@ -616,3 +617,18 @@ def test_the_real_testnet_pool(testnet_archive: Path, tmp_path: Path, ledger: in
     (proof,) = result.added
     assert (proof.entries, 0, ledger) == (proof.confirmed, proof.calls, proof.checkpoint)
     assert (verified.confirmed, verified.repeated) == (proof.entries, verified.files)
+
+
+def test_what_other_libraries_wrote(single: Path, trees: Trees, tmp_path: Path) -> None:
+    """Evidence that another zlib packed has the right lines, and is named."""
+    files = read(single)
+    old = str(json.loads(files[POINTER_KEY])["evidence_key"])
+    packed = gzip.compress(gzip.decompress(files.pop(old)), 9, mtime=0)
+    new = f"v1/evidence/{sha256(packed).hexdigest()}.jsonl.gz"
+    files[new] = packed
+    change(files, POINTER_KEY, lambda status: status.update(evidence_key=new))
+    del files["v1/proofs.json"]
+    seal(files, new)
+    result = trees.verify(write(files, tmp_path))
+
+    expect(result, ExitCode.UNPROVEN, f"1 files have the right values, but other libraries wrote their bytes: {new}")
