@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Final
+
+import msgspec
 
 from exporter.deployments.networks import network_of
 from exporter.errors import CheckError
@@ -56,6 +59,11 @@ def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
             listing = listings.of(candidate.protocol, candidate.address)
             alone = ", and lists it by that alone" if listing.reason is ListedReason.CONFIGURED else ""
             yield f"the operator names the market {candidate.address} of {candidate.protocol}{pool}{alone}"
+    for candidate in evidence.candidates:
+        if candidate.voucher is not None:
+            yield f"contract {candidate.voucher} should have a record of the market {candidate.address}"
+    lives = [(key, entry.live_until) for key, entry in sorted(evidence.entries.items()) if entry is not None]
+    yield f"until when {len(lives)} entries live (SHA-256 {sha256(msgspec.json.encode(lives)).hexdigest()[:12]})"
     yield from (f"the operator excludes {place}" for place in evidence.excluded)
     if evidence.skipped:
         named = ", ".join(f"{item.market} ({item.reason})" for item in evidence.skipped[:3])
