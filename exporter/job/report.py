@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -104,7 +105,9 @@ class RunLog:
         )
         self._write()
         if self._path is not None:
-            self._replace(self._path.with_name(f"{self._path.name}.prom"), metrics_of(self.facts))
+            metrics = self._path.with_name(f"{self._path.name}.prom")
+            known = {} if "published_at" in self.facts else _published_times(metrics)
+            self._replace(metrics, metrics_of(known | self.facts))
 
     def _write(self) -> None:
         if self._path is not None:
@@ -217,6 +220,22 @@ def report_outcome(log: RunLog, tables: Tables, run_id: str, *, published: bool)
 
 def _first(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+
+
+def _published_times(metrics: Path) -> dict[str, int]:
+    """The times of the published run as the metrics of an earlier run have them; nothing if these cannot be read.
+
+    For a run that fails before it knows what is published: without these times no monitor sees that readers wait.
+    """
+    try:
+        text = metrics.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return {}
+    names = {"published_at": "published", "next_expected_at": "next_expected"}
+    found = {
+        fact: re.search(rf"^lending_run_{name}_timestamp_seconds (\d+)$", text, re.M) for fact, name in names.items()
+    }
+    return {fact: int(match[1]) for fact, match in found.items() if match is not None}
 
 
 def metrics_of(facts: Mapping[str, Any]) -> str:

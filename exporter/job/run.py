@@ -169,6 +169,8 @@ def execute(
     before = ReadOnce(store)
     with log.step("output", "trying the output"):
         before.read((families.POINTER_KEY, families.HISTORY_MANIFEST_KEY, families.INTENT_KEY, MEMORY_KEY))
+        if (published := read_published(before, older=True)) is not None:
+            log.add(**published.pointer.times)  # a run that fails from here on leaves readers this one
         if try_output(before, settings.passphrase, replaced_ledger, write=not dry_run):
             log.event("earlier_format", "the tree was made by an earlier version; this run publishes over it")
     if dry_run:
@@ -192,7 +194,9 @@ def execute(
             recorded = job.record(tables)
             summary = job.publish(tables, evidence, recorded)
             log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
-            log.add(**times_of(summary, settings.schedule.interval_minutes), **job.proven())
+            log.add(**job.proven())
+            if not dry_run:
+                log.add(**{"next_expected_at": None, **times_of(summary, settings.schedule.interval_minutes)})
             code = ExitCode.UNREAD if surprises or recorded.lost.too_many else ExitCode.DONE
             if not dry_run:
                 job.read_back(store, summary)

@@ -48,6 +48,14 @@ class Pointer(Struct, frozen=True):
     manifest_sha256: str
     ledger_close_time: datetime | None = None
     network: str | None = None
+    generated_at: datetime | None = None
+    next_expected_at: datetime | None = None
+
+    @property
+    def times(self) -> dict[str, int]:
+        """When the run was published and, if it promised that, when the next is expected, in unix seconds."""
+        named = {"published_at": self.generated_at, "next_expected_at": self.next_expected_at}
+        return {name: int(at.timestamp()) for name, at in named.items() if at is not None}
 
 
 @dataclass(frozen=True, slots=True)

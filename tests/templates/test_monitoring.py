@@ -7,13 +7,21 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
+from click.testing import CliRunner
 
-from exporter.job.report import metrics_of
+from exporter.cli import main
+from exporter.errors import ExitCode
+from exporter.job.report import RunLog, metrics_of
 from exporter.render.run_documents import render_metrics
+from tests.failure_drill import FAILURES, INTERVAL_MINUTES, Drill, copied, documented, published
+from tests.jobs import NOW
 from tests.render.test_changes import pool, tables
 
+PUBLISHED = [code for code in ExitCode if code.is_published]
 FOLDER = Path(__file__).parents[2] / "templates" / "monitoring"
 
 
@@ -33,11 +41,16 @@ FACTS = {
 RUN = metrics_of(FACTS)
 
 
-def promtool(*arguments: str, given: bytes = b"") -> None:
-    """Run Prometheus' own tool; skip where it is not installed."""
+def require_promtool() -> str:
+    """Prometheus' own tool; skip where it is not installed."""
     program = shutil.which("promtool")
     if program is None:
         pytest.skip("promtool is not installed (Debian: apt-get install prometheus)")
+    return program
+
+
+def promtool(*arguments: str | Path, given: bytes = b"") -> None:
+    program = require_promtool()
     ran = subprocess.run([program, *arguments], cwd=FOLDER, input=given, capture_output=True, timeout=60, check=False)
     assert 0 == ran.returncode, (ran.stdout + ran.stderr).decode()
 
@@ -89,3 +102,96 @@ def test_promtool_accepts_them() -> None:
     promtool("check", "metrics", given=RUN.encode())
     promtool("check", "rules", "alerts.yml")
     promtool("test", "rules", "alerts_test.yml")
+
+
+STEP_MINUTES, HOURS = 5, 5
+RUN_STEPS = INTERVAL_MINUTES // STEP_MINUTES
+TIMES = ("lending_run_published_timestamp_seconds", "lending_run_next_expected_timestamp_seconds")
+OF_TREE = ("lending_run_ledger", "lending_unpriced_ratio", "lending_pools_unread")
+"""What the rules ask of /metrics.txt, but for the ages of ledger and price: the drill's network has its own time."""
+
+
+def state_of(drill: Drill) -> dict[str, float]:
+    """The metrics that a monitor has after a run; times count from when the first run was published."""
+    text = drill.metrics.read_text() + (drill.out / "metrics.txt").read_text()
+    state = {name: float(value) for name, value in re.findall(r"^(lending_\w+) (\S+)$", text, re.MULTILINE)}
+    state = {name: value for name, value in state.items() if name in (*TIMES, *OF_TREE, "lending_run_exit_code")}
+    return state | {name: state[name] - NOW.timestamp() for name in TIMES if name in state}
+
+
+def series_of(good: dict[str, float], failing: dict[str, float], *, publishing: bool) -> list[dict[str, str]]:
+    """What a monitor scrapes: a good run, and from the next one on runs that all end in the same way.
+
+    With ``publishing`` each of these is published.
+    """
+    found = []
+    for name in sorted(good.keys() | failing.keys()):
+        values = []
+        for step in range(HOURS * 60 // STEP_MINUTES + 1):
+            number = step // RUN_STEPS
+            value = (good if number == 0 else failing).get(name)
+            if value is not None and name in TIMES and publishing:
+                value += number * INTERVAL_MINUTES * 60  # by the drill's clock all runs are at one time
+            values.append("_" if value is None else f"{value:g}")
+        found.append({"series": name, "values": " ".join(values)})
+    return found
+
+
+def firing(alerts: dict[str, float]) -> list[dict[str, Any]]:
+    """The alerts that fire shortly before and after each of their times after the first failure, and at the end."""
+    first = INTERVAL_MINUTES
+    times = {HOURS * 60 - STEP_MINUTES, *(first + hours * 60 + by for hours in alerts.values() for by in (-5, 5))}
+    return [
+        {
+            "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+            "eval_time": f"{int(time)}m",
+            "exp_samples": [
+                {"labels": f'{{alertname="{alert}"}}', "value": 1}
+                for alert, hours in sorted(alerts.items())
+                if first + hours * 60 <= time
+            ],
+        }
+        for time in sorted(times)
+    ]
+
+
+def killed(drill: Drill) -> None:
+    """The report is begun, and nobody ends it."""
+    RunLog(drill.report)
+
+
+def misconfigured(drill: Drill) -> None:
+    """A variable that is not understood ends the run before it begins."""
+    ran = CliRunner().invoke(main, ["run", "--report", str(drill.report)], env={"EXPORTER_INTERVAL_MINUTES": "zzz"})
+    assert ExitCode.CONFIG == ran.exit_code, ran.output
+
+
+def test_each_failure_of_the_drill_fires_its_alert(tmp_path: Path) -> None:
+    """Runs that fail as the drill makes them fail fire the alerts of docs/failures.md, at the times that it says.
+
+    A run that cannot even leave metrics is seen by `LendingLate` alone.
+    """
+    require_promtool()
+    pages, tests = documented(), []
+    unseen = {"a kill": killed, "a variable that is not understood": misconfigured}
+    with published(tmp_path) as drill:
+        good = state_of(drill)
+        for number, (name, fail) in enumerate({**FAILURES, **unseen}.items()):
+            (tmp_path / str(number)).mkdir()
+            own = copied(drill, tmp_path / str(number))
+            fail(own)
+            alerts = {"LendingLate": 0.5} if name in unseen else pages[name].alerts
+            publishing = name not in unseen and pages[name].code in PUBLISHED
+            tests.append(
+                {
+                    "name": name,
+                    "interval": f"{STEP_MINUTES}m",
+                    "input_series": series_of(good, state_of(own), publishing=publishing),
+                    "promql_expr_test": firing(alerts),
+                }
+            )
+    path = tmp_path / "drill.yml"
+    rules = {"rule_files": [str(FOLDER / "alerts.yml")], "evaluation_interval": f"{STEP_MINUTES}m", "tests": tests}
+    path.write_bytes(msgspec.json.encode(rules))  # JSON is YAML
+
+    promtool("test", "rules", path)

@@ -31,7 +31,9 @@ LOCAL = NETWORKS["local"].passphrase
 
 def pool_row(market: int, pool: int, **changes: Any) -> dict[str, Any]:
     """One row of a pools frame, every column filled."""
-    row: dict[str, Any] = {name: (7 if kind.is_integer() else "text") for name, kind in POOLS.items()}
+    row: dict[str, Any] = {
+        name: True if kind == pl.Boolean else 7 if kind.is_integer() else "text" for name, kind in POOLS.items()
+    }
     row |= dict.fromkeys(TERMS)
     row |= {
         "market": contract(100 + market),
