@@ -212,4 +212,4 @@ def _runs(age: int, first: int, runs: int, clock: Path) -> None:
 
 
 if __name__ == "__main__":
-    _runs(*map(int, sys.argv[1:4]), Path(sys.argv[4]))
+    _runs(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
