@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import polars as pl
 from msgspec import Meta, Struct
@@ -151,10 +151,21 @@ MARKETS: dict[str, pl.DataType] = {
 BACKSTOPS: dict[str, pl.DataType] = {"market": pl.String(), **columns_of(MarketBackstop)}
 """The backstops frame: one row for each market that names one."""
 
-SPOKES = "spokes"
-"""What a `project` may also give and no frame keeps: the terms of each spoke."""
+SHARED = (
+    *("market", "pool", "token_address", "decimals", "protocol", "version"),
+    *("market_name", "market_status", "oracle", "wasm_hash"),
+)
+"""The columns of the pools frame that say which pool it is, of which market."""
 
-GATES = {
+SPOKES = "spokes"
+Gate = Literal["can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate"]
+"""A column that says whether an operation is possible."""
+
+ALL_GATES: tuple[Gate, ...] = ("can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate")
+
+GatedAmount = Literal["available_to_supply", "available_to_withdraw", "available_to_borrow"]
+
+GATES: dict[Gate, GatedAmount] = {
     "can_withdraw": "available_to_withdraw",
     "can_borrow": "available_to_borrow",
     "can_supply": "available_to_supply",

@@ -150,7 +150,7 @@ def read_state(
 
 def _used_by(readings: Sequence[ProtocolReading], source: StoredSource, deployments: Sequence[Deployment]) -> Watch:
     """The keys of a reading: whole contracts, but single keys of tokens and of contracts that only named others."""
-    tokens = {pool["token_address"] for reading in readings for pool in reading.pools}
+    tokens = {pool.token_address for reading in readings for pool in reading.pools}
     own = {contract.address for deployment in deployments for contract in deployment.contracts}
     publishing = set[str]()
     for reading in readings:

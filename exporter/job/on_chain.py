@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from exporter.config import Settings
 from exporter.deployments.listing import NOTHING_LISTED
@@ -26,8 +26,9 @@ from exporter.ledger.observation import UNCERTIFIED, CallResult
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS, storage_answers
-from exporter.protocols.base import Compared, NoView, ProtocolReading, Row, ViewCall
+from exporter.protocols.base import Compared, ComputedPool, NoView, ProtocolReading, ViewCall
 from exporter.protocols.compute import compute
+from exporter.protocols.numbers import PoolRow
 from exporter.stores import open_store
 
 MAX_ROUNDS: Final = 24
@@ -205,18 +206,20 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
     return check
 
 
-def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict[str, dict[str, Row]]:
-    """The exporter's pools at a time, by market and id, each with what was read of it as ``raw``."""
-    raw = {(pool["market"], pool["pool"]): pool for reading in readings for pool in reading.pools}
-    rows: dict[str, dict[str, Row]] = {}
+def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict[str, dict[str, ComputedPool]]:
+    """The exporter's pools at a time, by market and id, each as it was read and with its row."""
+    pools = {pool.place: pool for reading in readings for pool in reading.pools}
+    rows: dict[str, dict[str, ComputedPool]] = {}
     for row in compute(readings, PROTOCOLS, ledger, time, NOTHING_LISTED).pools.iter_rows(named=True):
-        rows.setdefault(row["market"], {})[row["pool"]] = row | {"raw": raw[row["market"], row["pool"]]}
+        rows.setdefault(row["market"], {})[row["pool"]] = ComputedPool(
+            pools[row["market"], row["pool"]], cast(PoolRow, row)
+        )
     return rows
 
 
 def _compare_all(read: _Read, ledger: int, times: Mapping[int, int], notices: list[str]) -> ChainCheck:
     check = ChainCheck(ledger, read.without, read.both, notices, differences=list(read.both.differences))
-    numbers: dict[int, dict[str, dict[str, Row]]] = {}
+    numbers: dict[int, dict[str, dict[str, ComputedPool]]] = {}
 
     def compared_at(outcome: _Outcome, time: int) -> list[Compared]:
         if time not in numbers:
@@ -250,7 +253,7 @@ def _compare_all(read: _Read, ledger: int, times: Mapping[int, int], notices: li
     return check
 
 
-def compare(outcome: _Outcome, rows: Mapping[str, Row], time: int) -> Iterator[Compared]:
+def compare(outcome: _Outcome, rows: Mapping[str, ComputedPool], time: int) -> Iterator[Compared]:
     """The fields of a result next to ours. Raises `DecodeError`."""
     views, asked, result = PROTOCOLS[outcome.protocol].views, outcome.asked, outcome.result
     row = rows.get(asked.pool)
@@ -262,5 +265,5 @@ def compare(outcome: _Outcome, rows: Mapping[str, Row], time: int) -> Iterator[C
         found = views.fields(asked, result.value, row, time)
     for name, (ours, contract) in found.items():
         # There may be no price of ours only because the call for it is not known to hold at the run's ledger.
-        if name != "oracle_price" or UNCERTIFIED not in (row["price_reason"] or ""):
+        if name != "oracle_price" or UNCERTIFIED not in (row.row["price_reason"] or ""):
             yield Compared(asked.market, asked.pool, name, ours, contract)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 from exporter.deployments import Deployment, KnownContract
 from exporter.errors import ExactError, lasting
@@ -26,6 +26,8 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.storage_rules.host import Rule
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
+from exporter.protocols.numbers import PoolNumbers, PoolRow, Rewards
+from exporter.tables import SHARED, Gate
 from exporter.tree.documents import Absent, Unread
 from exporter.tree.values import RewardReason
 
@@ -118,7 +120,7 @@ class Coverage:
 class WithoutPrice:
     """The gates that are closed (False), or not known (None), without a valid price; ``note`` says to whom."""
 
-    gates: Mapping[str, bool | None] = field(default_factory=dict)
+    gates: Mapping[Gate, bool | None] = field(default_factory=dict)
     note: str = ""
 
 
@@ -199,17 +201,54 @@ class RewardPrice:
     source: str = ""
 
 
-SHARED = (
-    *("market", "pool", "token_address", "decimals", "protocol", "version"),
-    *("market_name", "market_status", "oracle", "wasm_hash"),
-)
-"""The columns of the pools frame that the raw state of every pool has."""
+State = TypeVar("State")
 
-NO_REWARDS: Mapping[str, Any] = {
-    **dict.fromkeys(("supply_reward_per_second", "borrow_reward_per_second", "reward_decimals"), 0),
-    **dict.fromkeys(("supply_reward_reason", "borrow_reward_reason"), RewardReason.NONE),
-}
-"""The terms of a protocol whose contracts pay nothing in addition to interest."""
+
+@dataclass(frozen=True, slots=True)
+class PoolRead(Generic[State]):
+    """One pool as it was read: where it is, and the state that its protocol's math takes."""
+
+    market: Market
+    pool: str
+    """The pool's id inside its market."""
+    token_address: str
+    decimals: int
+    """Decimals of the token, as the market computes with them."""
+    oracle: str | None
+    """The contract that prices the token for this pool; usually the market's."""
+    state: State
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The market's address and the pool's id."""
+        return self.market.address, self.pool
+
+    def __getitem__(self, name: str) -> Any:
+        """A field of a pool whose state is still a dict."""
+        identity = self.identity()
+        return identity[name] if name in identity else self.state[name]
+
+    def identity(self) -> dict[str, Any]:
+        """The columns of `SHARED`."""
+        market = self.market
+        values = (
+            *(market.address, self.pool, self.token_address, self.decimals, market.protocol, market.version),
+            *(market.name, market.status, self.oracle, market.wasm_hash),
+        )
+        return dict(zip(SHARED, values, strict=True))
+
+
+AnyPool = PoolRead[Any]
+"""A pool of whichever protocol."""
+
+NO_REWARDS = Rewards(
+    supply_reward_per_second=0,
+    borrow_reward_per_second=0,
+    reward_decimals=0,
+    supply_reward_reason=RewardReason.NONE,
+    borrow_reward_reason=RewardReason.NONE,
+)
+"""The rewards of a protocol whose contracts pay nothing in addition to interest."""
 
 
 @dataclass(slots=True)
@@ -223,8 +262,7 @@ class ProtocolReading:
     next call restores (docs/decisions.md, "Absent, archived, unread").
     ``frozen`` says of pools that need a key which the network froze why nothing is possible there.
     ``named`` are markets that the protocol's own contracts name and that were not among the candidates: not read.
-    ``pools`` are the raw states of the pools that were read, as `project` takes them but for the close time; each has
-    `SHARED`.
+    ``pools`` are those that were read, as `ProtocolModule.project` takes them.
     ``price_limits``, by market and pool, say which prices the market itself takes.
     ``parameters``, by market and pool, are only shown. ``verified`` has for a market the contract of the protocol whose
     record says that it is genuine; ``contracts`` those contracts of deployments, by label and role, that only the chain
@@ -236,7 +274,7 @@ class ProtocolReading:
 
     protocol: str
     markets: list[Market] = field(default_factory=list)
-    pools: list[dict[str, Any]] = field(default_factory=list)
+    pools: list[AnyPool] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     absent: list[Absent] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -260,8 +298,21 @@ class ProtocolReading:
         """Bring to a ledger's close time what depends on it without an entry changing; it may be asked again."""
 
 
-Row = Mapping[str, Any]
-"""A pool as the exporter has it: its row of the pools frame, and under ``raw`` its state as it was read."""
+@dataclass(frozen=True, slots=True)
+class ComputedPool:
+    """A pool as it was read, and its row of the pools frame."""
+
+    pool: AnyPool
+    row: PoolRow
+
+    def __getitem__(self, name: str) -> Any:
+        """A column, or the pool, for views of protocols whose state is still a dict."""
+        return self.pool if name == "raw" else cast(Mapping[str, Any], self.row)[name]
+
+
+Row = Any
+Pairs = Mapping[str, tuple[object, object]]
+"""By the name of a field: its value as the exporter has it, and as the contract gives it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,11 +355,11 @@ class ProtocolViews:
         for market in reading.markets:
             yield NoView(market.address, f"no view function of {reading.protocol} is known")
 
-    def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
+    def fields(self, asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG002
         """By name: a field of a pool as the exporter has it, and as the view gives it. Raises `DecodeError`."""
         return {}
 
-    def refused(self, error: str, row: Row) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
+    def refused(self, error: str, computed: ComputedPool) -> Pairs:  # noqa: ARG002
         """The same where a call failed because the contract refuses a price. Empty for any other failure."""
         return {}
 
@@ -362,10 +413,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """An accrual: the numbers before, with the ``close_time`` of the ledger, and those after, by the field compared."""
+    """An accrual in a ledger: what our math gives, and what the contract wrote, by the field compared."""
 
-    before: Mapping[str, Any]
-    after: dict[str, int]
+    compute: Any
+    """Computes the fields from the numbers before. Raises `ExactError`."""
+    after: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,12 +427,12 @@ class AccrualRule:
     Only what an action cannot change is compared, or what the entries show that it did not change.
 
     ``owns`` says by a key whether its entry may be one; ``read`` gives the transitions that an update of it shows, and
-    raises `UntriedError`. ``compute`` gives the fields compared from the numbers before; it raises `ExactError`.
+    raises `UntriedError`.
     """
 
     owns: Callable[[bytes], bool]
     read: Callable[[bytes, Step], Iterator[Transition]]
-    compute: Callable[[Mapping[str, Any]], Mapping[str, int]]
+    compute: Callable[[Any], Mapping[str, int]] | None = None
 
 
 def is_variant(name: str, values: int = 1) -> Callable[[bytes], bool]:
@@ -425,13 +477,11 @@ class ProtocolModule(ABC):
         """
 
     @abstractmethod
-    def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:
-        """The numbers of a pool: those of `exporter.tables.PROTOCOL_COLUMNS` that are not `SHARED`, and of `TERMS`.
+    def project(self, pool: AnyPool, close_time: int) -> PoolNumbers:
+        """The numbers of a pool of a reading at the ledger's close time, in unix seconds.
 
-        ``pool`` is one of a reading, with ``close_time`` (unix seconds). Terms that a protocol does not give are null,
-        and numbers that are too large for their column are published as its bound. The result may also have
-        `exporter.tables.SPOKES`: fields of `exporter.tree.pools.AssetSpoke`. Raises `ExactError`
-        where the contract's math has no result.
+        Terms that a protocol does not give are None. Numbers may be of any size: what is too large for its column is
+        published as the column's bound. Raises `ExactError` where the contract's math has no result.
         """
 
     def market_wasm_hashes(self) -> Mapping[bytes, str]:

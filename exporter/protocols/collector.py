@@ -18,7 +18,17 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import by_address, read_quotes
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import NOBODY, Candidate, Held, Market, Parameter, Pending, ProtocolReading
+from exporter.protocols.base import (
+    NOBODY,
+    AnyPool,
+    Candidate,
+    Held,
+    Market,
+    Parameter,
+    Pending,
+    PoolRead,
+    ProtocolReading,
+)
 from exporter.tables import MAX_TIMESTAMP_SECONDS
 from exporter.tree.documents import Absent, Unread
 
@@ -242,28 +252,21 @@ class Collector:
             value = value[: _MAX_VALUE - 1] + "…"
         self.reading.pending.append(Pending(market, pool, kind, value, time))
 
-    def append_pool(
+    def append_pool(self, pool: AnyPool, keys: Iterable[bytes]) -> None:
+        """Keep a pool that was read; ``keys`` are those of its own entries, all of which were read."""
+        contracts = instance_keys([pool.market.address, pool.token_address, pool.oracle])
+        self.reading.pools.append(pool)
+        self.reading.entry_keys[pool.place] = (*keys, *contracts)
+
+    def append_row(
         self, market: Market, pool: str, token: str, row: Mapping[str, object], keys: Iterable[bytes]
     ) -> None:
-        """Keep a pool that was read; ``keys`` are those of its own entries, all of which were read."""
-        shared = {
-            "market": market.address,
-            "pool": pool,
-            "token_address": token,
-            "protocol": self.protocol,
-            "version": market.version,
-            "market_name": market.name,
-            "market_status": market.status,
-            "oracle": market.oracle,
-            "wasm_hash": market.wasm_hash,
-        }
-        state = shared | dict(row)
-        oracle = None if state["oracle"] is None else str(state["oracle"])
-        contracts = instance_keys([market.address, token, oracle])
-        self.reading.pools.append(state)
-        self.reading.entry_keys[market.address, pool] = (*keys, *contracts)
+        """Keep a pool whose state is still a dict."""
+        state = dict(row)
+        decimals, oracle = int(str(state["decimals"])), state.get("oracle", market.oracle)
+        self.append_pool(PoolRead(market, pool, token, decimals, None if oracle is None else str(oracle), state), keys)
 
     async def read_quotes(self, view: LedgerView, more: Iterable[tuple[str, str]] = ()) -> None:
         """Ask each pool's oracle for its token's price, and for ``more`` (oracle, token). Raises `SourceError`."""
-        pairs = [(str(pool["oracle"]), pool["token_address"]) for pool in self.reading.pools]
+        pairs = [(str(pool.oracle), pool.token_address) for pool in self.reading.pools]
         self.reading.quotes = await read_quotes(view, dict.fromkeys([*pairs, *more]))

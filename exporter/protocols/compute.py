@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, cast
 
 import polars as pl
 
@@ -13,9 +13,20 @@ from exporter.deployments.listing import NOTHING_LISTED, MarketListings
 from exporter.errors import ExactDivisionError, ExactError
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
-from exporter.protocols.base import SHARED, Held, Parameter, Pending, ProtocolModule, ProtocolReading
+from exporter.protocols.base import AnyPool, Held, Parameter, Pending, ProtocolModule, ProtocolReading
 from exporter.protocols.containment import described
-from exporter.protocols.prices import NO_ORACLE, NOT_ASKED, close_frozen, judge, set_price, set_values, within_limits
+from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, PoolRow, Rewards, Risk, SpokeTerms
+from exporter.protocols.prices import (
+    NO_ORACLE,
+    NOT_ASKED,
+    close_frozen,
+    frozen_spoke,
+    judge,
+    set_price,
+    set_values,
+    spokes_with_price,
+    within_limits,
+)
 from exporter.protocols.rewards import backstop_frame, set_rewards
 from exporter.tables import (
     BACKSTOPS,
@@ -25,7 +36,6 @@ from exporter.tables import (
     MAX_DECIMAL,
     MAX_TIMESTAMP_SECONDS,
     POOLS,
-    SPOKES,
     TERMS,
     VALID_PRICE,
 )
@@ -37,7 +47,7 @@ _MOST = {
     ParquetType.DECIMAL: MAX_DECIMAL,
     ParquetType.TIMESTAMP: MAX_TIMESTAMP_SECONDS,
 }
-_TOTALS = ("total_supplied", "total_borrowed")
+_TOTALS: tuple[Literal["total_supplied", "total_borrowed"], ...] = ("total_supplied", "total_borrowed")
 _EXACT = (*_TOTALS, "oracle_price", "reward_price", "ledger_close_time")
 
 BOUNDS: dict[str, int] = {
@@ -71,7 +81,7 @@ class Tables:
     held: list[Held] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
-    spokes: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
+    spokes: dict[tuple[str, str], tuple[SpokeTerms, ...]] = field(default_factory=dict)
     """By market and pool: the terms of each spoke."""
     frozen: set[tuple[str, str]] = field(default_factory=set)
     """Market and pool of those that need a key which the network froze."""
@@ -100,7 +110,7 @@ def compute(
             detail = described(error)
             unread = [
                 *reading.unread,
-                *(Unread(p["market"], p["pool"], reading.protocol, "undecodable", detail) for p in reading.pools),
+                *(Unread(p.market.address, p.pool, reading.protocol, "undecodable", detail) for p in reading.pools),
             ]
         tables.unread += unread
     tables.pools = pl.concat([tables.pools, *frames]).sort("market", "pool")
@@ -129,6 +139,37 @@ def compute(
     return tables
 
 
+_GROUPS = ("operations", "amounts", "risk", "rewards")
+_COLUMNS_OF_GROUPS = tuple(
+    (group, tuple(item.name for item in fields(made)))
+    for group, made in zip(_GROUPS, (Operations, Amounts, Risk, Rewards), strict=True)
+)
+_OWN_COLUMNS = tuple(item.name for item in fields(PoolNumbers) if item.name not in (*_GROUPS, "spokes"))
+
+
+def row_of(pool: AnyPool, numbers: PoolNumbers) -> dict[str, Any]:
+    """A row of the pools frame with what a protocol gives, and null in every other column."""
+    row: dict[str, Any] = dict.fromkeys(POOLS)
+    row |= pool.identity()
+    row |= {name: getattr(numbers, name) for name in _OWN_COLUMNS}
+    for group, names in _COLUMNS_OF_GROUPS:
+        terms = getattr(numbers, group)
+        row |= {name: getattr(terms, name) for name in names}
+    return row
+
+
+def _bound(row: PoolRow) -> list[Bounded]:
+    """Bring what is too large for its column to the column's bound; gives what was."""
+    values = cast(dict[str, Any], row)  # the bounds are those of many columns, by name
+    bounded = []
+    for name, bound in BOUNDS.items():
+        if values[name] is not None:
+            values[name] = max(0 if name in TERMS else -bound, min(values[name], bound))
+            if values[name] == bound:
+                bounded.append(Bounded(row["market"], row["pool"], name, str(bound)))
+    return bounded
+
+
 def pending_by_market(pending: Iterable[Pending]) -> Mapping[str, list[Pending]]:
     """Queued changes of each market, its pools included."""
     found: dict[str, list[Pending]] = {}
@@ -145,26 +186,33 @@ def _pools_of(
 ) -> pl.DataFrame:
     """One protocol's part of the pools frame; adds to ``unread_pools``."""
 
-    def unread(pool: Mapping[str, Any], reason: str, detail: str) -> None:
-        unread_pools.append(Unread(pool["market"], pool["pool"], reading.protocol, reason, detail))
+    def unread(market: str, pool: str, reason: str, detail: str) -> None:
+        unread_pools.append(Unread(market, pool, reading.protocol, reason, detail))
 
-    rows: list[dict[str, Any]] = []
+    rows: list[PoolRow] = []
+    spokes: dict[tuple[str, str], tuple[SpokeTerms, ...]] = {}
     for pool in reading.pools:
-        token = reading.tokens.get(pool["token_address"])
+        place, token = pool.place, reading.tokens.get(pool.token_address)
         if token is None or token.symbol is None:
-            unread(pool, "undecodable", (token and token.failure) or "the token gives no symbol")
+            unread(*place, "undecodable", (token and token.failure) or "the token gives no symbol")
             continue
         try:
-            shared = dict.fromkeys(TERMS) | {name: pool[name] for name in SHARED}
-            row = shared | module.project(pool | {"close_time": tables.close_time})
+            if isinstance(pool.state, dict):
+                old = cast(Any, module.project)({**pool.identity(), **pool.state, "close_time": tables.close_time})
+                row, own = dict.fromkeys(POOLS) | pool.identity() | old, old.get("spokes", ())
+                own = tuple(SpokeTerms(**spoke) for spoke in own)
+            else:
+                numbers = module.project(pool, tables.close_time)
+                row, own = row_of(pool, numbers), numbers.spokes
         except ExactError as error:
             reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
-            unread(pool, reason, f"the market's own math has no result: {error}")
+            unread(*place, reason, f"the market's own math has no result: {error}")
         except Exception as error:
-            unread(pool, "undecodable", described(error))
+            unread(*place, "undecodable", described(error))
         else:
-            archived = (pool["market"], pool["pool"]) in reading.archived
-            rows.append(row | {"symbol": token.symbol, "archived": archived})
+            row |= {"symbol": token.symbol, "archived": place in reading.archived}
+            rows.append(cast(PoolRow, row))
+            spokes[place] = own
 
     def price_failure(quote: Quote) -> str | None:
         return module.price_failure(quote, tables.close_time)
@@ -172,17 +220,21 @@ def _pools_of(
     prices = {(quote.oracle, quote.token): judge(quote, price_failure) for quote in reading.quotes.values()}
     for row in rows:
         not_asked = NO_ORACLE if row["oracle"] is None else NOT_ASKED
-        price = prices.get((row["oracle"], row["token_address"]), not_asked)
-        limits = reading.price_limits.get((row["market"], row["pool"]))
-        set_price(row, within_limits(price, limits, tables.close_time), module.without_price)
-        frozen_reason = reading.frozen.get((row["market"], row["pool"]))
+        price = prices.get((row["oracle"] or "", row["token_address"]), not_asked)
+        place = row["market"], row["pool"]
+        limits = reading.price_limits.get(place)
+        price = within_limits(price, limits, tables.close_time)
+        set_price(row, price, module.without_price)
+        spokes[place] = spokes_with_price(spokes[place], price, module.without_price)
+        frozen_reason = reading.frozen.get(place)
         if frozen_reason is not None:
             close_frozen(row, frozen_reason)
+            spokes[place] = tuple(map(frozen_spoke, spokes[place]))
         for gate, amount in GATES.items():  # null where the protocol says nothing, and 0 behind a gate that is closed
             if not row[gate]:
                 row[amount] = None if row[gate] is None else 0
-            elif row[amount] is not None:
-                row[amount] = max(row[amount], 0)
+            elif (value := row[amount]) is not None:
+                row[amount] = max(value, 0)
     set_values(rows)
     worths = {
         pair: (price.price, price.decimals)
@@ -192,33 +244,28 @@ def _pools_of(
     kept = []
     for row in rows:
         set_rewards(row, reading, worths)
-        for side in ("supply", "borrow"):
-            rate = row[f"accrued_{side}_apr"]
-            row[f"comparable_{side}_apy_bps"] = exact.annual_yield_bps(rate, 365, 10 ** row["apr_decimals"])
+        scale = 10 ** row["apr_decimals"]
+        row["comparable_supply_apy_bps"] = exact.annual_yield_bps(row["accrued_supply_apr"], 365, scale)
+        row["comparable_borrow_apy_bps"] = exact.annual_yield_bps(row["accrued_borrow_apr"], 365, scale)
         row["total_supply_apy_bps"] = row["comparable_supply_apy_bps"] + (row["supply_reward_apr_bps"] or 0)
         long = [f"{name} is {row[name]}" for name in _TOTALS if abs(row[name]) > MAX_DECIMAL]
         if long:
-            unread(row, "overflow", f"numbers have at most 38 digits, but {', '.join(long)}")
+            unread(row["market"], row["pool"], "overflow", f"numbers have at most 38 digits, but {', '.join(long)}")
             continue
-        for name, bound in BOUNDS.items():
-            if row[name] is not None:
-                row[name] = max(0 if name in TERMS else -bound, min(row[name], bound))
-                if row[name] == bound:
-                    tables.bounded.append(Bounded(row["market"], row["pool"], name, str(bound)))
+        tables.bounded += _bound(row)
         listing = tables.listings.of(reading.protocol, row["market"])
-        row |= {
-            "listed": listing.listed,
-            "listed_reason": listing.reason.value,
-            "observed_ledger": tables.ledger,
-            "ledger_close_time": tables.close_time,
-            "supply_compounding": module.coverage.supply_compounding,
-            "borrow_compounding": module.coverage.borrow_compounding,
-        }
-        if SPOKES in row:
-            tables.spokes[row["market"], row["pool"]] = row[SPOKES]
+        row["listed"] = listing.listed
+        row["listed_reason"] = listing.reason.value
+        row["observed_ledger"] = tables.ledger
+        row["ledger_close_time"] = tables.close_time
+        row["supply_compounding"] = module.coverage.supply_compounding
+        row["borrow_compounding"] = module.coverage.borrow_compounding
+        if spokes[row["market"], row["pool"]]:
+            tables.spokes[row["market"], row["pool"]] = spokes[row["market"], row["pool"]]
         kept.append(row)
     tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, worths, tables.close_time)])
-    return pl.DataFrame({name: [row[name] for row in kept] for name in POOLS}, schema=POOLS)
+    columns = cast(list[dict[str, Any]], kept)
+    return pl.DataFrame({name: [row[name] for row in columns] for name in POOLS}, schema=POOLS)
 
 
 _MEANS = {"supply": "supplied_usd_cents", "total_supply": "supplied_usd_cents", "borrow": "borrowed_usd_cents"}

@@ -1,23 +1,47 @@
-"""From an oracle's quote to the published price and values of pools, which are rows of the pools frame as dicts."""
+"""From an oracle's quote to the published price and values of pools, which are rows of the pools frame."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 from exporter.errors import lasting
 from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
 from exporter.protocols.base import PriceLimits, WithoutPrice
 from exporter.protocols.containment import described
-from exporter.tables import GATES, MAX_DECIMAL, SPOKES, VALID_PRICE
+from exporter.protocols.numbers import PoolRow, SpokeTerms
+from exporter.tables import ALL_GATES, GATES, MAX_DECIMAL, VALID_PRICE
 
 _MAX_TIME = 2**63 - 1
 
 ABSURD_COLLATERAL = "no price is used: the pool's plain collateral has more than 38 digits, so it has no value"
 ABSURD_PRICE = "the price is too large: the pool's value, or the sum of its market's, has more than 38 digits"
 
-Row: TypeAlias = dict[str, Any]
+ValueName = Literal[
+    "tvl_usd_cents",
+    "supplied_usd_cents",
+    "borrowed_usd_cents",
+    "available_usd_cents",
+    "available_to_supply_usd_cents",
+    "available_to_borrow_usd_cents",
+    "supply_cap_usd_cents",
+    "borrow_cap_usd_cents",
+]
+"""The columns of values in US cents."""
+
+AmountName = Literal[
+    "total_supplied",
+    "total_collateral",
+    "total_borrowed",
+    "available_to_withdraw",
+    "available_to_supply",
+    "available_to_borrow",
+    "supply_cap",
+    "borrow_cap",
+]
+"""The columns of amounts that have a value."""
 
 
 class Price(NamedTuple):
@@ -66,56 +90,68 @@ def within_limits(price: Price, limits: PriceLimits | None, close_time: int) -> 
     return price
 
 
-def set_price(row: Row, price: Price, without_price: WithoutPrice) -> None:
-    """Set a pool's price, and close what its market refuses without one, in each spoke too; ``can_reason`` says so.
+def set_price(row: PoolRow, price: Price, without_price: WithoutPrice) -> None:
+    """Set a pool's price, and close what its market refuses without one; ``can_reason`` says so.
 
     Where only the reading failed, so that the market may have a price, it is not known whether they are open.
     """
     valid = price.price is not None and price.decimals is not None
-    row |= {
-        "oracle_decimals": price.decimals,
-        "oracle_price": price.price,
-        "price_timestamp": price.timestamp,
-        "oracle_price_usd": printed_price(price.price or 0, price.decimals or 0) if valid else None,
-        "price_reason": price.reason,
-    }
+    row["oracle_decimals"] = price.decimals
+    row["oracle_price"] = price.price
+    row["price_timestamp"] = price.timestamp
+    row["oracle_price_usd"] = printed_price(price.price or 0, price.decimals or 0) if valid else None
+    row["price_reason"] = price.reason
     if valid:
         return
     why, note = f"whether the market has a price of the token is not known: {price.reason}", without_price.note
     if price.is_known:
         why = f"the market has no valid price of the token: {price.reason}{note and f'; {note}'}"
-    changed = _close(row, without_price.gates, price.is_known)
-    if changed:
+    closed = [gate for gate in without_price.gates if _closes(row[gate], price)]
+    for gate in closed:
+        row[gate] = without_price.gates[gate] if price.is_known else None
+    if closed:
         row["can_reason"] = why if row["can_reason"] is None else f"{row['can_reason']}; {why}"
-    for spoke in row.get(SPOKES, ()):
-        for name in _close(spoke, without_price.gates, price.is_known):
-            if name in GATES:
-                spoke[GATES[name]] = None if spoke[name] is None else "0"
 
 
-_OPERATIONS = ("can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate")
+def spokes_with_price(
+    spokes: Sequence[SpokeTerms], price: Price, without_price: WithoutPrice
+) -> tuple[SpokeTerms, ...]:
+    """The spokes of a pool, in which what the market refuses without a price is closed, or not known."""
+    if price.price is not None and price.decimals is not None:
+        return tuple(spokes)
+    return tuple(_spoke_without_price(spoke, price, without_price) for spoke in spokes)
 
 
-def close_frozen(row: Row, reason: str) -> None:
-    """Close all operations of a pool, and of each spoke, for a reason that no contract knows."""
-    row.update(dict.fromkeys(_OPERATIONS, False))
+def _spoke_without_price(spoke: SpokeTerms, price: Price, without_price: WithoutPrice) -> SpokeTerms:
+    changes: dict[str, Any] = {}
+    for gate, without in without_price.gates.items():
+        if not _closes(getattr(spoke, gate), price):
+            continue
+        changes[gate] = without if price.is_known else None
+        amount = GATES.get(gate)
+        if amount is not None:
+            changes[amount] = None if changes[gate] is None else 0
+    return replace(spoke, **changes)
+
+
+def _closes(is_open: bool | None, price: Price) -> bool:
+    """Whether a gate changes without a price: it is open, or nobody knows and the market surely has none."""
+    return bool(is_open) or (price.is_known and is_open is None)
+
+
+def close_frozen(row: PoolRow, reason: str) -> None:
+    """Close all operations of a pool, for a reason that no contract knows."""
+    for gate in ALL_GATES:
+        row[gate] = False
     row["can_reason"] = reason if row["can_reason"] is None else f"{reason}; {row['can_reason']}"
-    for spoke in row.get(SPOKES, ()):
-        for name in _OPERATIONS:
-            if name in spoke:
-                spoke[name] = False
-                if name in GATES:
-                    spoke[GATES[name]] = "0"
 
 
-def _close(gated: Row, gates: Mapping[str, bool | None], is_known: bool) -> list[str]:
-    """Close these gates, or say that they are not known where they are open; gives their names."""
-    names = [name for name in gates if gated[name] or (is_known and gated[name] is None)]
-    gated.update({name: gates[name] if is_known else None for name in names})
-    return names
+def frozen_spoke(spoke: SpokeTerms) -> SpokeTerms:
+    """A spoke without any operation."""
+    return replace(spoke, **dict.fromkeys(ALL_GATES, False), available_to_supply=0, available_to_borrow=0)
 
 
-VALUES = {
+VALUES: dict[ValueName, tuple[AmountName, ...]] = {
     "tvl_usd_cents": ("total_supplied", "total_collateral"),
     "supplied_usd_cents": ("total_supplied",),
     "borrowed_usd_cents": ("total_borrowed",),
@@ -128,37 +164,43 @@ VALUES = {
 """The amounts whose sum each value is of."""
 
 
-def set_values(rows: Sequence[Row]) -> None:
+def set_values(rows: Sequence[PoolRow]) -> None:
     """Set the values in US cents: floor(amount * price * 100 / 10^(all decimals)) for each of `VALUES`.
 
     Where one of them, or the sum of ``tvl_usd_cents`` over the market, has more than 38 digits, a price is absurd: it
     is taken away, and ``price_reason`` says so. So it is where the plain collateral alone has more.
     """
-    by_market: dict[str, list[Row]] = {}
+    by_market: dict[str, list[tuple[PoolRow, int]]] = {}
     for row in rows:
-        row.update(_values(row))
+        _set_values(row)
+        tvl = row["tvl_usd_cents"]
         if row["total_collateral"] > MAX_DECIMAL:
             _take_price(row, ABSURD_COLLATERAL)
         elif any(abs(row[name] or 0) > MAX_DECIMAL for name in VALUES):
             _take_price(row, ABSURD_PRICE)
-        elif row["tvl_usd_cents"] is not None:
-            by_market.setdefault(row["market"], []).append(row)
+        elif tvl is not None:
+            by_market.setdefault(row["market"], []).append((row, tvl))
     for inside in by_market.values():
-        if sum(row["tvl_usd_cents"] for row in inside) > MAX_DECIMAL:
-            for row in inside:  # one is above an n-th of it, and without all of those the sum fits
-                if row["tvl_usd_cents"] > MAX_DECIMAL // len(inside):
+        if sum(tvl for _, tvl in inside) > MAX_DECIMAL:
+            for row, tvl in inside:  # one is above an n-th of it, and without all of those the sum fits
+                if tvl > MAX_DECIMAL // len(inside):
                     _take_price(row, ABSURD_PRICE)
 
 
-def _values(row: Row) -> dict[str, int | None]:
-    if row["oracle_price"] is None:
-        return dict.fromkeys(VALUES)
-    price, divisor = row["oracle_price"] * 100, 10 ** (row["decimals"] + row["oracle_decimals"])
-    given = {name: [row[amount] for amount in amounts] for name, amounts in VALUES.items()}
-    return {name: None if None in amounts else sum(amounts) * price // divisor for name, amounts in given.items()}
+def _set_values(row: PoolRow) -> None:
+    price, decimals = row["oracle_price"], row["oracle_decimals"]
+    for name, names in VALUES.items():
+        amounts = [row[amount] for amount in names]
+        known = [amount for amount in amounts if amount is not None]
+        if price is None or decimals is None or len(known) < len(amounts):
+            row[name] = None
+        else:
+            row[name] = sum(known) * price * 100 // 10 ** (row["decimals"] + decimals)
 
 
-def _take_price(row: Row, reason: str) -> None:
+def _take_price(row: PoolRow, reason: str) -> None:
     if row["oracle_price"] is not None:
         row["price_reason"] = reason
-    row |= dict.fromkeys((*VALUES, "oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd"))
+    for name in VALUES:
+        row[name] = None
+    row["oracle_decimals"] = row["oracle_price"] = row["price_timestamp"] = row["oracle_price_usd"] = None

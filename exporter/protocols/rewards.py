@@ -7,13 +7,15 @@ compounded, since rewards are claimed by hand, and never mixed into another rate
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from exporter.exact import INT128_MAX, JSON_INTEGER_MAX
 from exporter.protocols.base import ProtocolReading, RewardPrice
 from exporter.protocols.containment import described
-from exporter.protocols.prices import Row
+from exporter.protocols.numbers import PoolRow
 from exporter.tables import BACKSTOPS, MAX_DECIMAL, YEAR
 from exporter.tree.values import RewardReason
 
@@ -23,52 +25,81 @@ Worth = tuple[int, int]
 Worths = Mapping[tuple[str, str], Worth]
 """By oracle and token."""
 
-_SIDES = {
-    "supply": ("total_supplied", RewardReason.NOTHING_SUPPLIED),
-    "borrow": ("total_borrowed", RewardReason.NOTHING_BORROWED),
-}
-_COMPUTED = (
-    "reward_symbol",
-    "reward_token_decimals",
-    "reward_price",
-    "reward_price_decimals",
-    "reward_price_source",
-    *(f"{side}_reward_{part}" for side in _SIDES for part in ("per_year", "apr_bps")),
-)
+
+@dataclass(frozen=True, slots=True)
+class RewardToken:
+    """The token that a pool's rewards are paid in; ``price`` is None where it is not known."""
+
+    decimals: int | None
+    price: Worth | None
 
 
-def set_rewards(row: Row, reading: ProtocolReading, prices: Worths) -> None:
+class SideReward(NamedTuple):
+    """What one side of a pool is paid a year, in base units of the reward token, its yield, and the reason."""
+
+    per_year: int | None
+    apr_bps: int | None
+    reason: str
+
+
+def set_rewards(row: PoolRow, reading: ProtocolReading, prices: Worths) -> None:
     """Add amounts a year, yields and the price of the reward token to what the protocol said of a pool's rewards."""
-    row |= dict.fromkeys(_COMPUTED)
-    token = reading.tokens.get(row["reward_token"])
+    address = row["reward_token"] or ""
+    token = reading.tokens.get(address)
     decimals = None if token is None else token.decimals
-    worth = None if decimals is None else reading.reward_prices.get((row["market"], row["reward_token"]))
-    price = None if worth is None else _worth(worth, prices.get((row["oracle"], worth.priced_in)))
-    if token is not None:
-        row |= {"reward_symbol": token.symbol, "reward_token_decimals": decimals}
+    worth = None if decimals is None else reading.reward_prices.get((row["market"], address))
+    price = None if worth is None else _worth(worth, prices.get((row["oracle"] or "", worth.priced_in)))
+    row["reward_symbol"] = None if token is None else token.symbol
+    row["reward_token_decimals"] = decimals
+    row["reward_price"] = row["reward_price_decimals"] = row["reward_price_source"] = None
     if worth is not None and price is not None:
-        source = f"{worth.source} * {row['oracle']}" if worth.source else row["oracle"]
-        row |= {"reward_price": price[0], "reward_price_decimals": price[1], "reward_price_source": source}
-    for side, (total, nobody) in _SIDES.items():
-        pace, reason = row[f"{side}_reward_per_second"], row[f"{side}_reward_reason"] or RewardReason.NOT_READ
-        if pace is not None:
-            extra = 10 ** row["reward_decimals"]
-            row[f"{side}_reward_per_year"] = min(pace * YEAR // extra, MAX_DECIMAL)
-            if pace == 0:
-                row[f"{side}_reward_apr_bps"] = 0
-            elif reason == RewardReason.NOT_FUNDED:
-                pass
-            elif row[total] == 0:
-                reason = nobody
-            elif price is None or decimals is None:
-                reason = RewardReason.NO_REWARD_PRICE
-            elif row["oracle_price"] is None:
-                reason = RewardReason.NO_TOKEN_PRICE
-            else:
-                paid = pace * YEAR * price[0] * 10 ** (row["decimals"] + row["oracle_decimals"] + 4)
-                behind = extra * 10 ** (decimals + price[1]) * row[total] * row["oracle_price"]
-                row[f"{side}_reward_apr_bps"] = min(paid // behind, JSON_INTEGER_MAX)
-        row[f"{side}_reward_reason"] = reason
+        row["reward_price"], row["reward_price_decimals"] = price
+        row["reward_price_source"] = f"{worth.source} * {row['oracle']}" if worth.source else row["oracle"]
+    paid_in = RewardToken(decimals, price)
+    supply = _reward(
+        row,
+        paid_in,
+        row["supply_reward_per_second"],
+        row["supply_reward_reason"],
+        row["total_supplied"],
+        RewardReason.NOTHING_SUPPLIED,
+    )
+    row["supply_reward_per_year"], row["supply_reward_apr_bps"], row["supply_reward_reason"] = supply
+    borrow = _reward(
+        row,
+        paid_in,
+        row["borrow_reward_per_second"],
+        row["borrow_reward_reason"],
+        row["total_borrowed"],
+        RewardReason.NOTHING_BORROWED,
+    )
+    row["borrow_reward_per_year"], row["borrow_reward_apr_bps"], row["borrow_reward_reason"] = borrow
+
+
+def _reward(
+    row: PoolRow, paid_in: RewardToken, pace: int | None, said: str | None, total: int, nobody: RewardReason
+) -> SideReward:
+    """The reward of one side: ``pace`` is paid a second over ``total``, and ``nobody`` is the reason if that is 0."""
+    reason = said or RewardReason.NOT_READ
+    if pace is None:
+        return SideReward(None, None, reason)
+    extra = 10 ** (row["reward_decimals"] or 0)
+    per_year = min(pace * YEAR // extra, MAX_DECIMAL)
+    token_price, token_price_decimals = row["oracle_price"], row["oracle_decimals"]
+    if pace == 0:
+        return SideReward(per_year, 0, reason)
+    if reason == RewardReason.NOT_FUNDED:
+        return SideReward(per_year, None, reason)
+    if total == 0:
+        return SideReward(per_year, None, nobody)
+    if paid_in.price is None or paid_in.decimals is None:
+        return SideReward(per_year, None, RewardReason.NO_REWARD_PRICE)
+    if token_price is None or token_price_decimals is None:
+        return SideReward(per_year, None, RewardReason.NO_TOKEN_PRICE)
+    reward_price, reward_price_decimals = paid_in.price
+    paid = pace * YEAR * reward_price * 10 ** (row["decimals"] + token_price_decimals + 4)
+    behind = extra * 10 ** (paid_in.decimals + reward_price_decimals) * total * token_price
+    return SideReward(per_year, min(paid // behind, JSON_INTEGER_MAX), reason)
 
 
 def _worth(reward: RewardPrice, priced_in: Worth | None) -> Worth | None:
@@ -81,7 +112,7 @@ def _worth(reward: RewardPrice, priced_in: Worth | None) -> Worth | None:
 def backstop_frame(reading: ProtocolReading, prices: Worths, close_time: int) -> pl.DataFrame:
     """The backstops of a reading with their value; a number that does not fit into 128 bits is null."""
     oracles = {market.address: market.oracle or "" for market in reading.markets}
-    rows: list[Row] = []
+    rows: list[dict[str, Any]] = []
     for market, row_at in reading.backstops.items():
         try:
             row = row_at(close_time)

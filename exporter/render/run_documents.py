@@ -20,8 +20,9 @@ from exporter.errors import CheckError
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import Parameter, Pending, ProtocolModule
 from exporter.protocols.compute import Tables, pending_by_market
+from exporter.protocols.numbers import SpokeTerms
 from exporter.render.site.templates import environment
-from exporter.tables import COLUMNS, VALID_PRICE, document_fields, written
+from exporter.tables import COLUMNS, MAX_DECIMAL, VALID_PRICE, document_fields, written
 from exporter.tree import documents
 from exporter.tree.families import METRICS, SKIPPED, SKIPPED_PAGE
 from exporter.tree.files import FileKind, RenderedFile
@@ -147,7 +148,7 @@ def render_details(
                     pool_status_meaning=module.pool_statuses.get(row["pool_status"]),
                 ),
                 liquidity=_filled(AssetLiquidity, row),
-                risk=_filled(AssetRisk, row, spokes=msgspec.convert(tables.spokes.get(key, []), list[AssetSpoke])),
+                risk=_filled(AssetRisk, row, spokes=[_spoke(terms) for terms in tables.spokes.get(key, ())]),
                 rewards=_filled(AssetRewards, row),
                 periods=own,
                 pending=[pending_change(item) for item in queued.get(key[0], ()) if item.pool in (None, key[1])],
@@ -157,6 +158,14 @@ def render_details(
 
 def _filled(model: type[_Part], row: Mapping[str, Any], **more: object) -> _Part:
     return model(**{name: row[name] for name in model.__struct_fields__ if name not in more}, **more)
+
+
+def _spoke(terms: SpokeTerms) -> AssetSpoke:
+    """A spoke as documents have it: amounts are texts, and at most what a column holds."""
+    values = asdict(terms)
+    for name in ("available_to_supply", "available_to_borrow", "supply_cap", "borrow_cap"):
+        values[name] = None if values[name] is None else str(min(values[name], MAX_DECIMAL))
+    return AssetSpoke(**values)
 
 
 def rate_curves(

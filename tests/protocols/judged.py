@@ -3,25 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from types import NoneType
-from typing import Any
+from typing import Any, cast
 
 from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import AnyPool
+from exporter.protocols.compute import row_of
 from tests.protocols.world import World
 
 
 @cache
-def names_of(protocol: str) -> Mapping[str, Any]:
-    """All that is read of a pool of a protocol: numbers are 0, texts and lists empty, the rest as it was read."""
+def plain(protocol: str) -> AnyPool:
+    """A pool of a protocol with a plain state: numbers are 0, texts and lists empty, the rest as it was read."""
+    pool = World(protocol).read().result.pools[0]
+    if isinstance(pool.state, dict):
+        return replace(pool, state={name: _plain(value) for name, value in pool.state.items()})
+    return replace(pool, state=_plain(pool.state))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{item.name: _plain(getattr(value, item.name)) for item in fields(value)})
     empty = {str: "", int: 0, bool: False, NoneType: 0, tuple: ()}
-    pools = World(protocol).read().result.pools
-    return {name: empty.get(type(value), value) for name, value in pools[0].items()}
+    return empty.get(type(value), value)
+
+
+def with_numbers(pool: AnyPool, numbers: Mapping[str, Any]) -> AnyPool:
+    """A pool with other numbers: columns of its own, or fields of its state or of a part of that, by their names."""
+    identity = {name: numbers[name] for name in ("pool", "token_address", "decimals", "oracle") if name in numbers}
+    market = {
+        name.removeprefix("market_"): numbers[name]
+        for name in ("version", "market_status", "wasm_hash")
+        if name in numbers
+    }
+    state = _with(pool.state, numbers)
+    return replace(pool, **identity, market=replace(pool.market, **market), state=state)
+
+
+def _with(state: Any, numbers: Mapping[str, Any]) -> Any:
+    if isinstance(state, dict):
+        return {**state, **numbers}
+    if not is_dataclass(state) or isinstance(state, type):
+        return state
+    own = {item.name: _with(getattr(state, item.name), numbers) for item in fields(state)}
+    return replace(state, **own | {name: value for name, value in numbers.items() if name in own})
 
 
 def published(protocol: str, row: Mapping[str, Any], time: int) -> dict[str, Any]:
     """What is published of one pool; numbers that are not given are 0."""
-    return PROTOCOLS[protocol].project({**names_of(protocol), **row, "close_time": time})
+    pool = with_numbers(plain(protocol), row)
+    if isinstance(pool.state, dict):
+        return cast(Any, PROTOCOLS[protocol].project)({**pool.identity(), **pool.state, "close_time": time})
+    return row_of(pool, PROTOCOLS[protocol].project(pool, time))
 
 
 OPERATIONS = ("supply", "withdraw", "borrow", "repay", "liquidate")

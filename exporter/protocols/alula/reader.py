@@ -83,7 +83,7 @@ class _Reader(Collector):
             raise UnreadError("inconsistent", f"the entry of this pool says that it is of pool {decoded.pool_address}")
         self.pools[market.address, pool] = decoded
         keys = layout.market_keys(market.address)[1], layout.pool_key(market.address, pool)
-        self.append_pool(market, pool, decoded.token_address, decoded.row, keys)
+        self.append_row(market, pool, decoded.token_address, decoded.row, keys)
         self.reading.parameters[market.address, pool] = decoded.shown
         lacking = ", ".join(sorted(name for name in layout.TERMS if decoded.row[name] is None))
         if lacking:

@@ -167,7 +167,7 @@ class _Reader(Collector):
             layout.reserve_data_key(market, asset),
             *self.emission_keys(market, asset).values(),
         )
-        self.append_pool(found, asset, asset, reserve | emissions | own, keys)
+        self.append_row(found, asset, asset, reserve | emissions | own, keys)
         if instance.wasm_hash in layout.PRICE_LIMITS:
             self.reading.price_limits[market, asset] = layout.PRICE_LIMITS[instance.wasm_hash]
         self.reading.parameters[market, asset] = layout.shown_parameters(instance, config)

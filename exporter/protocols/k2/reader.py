@@ -105,7 +105,7 @@ class _Reader(Collector):
                 with self.noting(market, asset):
                     row = self.row_of(market, asset, entries)
                     self.compare_decimals(market, row["decimals"], self.reading.tokens.get(asset))
-                    self.append_pool(found, asset, asset, row, self.keys_of(market, asset))
+                    self.append_row(found, asset, asset, row, self.keys_of(market, asset))
 
     def configuration_of(self, market: str, asset: str, entries: Entries) -> ScVal:
         """A reserve's contracts, bitmap and rate model; an absent vector where one of them cannot be read."""

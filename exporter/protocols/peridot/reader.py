@@ -42,9 +42,11 @@ class PeridotReading(ProtocolReading):
             closed = all({"deposits", "borrowing"} <= state for state in states)
             statuses[item.address] = "active" if not any(states) else "paused" if closed else "partly_paused"
         self.markets = [replace(item, status=statuses[item.address]) for item in self.markets]
-        for pool in self.pools:
-            paused = self.controllers[pool["market"]].paused(pool["pool"], close_time)
-            pool |= {"market_status": statuses[pool["market"]], "paused": paused if pool["governed"] else set()}
+        settled = {item.address: item for item in self.markets}
+        for at, pool in enumerate(self.pools):
+            paused = self.controllers[pool.market.address].paused(pool.pool, close_time)
+            state = pool.state | {"paused": paused if pool.state["governed"] else set()}
+            self.pools[at] = replace(pool, market=settled[pool.market.address], state=state)
         for (market, vault), shown in self.parameters.items():
             paused = self.controllers[market].paused(vault, close_time)
             pauses = (Parameter(f"{what}_paused", int(what in paused), 0) for what in layout.PAUSES)
@@ -170,7 +172,7 @@ class _Reader(Collector):
             "incentive": controller.incentive,
             "reward_token": controller.reward_token if any(paid.values()) else None,
         }
-        self.append_pool(market, vault, decoded.token, row, self.keys_of(market.address, vault))
+        self.append_row(market, vault, decoded.token, row, self.keys_of(market.address, vault))
         self.reading.parameters[market.address, vault] = layout.shown_parameters(row, boosted=decoded.boosted)
 
     def keys_of(self, market: str, vault: str) -> list[bytes]:

@@ -6,13 +6,13 @@ the reserve's sToken: a persistent entry of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import coded_instance, variant_key
-from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, contracts, expect
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, contracts, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, encode_scval, symbol, vec
 from exporter.ledger.observation import Entry
@@ -27,26 +27,33 @@ WASM_HASH = bytes.fromhex("1d704331dda9871c03acd8b33cc27ea846e723d661fc27126b7e8
 MAX_RESERVES = 64
 """The one pool there is has three; a longer list is not one of Slender's."""
 
-RESERVE = dict.fromkeys(("lender_ar", "lender_ir", "borrower_ar", "borrower_ir"), AMOUNT) | {
-    "last_update_timestamp": TIME
-}
-CONFIGURATION = {"util_cap": Number(scval.U32), "discount": Number(scval.U32), "liquidity_cap": AMOUNT}
-"""The numbers of ReserveData and of its ``configuration``, rates with 9 decimals."""
 _STATE = [symbol(name) for name in ("TokenSupply", "ProtocolFeeVault", "Pause")]
 _SHOWN = {"is_active": 0, "borrowing_enabled": 0, "liquidity_cap": 0, "util_cap": 4, "discount": 4}
 
 
 @dataclass(frozen=True, slots=True)
-class PoolInstance:
-    """A pool contract's instance entry.
+class PoolSettings:
+    """The settings that all reserves of a pool contract share."""
 
-    ``numbers`` are settings of all its reserves: seconds (window), a yes or no (paused), unix seconds, basis points.
-    """
+    window: int
+    """Seconds: interest is added in whole windows of this length."""
+    initial_health: int
+    """Basis points of discounted collateral that a new debt must leave free."""
+    ir_scaling_coeff: int
+    """Basis points of the borrowers' interest that lenders get."""
+    paused: bool = False
+    grace_ends_at: int = 0
+    """Unix seconds: until then after a pause, only supplies and repayments are possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolInstance:
+    """A pool contract's instance entry."""
 
     wasm_hash: str
     reserves: tuple[str, ...]
     storage: dict[ScVal, ScVal]
-    numbers: dict[str, int]
+    settings: PoolSettings
 
     def get(self, variant: str, of: str) -> ScVal | None:
         return self.storage.get(vec(symbol(variant), address(of)))
@@ -60,6 +67,47 @@ class Feed(NamedTuple):
     max_age: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """What a pool contract keeps of one reserve, and the cash of its sToken. Rates have 9 decimals."""
+
+    lender_ar: int
+    """Accrued rate of lenders: the interest factor since the reserve began."""
+    lender_ir: int
+    """Annual interest rate of lenders since the last update."""
+    borrower_ar: int
+    """Accrued rate of borrowers."""
+    borrower_ir: int
+    """Annual interest rate of borrowers since the last update."""
+    last_update_timestamp: int
+    """Unix seconds."""
+    util_cap: int
+    """Basis points of utilization that no loan may exceed."""
+    discount: int
+    """Basis points of the value that counts as collateral."""
+    liquidity_cap: int
+    """Base units that may be supplied."""
+    is_active: bool
+    borrowing_enabled: bool
+    s_token: str
+    """The token of shares of the supply."""
+    debt_token: str
+    """The token of shares of the debt."""
+    s_supply: int
+    """All shares of the supply."""
+    debt_supply: int
+    """All shares of the debt."""
+    fees: int
+    """Base units that the protocol earned and has not taken out."""
+    feed_decimals: int | None
+    """Decimals of the token, as its price feeds have them; None without a feed."""
+    feed: Feed | None
+    """The first price feed."""
+    settings: PoolSettings
+    cash: int = 0
+    """Base units that the sToken holds: what is supplied and not lent. A balance, which the reader adds."""
+
+
 def decode_instance(entry: Entry) -> PoolInstance:
     """Decode a pool's instance entry. Raises `DecodeError` naming the field when it is not one."""
     instance, wasm_hash = coded_instance(entry.contract_data(), "pool instance")
@@ -67,21 +115,26 @@ def decode_instance(entry: Entry) -> PoolInstance:
     config, pause, listed = (storage.get(vec(symbol(name))) for name in ("PoolConfig", "Pause", "Reserves"))
     if config is None or listed is None:
         raise DecodeError(f"pool instance: field {'PoolConfig' if config is None else 'Reserves'} is missing")
-    settings = Fields.of(config, "PoolConfig")
-    numbers = {"window": settings.u64("timestamp_window"), "paused": 0, "grace_ends_at": 0}
-    numbers |= {name: settings.u32(name) for name in ("initial_health", "ir_scaling_coeff")}
+    numbers = Fields.of(config, "PoolConfig")
+    settings = PoolSettings(
+        window=numbers.u64("timestamp_window"),
+        initial_health=numbers.u32("initial_health"),
+        ir_scaling_coeff=numbers.u32("ir_scaling_coeff"),
+    )
     if pause is not None:
         info = Fields.of(pause, "Pause")
-        numbers["paused"] = int(info.boolean("paused"))
-        numbers["grace_ends_at"] = info.u64("unpaused_at") + info.u64("grace_period_secs")
-    return PoolInstance(wasm_hash.hex(), contracts(listed, "Reserves", MAX_RESERVES), storage, numbers)
+        settings = replace(
+            settings,
+            paused=info.boolean("paused"),
+            grace_ends_at=info.u64("unpaused_at") + info.u64("grace_period_secs"),
+        )
+    return PoolInstance(wasm_hash.hex(), contracts(listed, "Reserves", MAX_RESERVES), storage, settings)
 
 
-def decode_reserve(pool: PoolInstance, asset: str) -> dict[str, Any] | None:
-    """What a pool keeps of a reserve; None of one of real-world assets, which has no tokens of its own.
+def decode_reserve(pool: PoolInstance, asset: str) -> Reserve | None:
+    """What a pool keeps of a reserve; None if it is one of real-world assets, which has no tokens of its own.
 
-    ``decimals`` are those that the price feeds have of the token, ``feed`` is the first; either may be None. Raises
-    `DecodeError` naming the field.
+    Raises `DecodeError` naming the field.
     """
     stored = pool.get("ReserveAssetKey", asset)
     if stored is None:
@@ -90,18 +143,29 @@ def decode_reserve(pool: PoolInstance, asset: str) -> dict[str, Any] | None:
     tokens = _tokens(reserve)
     if tokens is None:
         return None
+    s_token, debt_token = tokens
     configuration = reserve.struct("configuration")
-    found: dict[str, Any] = reserve.numbers(RESERVE) | configuration.numbers(CONFIGURATION) | pool.numbers
-    found |= {name: int(configuration.boolean(name)) for name in ("is_active", "borrowing_enabled")}
-    found |= dict(zip(("s_token", "debt_token"), tokens, strict=True))
-    for name, variant, of in (
-        ("s_supply", "TokenSupply", tokens[0]),
-        ("debt_supply", "TokenSupply", tokens[1]),
-        ("fees", "ProtocolFeeVault", asset),
-    ):
-        found[name] = amount_of(pool.get(variant, of), f"{variant} of {of}")
-    found["decimals"], found["feed"] = _feed(pool.get("PriceFeed", asset))
-    return found
+    feed_decimals, feed = _feed(pool.get("PriceFeed", asset))
+    return Reserve(
+        lender_ar=reserve.number("lender_ar", *AMOUNT),
+        lender_ir=reserve.number("lender_ir", *AMOUNT),
+        borrower_ar=reserve.number("borrower_ar", *AMOUNT),
+        borrower_ir=reserve.number("borrower_ir", *AMOUNT),
+        last_update_timestamp=reserve.number("last_update_timestamp", *TIME),
+        util_cap=configuration.u32("util_cap"),
+        discount=configuration.u32("discount"),
+        liquidity_cap=configuration.number("liquidity_cap", *AMOUNT),
+        is_active=configuration.boolean("is_active"),
+        borrowing_enabled=configuration.boolean("borrowing_enabled"),
+        s_token=s_token,
+        debt_token=debt_token,
+        s_supply=amount_of(pool.get("TokenSupply", s_token), f"TokenSupply of {s_token}"),
+        debt_supply=amount_of(pool.get("TokenSupply", debt_token), f"TokenSupply of {debt_token}"),
+        fees=amount_of(pool.get("ProtocolFeeVault", asset), f"ProtocolFeeVault of {asset}"),
+        feed_decimals=feed_decimals,
+        feed=feed,
+        settings=pool.settings,
+    )
 
 
 def shown_parameters(pool: PoolInstance, asset: str) -> tuple[Parameter, ...]:

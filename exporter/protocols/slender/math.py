@@ -7,12 +7,15 @@ into 128 bits before they are divided, as here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
 from exporter import exact
-from exporter.protocols.base import NO_REWARDS, AccrualRule, Step, Transition, changed
+from exporter.protocols.base import NO_REWARDS, AccrualRule, PoolRead, Step, Transition, changed
+from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Risk
 from exporter.protocols.slender import layout
+from exporter.protocols.slender.layout import Reserve
 
 ONE, DECIMALS = 10**9, 9
 """Of rates, coefficients and utilization."""
@@ -21,79 +24,105 @@ SECONDS_PER_YEAR = 31_557_600
 """The contract's year, 365.25 days."""
 
 
-def project(pool: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a reserve at its close time, as `ProtocolModule.project` gives them. Raises `ExactError`."""
-    cash, s_supply, debt_supply = (pool[name] for name in ("cash", "s_supply", "debt_supply"))
-    accrued = accrue(pool)
-    debt_coeff = accrued["borrower_ar"]
+@dataclass(frozen=True, slots=True)
+class Lenders:
+    """What the lenders of a reserve have at one value of their accrued rate."""
 
-    def of_lenders(lender_ar: int) -> tuple[int, int, int]:
-        """What the lenders own, the lent share of it, and their rate."""
-        with exact.naming("lent"):
-            lent = times(lender_ar, debt_supply)
-        owned = exact.add(cash, lent)
-        return owned, share(lent, owned, ONE), share(lent, owned, pool["lender_ir"])
-
-    stored_owned, stored_used, stored_apr = of_lenders(pool["lender_ar"])
-    owned, accrued_used, accrued_apr = of_lenders(accrued["lender_ar"])
-    supplied = owned if s_supply else 0  # without shares nobody owns what lies there
-    borrowed = times(debt_coeff, debt_supply)
-    by_shares = borrowable(s_supply, debt_supply, debt_coeff, pool["util_cap"])
-    return {
-        "total_supplied": supplied,
-        "total_borrowed": borrowed,
-        "total_collateral": 0,  # collateral is supplied, and is in that total
-        "last_accrual_time": pool["last_update_timestamp"],
-        "utilization_bps": exact.utilization_bps(borrowed, supplied),
-        "supply_apy_bps": stored_apr * 10_000 // ONE,
-        "borrow_apy_bps": pool["borrower_ir"] * 10_000 // ONE,
-        "supply_index": collateral_coefficient(owned, s_supply),
-        "borrow_index": debt_coeff,
-        "index_decimals": DECIMALS,
-        "stored_supply_apr": stored_apr,
-        "stored_borrow_apr": pool["borrower_ir"],
-        "accrued_supply_apr": accrued_apr,
-        "accrued_borrow_apr": pool["borrower_ir"],
-        "apr_decimals": DECIMALS,
-        "stored_utilization": stored_used,
-        "accrued_utilization": accrued_used,
-        "utilization_decimals": DECIMALS,
-        "rate_modifier": 1,
-        "rate_modifier_decimals": 0,
-        "backstop_credit": pool["fees"],
-        "share_token": pool["s_token"],
-        "share_supply": s_supply,
-        "available_to_withdraw": min(cash, supplied),
-        "available_to_borrow": min(cash, by_shares),
-        "available_to_supply": max(pool["liquidity_cap"] - stored_owned, 0),
-        **_terms(pool),
-        **NO_REWARDS,
-    }
+    owned: int
+    """Base units: the cash and what is lent."""
+    utilization: int
+    """The lent share of what is owned, 9 decimals."""
+    apr: int
+    """The lenders' annual rate on all that they own, 9 decimals."""
 
 
-def _terms(pool: Mapping[str, Any]) -> dict[str, Any]:
-    active, lends = bool(pool["is_active"]), bool(pool["borrowing_enabled"])
-    in_grace = pool["close_time"] < pool["grace_ends_at"]
-    is_open = active and not pool["paused"]
-    status = "grace" if in_grace else "active" if lends else "borrowing_disabled"
-    return {
-        "can_supply": is_open,
-        "can_withdraw": is_open and not in_grace,
-        "can_borrow": is_open and not in_grace and lends,
-        "can_repay": is_open,
-        "can_liquidate": is_open and not in_grace,
-        "pool_status": status if active else "inactive",
-        "risk_scope": "reserve",
-        "collateral_factor_bps": pool["discount"] * (10_000 - pool["initial_health"]) // 10_000,
-        "liquidation_threshold_bps": pool["discount"],
-        "liability_factor_bps": 10_000,
-        "liquidation_kind": "dynamic",
-        "supply_cap": pool["liquidity_cap"],
-        "max_utilization_bps": pool["util_cap"],
-        "reserve_factor_bps": 10_000 - pool["ir_scaling_coeff"],
-        "can_be_collateral": pool["discount"] > 0,
-        "can_be_borrowed": lends,
-    }
+def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
+    """The numbers of a reserve at the ledger's close time. Raises `ExactError`."""
+    reserve = pool.state
+    accrued = accrue(reserve, close_time)
+    stored = lenders_of(reserve, reserve.lender_ar)
+    now = lenders_of(reserve, accrued.lender_ar)
+    supplied = now.owned if reserve.s_supply else 0  # without shares nobody owns what lies there
+    borrowed = times(accrued.borrower_ar, reserve.debt_supply)
+    by_shares = borrowable(reserve.s_supply, reserve.debt_supply, accrued.borrower_ar, reserve.util_cap)
+    return PoolNumbers(
+        total_supplied=supplied,
+        total_borrowed=borrowed,
+        total_collateral=0,  # collateral is supplied, and is in that total
+        last_accrual_time=reserve.last_update_timestamp,
+        utilization_bps=exact.utilization_bps(borrowed, supplied),
+        supply_apy_bps=stored.apr * 10_000 // ONE,
+        borrow_apy_bps=reserve.borrower_ir * 10_000 // ONE,
+        supply_index=collateral_coefficient(now.owned, reserve.s_supply),
+        borrow_index=accrued.borrower_ar,
+        index_decimals=DECIMALS,
+        stored_supply_apr=stored.apr,
+        stored_borrow_apr=reserve.borrower_ir,
+        accrued_supply_apr=now.apr,
+        accrued_borrow_apr=reserve.borrower_ir,
+        apr_decimals=DECIMALS,
+        stored_utilization=stored.utilization,
+        accrued_utilization=now.utilization,
+        utilization_decimals=DECIMALS,
+        rate_modifier=1,
+        rate_modifier_decimals=0,
+        backstop_credit=reserve.fees,
+        share_token=reserve.s_token,
+        share_supply=reserve.s_supply,
+        operations=operations_of(reserve, close_time),
+        amounts=Amounts(
+            available_to_withdraw=min(reserve.cash, supplied),
+            available_to_borrow=min(reserve.cash, by_shares),
+            available_to_supply=max(reserve.liquidity_cap - stored.owned, 0),
+        ),
+        risk=risk_of(reserve),
+        rewards=NO_REWARDS,
+    )
+
+
+def lenders_of(reserve: Reserve, lender_ar: int) -> Lenders:
+    """What the lenders have at an accrued rate of theirs."""
+    with exact.naming("lent"):
+        lent = times(lender_ar, reserve.debt_supply)
+    owned = exact.add(reserve.cash, lent)
+    return Lenders(owned, share(lent, owned, ONE), share(lent, owned, reserve.lender_ir))
+
+
+def operations_of(reserve: Reserve, close_time: int) -> Operations:
+    """What the pause, the grace time after it and the reserve's flags allow."""
+    settings = reserve.settings
+    in_grace = close_time < settings.grace_ends_at
+    is_open = reserve.is_active and not settings.paused
+    if not reserve.is_active:
+        status = "inactive"
+    elif in_grace:
+        status = "grace"
+    else:
+        status = "active" if reserve.borrowing_enabled else "borrowing_disabled"
+    return Operations(
+        can_supply=is_open,
+        can_withdraw=is_open and not in_grace,
+        can_borrow=is_open and not in_grace and reserve.borrowing_enabled,
+        can_repay=is_open,
+        can_liquidate=is_open and not in_grace,
+        pool_status=status,
+    )
+
+
+def risk_of(reserve: Reserve) -> Risk:
+    """Collateral, debt and limits of the reserve's configuration."""
+    return Risk(
+        risk_scope="reserve",
+        collateral_factor_bps=reserve.discount * (10_000 - reserve.settings.initial_health) // 10_000,
+        liquidation_threshold_bps=reserve.discount,
+        liability_factor_bps=10_000,
+        liquidation_kind="dynamic",
+        supply_cap=reserve.liquidity_cap,
+        max_utilization_bps=reserve.util_cap,
+        reserve_factor_bps=10_000 - reserve.settings.ir_scaling_coeff,
+        can_be_collateral=reserve.discount > 0,
+        can_be_borrowed=reserve.borrowing_enabled,
+    )
 
 
 def borrowable(s_supply: int, debt_supply: int, coefficient: int, util_cap: int) -> int:
@@ -108,10 +137,14 @@ def borrowable(s_supply: int, debt_supply: int, coefficient: int, util_cap: int)
     return amount if free % ONE == 0 else amount - 1
 
 
-def accrue(pool: Mapping[str, Any]) -> dict[str, int]:
-    """Both accrued rates at the close time, by the interest rates of the state."""
-    seconds = elapsed_seconds(pool["last_update_timestamp"], pool["window"], pool["close_time"])
-    return {f"{of}_ar": accrued_rate(pool[f"{of}_ar"], pool[f"{of}_ir"], seconds) for of in ("lender", "borrower")}
+def accrue(reserve: Reserve, close_time: int) -> Reserve:
+    """The reserve with both accrued rates brought to the close time, by the interest rates of the state."""
+    seconds = elapsed_seconds(reserve.last_update_timestamp, reserve.settings.window, close_time)
+    return replace(
+        reserve,
+        lender_ar=accrued_rate(reserve.lender_ar, reserve.lender_ir, seconds),
+        borrower_ar=accrued_rate(reserve.borrower_ar, reserve.borrower_ir, seconds),
+    )
 
 
 def elapsed_seconds(last_update: int, window: int, close_time: int) -> int:
@@ -150,11 +183,18 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
     was, is_now = (layout.decode_instance(entry) for entry in changed(key, step))
     for asset in was.reserves:
         old, new = (layout.decode_reserve(pool, asset) for pool in (was, is_now))
-        if old and new and old["last_update_timestamp"] < new["last_update_timestamp"] and old["debt_supply"]:
+        if old is None or new is None or not old.debt_supply:
+            continue
+        if old.last_update_timestamp < new.last_update_timestamp:
             # An operation grows the accrued rates by the rates that follow from what it did.
-            rates = {name: new[name] for name in ("lender_ir", "borrower_ir")}
-            after = {name: new[name] for name in ("lender_ar", "borrower_ar")}
-            yield Transition(old | rates | {"close_time": step.time}, after)
+            before = replace(old, lender_ir=new.lender_ir, borrower_ir=new.borrower_ir)
+            after = {"lender_ar": new.lender_ar, "borrower_ar": new.borrower_ar}
+            yield Transition(partial(_accrued_rates, before, step.time), after)
 
 
-ACCRUAL = AccrualRule(lambda key: len(key) == 48, _read, accrue)
+def _accrued_rates(reserve: Reserve, close_time: int) -> dict[str, int]:
+    accrued = accrue(reserve, close_time)
+    return {"lender_ar": accrued.lender_ar, "borrower_ar": accrued.borrower_ar}
+
+
+ACCRUAL = AccrualRule(lambda key: len(key) == 48, _read)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
@@ -12,7 +12,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import read_asset_quotes
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Market, PriceLimits, ProtocolReading
+from exporter.protocols.base import Candidate, Market, PoolRead, PriceLimits, ProtocolReading
 from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, instance_keys, required
 from exporter.protocols.slender import layout
 
@@ -26,8 +26,9 @@ class _Reader(Collector):
         super().__init__(NAME, candidates)
         self.deployments = deployments
         self.pools: dict[str, layout.PoolInstance] = {}
-        self.reserves: list[tuple[Market, str, dict[str, Any]]] = []
+        self.reserves: list[tuple[Market, str, layout.Reserve]] = []
         """Those that can be decoded: the market, the token, and what the pool keeps."""
+        self.pools_read: list[PoolRead[layout.Reserve]] = []
 
     def take_market(self, market: str, entry: Entry | None) -> None:
         if not self.market_is_there(market, entry):
@@ -52,13 +53,13 @@ class _Reader(Collector):
             else:
                 decoded[asset] = reserve
                 members.append(asset)
-        feeds = {reserve["feed"] and reserve["feed"].contract for reserve in decoded.values()}
+        feeds = {reserve.feed and reserve.feed.contract for reserve in decoded.values()}
         found = Market(
             address=market,
             protocol=NAME,
             version=layout.VERSION,
             name=MARKET_NAME,
-            status="paused" if pool.numbers["paused"] else "active",
+            status="paused" if pool.settings.paused else "active",
             oracle=feeds.pop() if len(feeds) == 1 else None,  # each reserve has a feed of its own
             config_hash=layout.config_hash(pool),
             wasm_hash=pool.wasm_hash,
@@ -67,26 +68,28 @@ class _Reader(Collector):
         self.reading.markets.append(found)
         self.reserves += [(found, asset, reserve) for asset, reserve in decoded.items()]
 
-    def take_cash(self, market: Market, asset: str, reserve: dict[str, Any], entry: Entry | None) -> None:
+    def take_cash(self, market: Market, asset: str, reserve: layout.Reserve, entry: Entry | None) -> None:
         """Take a reserve with its cash.
 
         The contract takes a missing balance for 0. It is 0 only where nothing was ever supplied: whoever supplies
         writes it, and nothing removes it, so a missing one with shares or debt is a contradiction.
         """
-        what = f"the reserve's cash, TokenBalance of sToken {reserve['s_token']},"
-        if entry is None and (reserve["s_supply"] or reserve["debt_supply"]):
+        what = f"the reserve's cash, TokenBalance of sToken {reserve.s_token},"
+        if entry is None and (reserve.s_supply or reserve.debt_supply):
             raise UnreadError("absent", f"{what} is missing, though there are shares or debt; it is not 0")
         cash = layout.amount_of(None if entry is None else entry.value, "TokenBalance")
-        token, feed = self.reading.tokens[asset], reserve["feed"]
-        decimals = token.decimals if reserve["decimals"] is None else reserve["decimals"]
+        token, feed = self.reading.tokens[asset], reserve.feed
+        decimals = token.decimals if reserve.feed_decimals is None else reserve.feed_decimals
         if decimals is None or decimals > MAX_TOKEN_DECIMALS:
             raise UnreadError("undecodable", f"its token's decimals are {decimals}: {token.failure}")
         self.compare_decimals(market.address, decimals, token)
         if feed is not None:
             self.reading.price_limits[market.address, asset] = PriceLimits(feed.max_age)
-        own = {"decimals": decimals, "cash": cash, "oracle": feed and feed.contract}
-        keys = [layout.cash_key(market.address, asset, reserve["s_token"]), instance_key(reserve["s_token"])]
-        self.append_pool(market, asset, asset, reserve | own, keys)
+        oracle = None if feed is None else feed.contract
+        pool = PoolRead(market, asset, asset, decimals, oracle, replace(reserve, cash=cash))
+        keys = [layout.cash_key(market.address, asset, reserve.s_token), instance_key(reserve.s_token)]
+        self.append_pool(pool, keys)
+        self.pools_read.append(pool)
         self.reading.parameters[market.address, asset] = layout.shown_parameters(self.pools[market.address], asset)
 
 
@@ -100,16 +103,16 @@ async def read_markets(
     for market in markets:
         reader.take_market(market, entries[instance_key(market)])
     await view.make_room(sum(len(market.members) for market in reader.reading.markets))
-    keys = [layout.cash_key(found.address, asset, reserve["s_token"]) for found, asset, reserve in reader.reserves]
+    keys = [layout.cash_key(found.address, asset, reserve.s_token) for found, asset, reserve in reader.reserves]
     tokens = dict.fromkeys(asset for _, asset, _ in reader.reserves)
-    feeds = instance_keys(reserve["feed"] and reserve["feed"].contract for *_, reserve in reader.reserves)
-    shares = [instance_key(reserve["s_token"]) for *_, reserve in reader.reserves]
+    feeds = instance_keys(reserve.feed and reserve.feed.contract for *_, reserve in reader.reserves)
+    shares = [instance_key(reserve.s_token) for *_, reserve in reader.reserves]
     entries = await view.read([*keys, *feeds, *shares, *map(instance_key, tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
     for key, (found, asset, reserve) in zip(keys, reader.reserves, strict=True):
         with reader.noting(found.address, asset):
             reader.take_cash(found, asset, reserve, entries[key])
-    pools = reader.reading.pools
-    assets = {(pool["oracle"], pool["pool"]): pool["feed"].asset for pool in pools if pool["feed"] is not None}
+    feeds_by_pool = [(pool.state.feed, pool.token_address) for pool in reader.pools_read]
+    assets = {(feed.contract, token): feed.asset for feed, token in feeds_by_pool if feed is not None}
     reader.reading.quotes = await read_asset_quotes(view, assets)
     return reader.reading

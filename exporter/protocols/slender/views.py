@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import NoView, ProtocolReading, ProtocolViews, Row, ViewCall
+from exporter.protocols.base import AnyPool, ComputedPool, NoView, Pairs, ProtocolReading, ProtocolViews, ViewCall
+from exporter.protocols.slender.layout import Reserve
 
-_COEFFICIENTS = {"collat_coeff": "supply_index", "debt_coeff": "borrow_index"}
-_RATES = ("lender_ar", "lender_ir", "borrower_ar", "borrower_ir")
+_COEFFICIENTS = ("collat_coeff", "debt_coeff")
+
+
+def _reserve(pool: AnyPool) -> Reserve:
+    reserve: Reserve = pool.state
+    return reserve
 
 
 class SlenderViews(ProtocolViews):
@@ -20,24 +25,33 @@ class SlenderViews(ProtocolViews):
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         for pool in reading.pools:
-            asset, s_token, debt_token = (address(pool[name]) for name in ("pool", "s_token", "debt_token"))
+            market, reserve = pool.market.address, _reserve(pool)
+            asset, s_token, debt_token = map(address, (pool.pool, reserve.s_token, reserve.debt_token))
             calls = [(function, (asset,)) for function in ("get_reserve", *_COEFFICIENTS)]
             calls += [("token_total_supply", (s_token,)), ("token_total_supply", (debt_token,))]
             for function, arguments in [*calls, ("token_balance", (asset, s_token))]:
-                yield ViewCall(pool["market"], pool["pool"], ContractCall(pool["market"], function, arguments))
+                yield ViewCall(market, pool.pool, ContractCall(market, function, arguments))
 
-    def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
-        function = asked.call.function
+    def fields(self, asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG002
+        function, reserve = asked.call.function, _reserve(computed.pool)
+        row = computed.row
         if function == "get_reserve":
-            reserve = Fields.of(value, function)
-            last_update = row["last_accrual_time"], reserve.u64("last_update_timestamp")
-            return {name: (row["raw"][name], reserve.i128(name)) for name in _RATES} | {
-                "last_accrual_time": last_update
+            fields = Fields.of(value, function)
+            return {
+                "lender_ar": (reserve.lender_ar, fields.i128("lender_ar")),
+                "lender_ir": (reserve.lender_ir, fields.i128("lender_ir")),
+                "borrower_ar": (reserve.borrower_ar, fields.i128("borrower_ar")),
+                "borrower_ir": (reserve.borrower_ir, fields.i128("borrower_ir")),
+                "last_accrual_time": (row["last_accrual_time"], fields.u64("last_update_timestamp")),
             }
-        found = expect(value, scval.I128, function)
-        if function in _COEFFICIENTS:
-            return {function: (row[_COEFFICIENTS[function]], found)}
-        name = "cash"
-        if function == "token_total_supply":
-            name = "s_supply" if asked.call.arguments == (address(row["raw"]["s_token"]),) else "debt_supply"
-        return {name: (row["raw"][name], found)}
+        number = expect(value, scval.I128, function)
+        match function:
+            case "collat_coeff":
+                return {function: (row["supply_index"], number)}
+            case "debt_coeff":
+                return {function: (row["borrow_index"], number)}
+            case "token_balance":
+                return {"cash": (reserve.cash, number)}
+        if asked.call.arguments == (address(reserve.s_token),):
+            return {"s_supply": (reserve.s_supply, number)}
+        return {"debt_supply": (reserve.debt_supply, number)}

@@ -9,6 +9,7 @@ Otherwise there is an ExactError.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from math import factorial
 from typing import Any
 
@@ -68,7 +69,7 @@ def project(pool: Mapping[str, Any]) -> dict[str, Any]:
         "rate_modifier": 1,
         **dict.fromkeys(("total_collateral", "backstop_credit", "rate_modifier_decimals"), 0),
         **terms_of(accrued),
-        **NO_REWARDS,
+        **asdict(NO_REWARDS),
         "pool_label": f"Hub {pool['pool'].split('-')[0]}",
         "liability_factor_bps": 10_000,
         "reserve_factor_bps": pool["reserve_factor"],

@@ -201,7 +201,7 @@ class _Reader(Collector):
             "hub_active": self.hub_active(market.address, pool.hub, entries),
             "spokes": self.spokes_of(market.address, pool, entries),
         }
-        self.append_pool(market, pool.pool, pool.token, row, self.keys_of(market, pool, entries))
+        self.append_row(market, pool.pool, pool.token, row, self.keys_of(market, pool, entries))
         self.reading.parameters[market.address, pool.pool] = (Parameter("hub_id", pool.hub, 0), *shown)
 
 

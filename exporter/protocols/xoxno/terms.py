@@ -38,8 +38,7 @@ def terms_of(pool: Pool) -> dict[str, Any]:
     lending = [spoke for spoke in in_use if spoke["can_be_borrowed"]]
     exits = not spokes or any(not spoke["paused"] for spoke in spokes)
     status = ("active" if spokes else "unlisted") if is_backed else "insolvent"
-    in_json = ("available_to_supply", "available_to_borrow", "supply_cap", "borrow_cap")
-    listed = [row | {name: str(min(row[name], MAX_DECIMAL)) for name in in_json} for row in shown]
+    listed = shown
     return {
         **amounts,
         "pool_status": status if hub_active else "hub_inactive",

@@ -1,0 +1,293 @@
+"""The numbers of one pool, typed. Generated from `exporter/tree/pools.py` by ``python -m tools.pool_numbers``.
+
+A protocol's math returns `PoolNumbers`. `PoolRow` is a row of the pools frame while it is computed, and when it is
+compared with a contract's own views. Amounts are in base units, ``_bps`` are basis points, times are unix seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operations:
+    """Which operations the contract allows now."""
+
+    can_supply: bool | None = None
+    """Whether the contract lets anybody supply, whatever caps leave; null when unknown."""
+    can_withdraw: bool | None = None
+    """The same for withdrawing."""
+    can_borrow: bool | None = None
+    """The same for borrowing."""
+    can_repay: bool | None = None
+    """The same for repaying."""
+    can_liquidate: bool | None = None
+    """The same for liquidating debt of this pool."""
+    can_reason: str | None = None
+    """Why one of the five is not known, or closed without a price."""
+    pool_status: str | None = None
+    """The pool's own status in the protocol's own words; null when it has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """How much can be done at most, before the gate of each operation."""
+
+    available_to_withdraw: int | None = None
+    """What the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false."""
+    available_to_borrow: int | None = None
+    """What can be borrowed at the most, in token base units; 0 when can_borrow is false."""
+    available_to_supply: int | None = None
+    """What the cap leaves to supply, in token base units; 0 when can_supply is false; null without a cap."""
+    min_first_supply: int | None = None
+    """Least that an account's first supply must have, in token base units; null: any amount."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Risk:
+    """What the configuration says of collateral, debt and limits."""
+
+    risk_scope: str | None = None
+    """What the columns that follow hold for: market, reserve or spoke; null when they are unknown."""
+    collateral_factor_bps: int | None = None
+    """Share of the value of collateral that counts when a debt is opened."""
+    liquidation_threshold_bps: int | None = None
+    """Share of the value of collateral that counts against liquidation."""
+    liability_factor_bps: int | None = None
+    """What the value of a debt counts, rounded up; 10000 is the value itself."""
+    liquidation_bonus_bps: int | None = None
+    """What a liquidator gets above the debt; null when it is not fixed."""
+    liquidation_kind: str | None = None
+    """How the bonus comes about: fixed, range, auction or dynamic."""
+    supply_cap: int | None = None
+    """Most that may be supplied, in token base units; null: no cap, 0: closed."""
+    borrow_cap: int | None = None
+    """Most that may be borrowed, in token base units; null: no cap, 0: closed."""
+    max_utilization_bps: int | None = None
+    """Utilization that no borrower may exceed; null: none."""
+    reserve_factor_bps: int | None = None
+    """Share of the borrowers' interest that suppliers do not get."""
+    can_be_collateral: bool | None = None
+    """Whether the pool's configuration lets its supply secure a debt."""
+    can_be_borrowed: bool | None = None
+    """Whether the pool's configuration lets it be borrowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewards:
+    """What is paid in addition to interest, in another token."""
+
+    reward_token: str | None = None
+    """Token contract of the reward, a strkey; null without one."""
+    supply_reward_per_second: int | None = None
+    """What all suppliers together are paid a second, in base units of the reward token times 10^reward_decimals."""
+    borrow_reward_per_second: int | None = None
+    """The same for all borrowers."""
+    reward_decimals: int | None = None
+    """Decimals of the two beyond base units."""
+    supply_reward_expiration: int | None = None
+    """When the suppliers' reward ends; null without an end."""
+    borrow_reward_expiration: int | None = None
+    """The same for the borrowers'."""
+    supply_reward_reason: str | None = None
+    """Valid, or why the suppliers' reward is 0 or its yield null."""
+    borrow_reward_reason: str | None = None
+    """The same for the borrowers'."""
+    supply_reward_index: int | None = None
+    """What 10^decimals shares of supply were ever paid, accrued, in base units of the reward token times
+    10^reward_decimals.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpokeTerms:
+    """One spoke's terms for a pool."""
+
+    spoke: int
+    deprecated: bool
+    paused: bool
+    frozen: bool
+    can_supply: bool
+    can_withdraw: bool
+    can_borrow: bool
+    can_repay: bool
+    can_liquidate: bool
+    can_be_seized: bool
+    available_to_supply: int
+    available_to_borrow: int
+    collateral_factor_bps: int
+    liquidation_threshold_bps: int
+    liquidation_bonus_bps: int
+    supply_cap: int
+    borrow_cap: int
+    can_be_collateral: bool
+    can_be_borrowed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolNumbers:
+    """What a protocol's math gives of a pool at the ledger's close time."""
+
+    supply_apy_bps: int
+    """Annual yield of suppliers, compounded or simple as the protocol has it, floor to basis points."""
+    borrow_apy_bps: int
+    """Annual cost of borrowers, compounded or simple as the protocol has it, floor to basis points."""
+    utilization_bps: int
+    """Floor(total_borrowed * 10000 / total_supplied); 0 when nothing is supplied."""
+    total_supplied: int
+    """Lent into the pool, interest included, in token base units."""
+    total_borrowed: int
+    """Owed to the pool, interest included, in token base units."""
+    total_collateral: int
+    """Plain collateral outside total_supplied, in token base units."""
+    last_accrual_time: int
+    """When the contract last added interest to this pool."""
+    supply_index: int
+    """Base units of token for one share of supply, times 10^index_decimals, accrued."""
+    borrow_index: int
+    """Base units of token for one share of debt, times 10^index_decimals, accrued."""
+    index_decimals: int
+    """Decimals of supply_index and borrow_index."""
+    stored_supply_apr: int
+    """Annual rate of suppliers, from the stored state, times 10^apr_decimals."""
+    stored_borrow_apr: int
+    """Annual rate of borrowers, from the stored state, times 10^apr_decimals."""
+    accrued_supply_apr: int
+    """Annual rate of suppliers, accrued to ledger_close_time, times 10^apr_decimals."""
+    accrued_borrow_apr: int
+    """Annual rate of borrowers, accrued to ledger_close_time, times 10^apr_decimals."""
+    apr_decimals: int
+    """Decimals of the four rates."""
+    stored_utilization: int
+    """Share of supply lent out, stored state, times 10^utilization_decimals."""
+    accrued_utilization: int
+    """Share of supply lent out, accrued, times 10^utilization_decimals."""
+    utilization_decimals: int
+    """Decimals of the two utilizations."""
+    rate_modifier: int
+    """Reactive factor of the rate model, accrued, times 10^rate_modifier_decimals."""
+    rate_modifier_decimals: int
+    """Decimals of rate_modifier."""
+    backstop_credit: int
+    """Interest set aside for the backstop, accrued, in token base units."""
+    pool_label: str | None = None
+    """Which of the market's pools of one token, for example Hub 1; null where it has one."""
+    share_token: str | None = None
+    """The token that suppliers get, a strkey; null where shares are not tokens."""
+    share_supply: int | None = None
+    """All of that token there is, in its base units; null without it."""
+    operations: Operations = field(default_factory=Operations)
+    """Which operations the contract allows now."""
+    amounts: Amounts = field(default_factory=Amounts)
+    """How much can be done at most, before the gate of each operation."""
+    risk: Risk = field(default_factory=Risk)
+    """What the configuration says of collateral, debt and limits."""
+    rewards: Rewards = field(default_factory=Rewards)
+    """What is paid in addition to interest, in another token."""
+    spokes: tuple[SpokeTerms, ...] = ()
+    """The terms of each spoke, if it has any."""
+
+
+class PoolRow(TypedDict):
+    """A row of the pools frame: each column under its name."""
+
+    market: str
+    pool: str
+    token_address: str
+    symbol: str
+    decimals: int
+    protocol: str
+    version: str
+    market_name: str
+    market_status: str
+    supply_apy_bps: int
+    borrow_apy_bps: int
+    utilization_bps: int
+    total_supplied: int
+    total_borrowed: int
+    total_collateral: int
+    oracle: str | None
+    oracle_decimals: int | None
+    oracle_price: int | None
+    price_timestamp: int | None
+    price_reason: str
+    oracle_price_usd: str | None
+    tvl_usd_cents: int | None
+    observed_ledger: int
+    ledger_close_time: int
+    last_accrual_time: int
+    supply_index: int
+    borrow_index: int
+    index_decimals: int
+    stored_supply_apr: int
+    stored_borrow_apr: int
+    accrued_supply_apr: int
+    accrued_borrow_apr: int
+    apr_decimals: int
+    stored_utilization: int
+    accrued_utilization: int
+    utilization_decimals: int
+    rate_modifier: int
+    rate_modifier_decimals: int
+    backstop_credit: int
+    wasm_hash: str | None
+    can_supply: bool | None
+    can_withdraw: bool | None
+    can_borrow: bool | None
+    can_repay: bool | None
+    can_liquidate: bool | None
+    can_reason: str | None
+    pool_status: str | None
+    available_to_withdraw: int | None
+    available_to_borrow: int | None
+    available_to_supply: int | None
+    min_first_supply: int | None
+    risk_scope: str | None
+    collateral_factor_bps: int | None
+    liquidation_threshold_bps: int | None
+    liability_factor_bps: int | None
+    liquidation_bonus_bps: int | None
+    liquidation_kind: str | None
+    supply_cap: int | None
+    borrow_cap: int | None
+    max_utilization_bps: int | None
+    reserve_factor_bps: int | None
+    can_be_collateral: bool | None
+    can_be_borrowed: bool | None
+    supplied_usd_cents: int | None
+    borrowed_usd_cents: int | None
+    available_usd_cents: int | None
+    reward_token: str | None
+    reward_symbol: str | None
+    reward_token_decimals: int | None
+    supply_reward_per_second: int | None
+    borrow_reward_per_second: int | None
+    reward_decimals: int | None
+    supply_reward_per_year: int | None
+    borrow_reward_per_year: int | None
+    supply_reward_expiration: int | None
+    borrow_reward_expiration: int | None
+    supply_reward_apr_bps: int | None
+    borrow_reward_apr_bps: int | None
+    supply_reward_reason: str | None
+    borrow_reward_reason: str | None
+    reward_price: int | None
+    reward_price_decimals: int | None
+    reward_price_source: str | None
+    comparable_supply_apy_bps: int
+    comparable_borrow_apy_bps: int
+    total_supply_apy_bps: int
+    supply_compounding: str
+    borrow_compounding: str
+    available_to_supply_usd_cents: int | None
+    available_to_borrow_usd_cents: int | None
+    pool_label: str | None
+    supply_cap_usd_cents: int | None
+    borrow_cap_usd_cents: int | None
+    share_token: str | None
+    share_supply: int | None
+    supply_reward_index: int | None
+    listed: bool
+    listed_reason: str
+    archived: bool

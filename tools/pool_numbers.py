@@ -1,0 +1,121 @@
+"""Writes `exporter/protocols/numbers.py`: the typed numbers of a pool, from the columns in `exporter/tree/pools.py`.
+
+    python -m tools.pool_numbers
+
+Python cannot derive a dataclass that mypy understands from the columns, so the module is generated, and a test
+compares it with what this program writes.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, get_args
+
+from msgspec.structs import fields
+
+from exporter.tables import COLUMNS, SHARED, Column, column_type
+from exporter.tree import pools
+from exporter.tree.values import ParquetType
+
+PATH: Final = Path(__file__).parent.parent / "exporter" / "protocols" / "numbers.py"
+
+HEAD: Final = '''\
+"""The numbers of one pool, typed. Generated from `exporter/tree/pools.py` by ``python -m tools.pool_numbers``.
+
+A protocol's math returns `PoolNumbers`. `PoolRow` is a row of the pools frame while it is computed, and when it is
+compared with a contract's own views. Amounts are in base units, ``_bps`` are basis points, times are unix seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+'''
+
+PYTHON_TYPES: Final = {
+    ParquetType.UTF8: "str",
+    ParquetType.INT64: "int",
+    ParquetType.DECIMAL: "int",
+    ParquetType.TIMESTAMP: "int",
+    ParquetType.BOOLEAN: "bool",
+}
+
+GROUPS: Final = {
+    "Operations": ("operations", "Which operations the contract allows now.", pools.AssetOperations),
+    "Amounts": ("amounts", "How much can be done at most, before the gate of each operation.", pools.AssetLiquidity),
+    "Risk": ("risk", "What the configuration says of collateral, debt and limits.", pools.AssetRisk),
+    "Rewards": ("rewards", "What is paid in addition to interest, in another token.", pools.AssetRewards),
+}
+"""The classes of terms that a protocol may give: the name of the field that has them, their meaning, and the document
+whose columns they have."""
+
+
+def module() -> str:
+    """The text of the module."""
+    terms = [column for column in COLUMNS if column.by == "term"]
+    grouped = {name for *_, document in GROUPS.values() for name in document.__struct_fields__}
+    parts = [HEAD]
+    for name, (_, meaning, document) in GROUPS.items():
+        own = [column for column in terms if column.name in document.__struct_fields__]
+        parts.append(_dataclass(name, meaning, map(_optional, own)))
+    parts.append(_dataclass("SpokeTerms", "One spoke's terms for a pool.", _spoke_fields()))
+    required = [column for column in COLUMNS if column.by == "given" and column.name not in SHARED]
+    attributes = [*map(_required, required), *(_optional(column) for column in terms if column.name not in grouped)]
+    attributes += [
+        f"{attribute}: {name} = field(default_factory={name})\n{_docstring(meaning)}"
+        for name, (attribute, meaning, _) in GROUPS.items()
+    ]
+    attributes.append(f"spokes: tuple[SpokeTerms, ...] = ()\n{_docstring('The terms of each spoke, if it has any.')}")
+    parts.append(
+        _dataclass("PoolNumbers", "What a protocol's math gives of a pool at the ledger's close time.", attributes)
+    )
+    columns = [f"{column.name}: {_type(column)}\n" for column in COLUMNS]
+    parts.append(_class("class PoolRow(TypedDict):", "A row of the pools frame: each column under its name.", columns))
+    return "\n\n".join(parts)
+
+
+def _dataclass(name: str, meaning: str, attributes: Iterable[str]) -> str:
+    return "@dataclass(frozen=True, slots=True, kw_only=True)\n" + _class(f"class {name}:", meaning, attributes)
+
+
+def _class(head: str, meaning: str, attributes: Iterable[str]) -> str:
+    body = f"{_docstring(meaning)}\n{''.join(attributes)}"
+    return f"{head}\n{textwrap.indent(body, '    ')}"
+
+
+def _required(column: Column) -> str:
+    return f"{column.name}: {_type(column)}\n{_docstring(column.meaning)}"
+
+
+def _optional(column: Column) -> str:
+    return f"{column.name}: {PYTHON_TYPES[column.type]} | None = None\n{_docstring(column.meaning)}"
+
+
+def _spoke_fields() -> Iterator[str]:
+    for found in fields(pools.AssetSpoke):
+        optional = " | None" if type(None) in get_args(found.type) else ""
+        yield f"{found.name}: {PYTHON_TYPES[column_type(found.type)]}{optional}\n"
+
+
+def _type(column: Column) -> str:
+    return PYTHON_TYPES[column.type] + (" | None" if column.nullable else "")
+
+
+def _docstring(meaning: str) -> str:
+    """A docstring of lines of at most 116 characters, which leaves room for the indentation."""
+    text = meaning[0].upper() + meaning[1:]
+    lines = textwrap.wrap(f'"""{text}.' if text[-1] != "." else f'"""{text}', 112)
+    closing = '"""'
+    return "\n".join(lines) + (f"\n{closing}\n" if len(lines) > 1 else f"{closing}\n")
+
+
+def main() -> None:
+    """Write the module."""
+    PATH.write_text(module(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
