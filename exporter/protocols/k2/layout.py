@@ -6,7 +6,7 @@ A market is a router, a pool is one of its reserves. All amounts but the tokens'
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from exporter.errors import DecodeError
@@ -43,24 +43,11 @@ DEFAULT_PRICE_AGE = 3_600
 BPS = 10_000
 
 UNSIGNED = Number(scval.U128, 0, MAX_AMOUNT)
-RESERVE = {
-    **dict.fromkeys(("liquidity_index", "variable_borrow_index"), Number(scval.U128, 1, MAX_AMOUNT)),
-    **dict.fromkeys(("current_liquidity_rate", "current_variable_borrow_rate"), UNSIGNED),
-    "last_update_timestamp": TIME,
-}
-"""The numbers of an ``RDATA`` entry but its bitmap: 27 decimals, and unix seconds."""
+INDEX = Number(scval.U128, 1, MAX_AMOUNT)
+"""An index of zero is none: shares would be worth nothing."""
 
-_DEFAULTS = {
-    "base_variable_borrow_rate": "BVR",
-    "optimal_utilization_rate": "OU",
-    "variable_rate_slope1": "VS1",
-    "variable_rate_slope2": "VS2",
-}
-"""Where the rate contract's instance has a model's parameters for reserves without parameters of their own."""
-
-MODEL_FIELDS = tuple(_DEFAULTS)
-MODEL = dict.fromkeys(MODEL_FIELDS, UNSIGNED) | {"optimal_utilization_rate": Number(scval.U128, 0, 10**RAY_DECIMALS)}
-"""The parameters of a rate model, annual and with 27 decimals."""
+OPTIMUM = Number(scval.U128, 0, 10**RAY_DECIMALS)
+"""A utilization of at most 1, with 27 decimals."""
 
 BITS = {  # name: (first bit, bits, decimals of the value)
     "ltv": (0, 14, 4),
@@ -123,17 +110,99 @@ class RouterInstance:
     storage: tuple[tuple[ScVal, ScVal], ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReserveData:
+    """The numbers of an ``RDATA`` entry beside its bitmap. Indexes and annual rates have 27 decimals."""
+
+    liquidity_index: int
+    """Base units of supply for one scaled unit."""
+    variable_borrow_index: int
+    """Base units of debt for one scaled unit."""
+    current_liquidity_rate: int
+    current_variable_borrow_rate: int
+    last_update_timestamp: int
+    """Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """The numbers in a reserve's bitmap, as `BITS` places them: basis points, yes (1) or no (0), whole tokens."""
+
+    ltv: int
+    """Basis points of the value of collateral that counts when a debt is opened."""
+    liquidation_threshold: int
+    """Basis points of the value of collateral that counts against liquidation."""
+    liquidation_bonus: int
+    """Basis points that a liquidator gets above the debt."""
+    decimals: int
+    active: int
+    frozen: int
+    borrowing_enabled: int
+    paused: int
+    flashloan_enabled: int
+    reserve_factor: int
+    """Basis points of the borrowers' interest that suppliers do not get."""
+    min_remaining_debt: int
+    """Whole tokens."""
+    borrow_cap: int
+    """Whole tokens; 0 is no limit."""
+    supply_cap: int
+    """Whole tokens; 0 is no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateParameters:
+    """The parameters of a rate model, annual and with 27 decimals."""
+
+    base_variable_borrow_rate: int
+    optimal_utilization_rate: int
+    variable_rate_slope1: int
+    variable_rate_slope2: int
+
+
+MODEL_FIELDS = tuple(item.name for item in fields(RateParameters))
+
+
 @dataclass(frozen=True, slots=True)
 class ReserveEntry:
-    """An ``RDATA`` entry: the share tokens by side, the rate contract, and the numbers of `RESERVE` and `BITS`.
+    """An ``RDATA`` entry: its numbers, its share tokens by side, and its rate contract.
 
-    ``configuration`` are the three contracts and the bitmap as they are stored.
+    ``stored_configuration`` are the three contracts and the bitmap as they are stored.
     """
 
+    data: ReserveData
+    configuration: Configuration
     share_tokens: dict[str, str]
     rate_contract: str
-    numbers: dict[str, int]
-    configuration: tuple[ScVal, ...]
+    stored_configuration: tuple[ScVal, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """Everything that a reserve's numbers follow from."""
+
+    data: ReserveData
+    configuration: Configuration
+    model: RateParameters
+    a_token: str
+    """The token of shares of the supply."""
+    debt_token: str
+    """The token of shares of the debt."""
+    total_supply_scaled: int
+    """All shares of the supply: base units before the index."""
+    total_debt_scaled: int
+    """All shares of the debt: base units before the index."""
+    router_paused: bool
+    users_are_listed: bool | None
+    """Whether only accounts on a list may use the reserve; None if the router says it in an unknown form."""
+    liquidators_are_listed: bool | None
+    """Whether only accounts on a list may liquidate; None if the router says it in an unknown form."""
+    debt_ceiling: int
+    """Whole tokens; 0 is no limit."""
+    cash: int | None
+    """The aToken's balance, in base units; None if it is not known."""
+    supply_emissions: Emissions
+    borrow_emissions: Emissions
 
 
 def router_keys(router: str) -> tuple[bytes, bytes, bytes]:
@@ -196,24 +265,39 @@ def decode_reserve_list(entry: Entry, count: Entry | None) -> tuple[str, ...]:
     return assets
 
 
-def bits_of(configuration: Fields) -> dict[str, int]:
+def decode_configuration(configuration: Fields) -> Configuration:
     """The numbers in a reserve's bitmap. Raises `DecodeError`."""
     word = configuration.u128("data_low") | configuration.u128("data_high") << 128
-    return {name: word >> first & (1 << width) - 1 for name, (first, width, _) in BITS.items()}
+    return Configuration(**{name: word >> first & (1 << width) - 1 for name, (first, width, _) in BITS.items()})
 
 
 def decode_reserve(entry: Entry) -> ReserveEntry:
     """Decode an ``RDATA`` entry. Raises `DecodeError`, also for a value with which the contract cannot compute."""
     reserve = Fields.of(entry.value, "RDATA")
-    bits = bits_of(reserve.struct("configuration"))
-    if bits["decimals"] > MAX_TOKEN_DECIMALS:
-        raise DecodeError(f"RDATA.configuration: {bits['decimals']} decimals, more than {MAX_TOKEN_DECIMALS}")
-    if bits["reserve_factor"] > BPS:
-        raise DecodeError(f"RDATA.configuration: the reserve factor is {bits['reserve_factor']}, above {BPS}")
-    tokens = {"supply": reserve.contract("a_token_address"), "borrow": reserve.contract("debt_token_address")}
-    rate_contract = reserve.contract("interest_rate_strategy_address")
+    configuration = decode_configuration(reserve.struct("configuration"))
+    if configuration.decimals > MAX_TOKEN_DECIMALS:
+        raise DecodeError(f"RDATA.configuration: {configuration.decimals} decimals, more than {MAX_TOKEN_DECIMALS}")
+    if configuration.reserve_factor > BPS:
+        raise DecodeError(f"RDATA.configuration: the reserve factor is {configuration.reserve_factor}, above {BPS}")
     names = ("a_token_address", "debt_token_address", "interest_rate_strategy_address", "configuration")
-    return ReserveEntry(tokens, rate_contract, reserve.numbers(RESERVE) | bits, tuple(map(reserve.required, names)))
+    return ReserveEntry(
+        data=decode_reserve_data(reserve),
+        configuration=configuration,
+        share_tokens={"supply": reserve.contract("a_token_address"), "borrow": reserve.contract("debt_token_address")},
+        rate_contract=reserve.contract("interest_rate_strategy_address"),
+        stored_configuration=tuple(map(reserve.required, names)),
+    )
+
+
+def decode_reserve_data(reserve: Fields) -> ReserveData:
+    """The numbers of a reserve beside its bitmap. Raises `DecodeError`."""
+    return ReserveData(
+        liquidity_index=reserve.number("liquidity_index", *INDEX),
+        variable_borrow_index=reserve.number("variable_borrow_index", *INDEX),
+        current_liquidity_rate=reserve.number("current_liquidity_rate", *UNSIGNED),
+        current_variable_borrow_rate=reserve.number("current_variable_borrow_rate", *UNSIGNED),
+        last_update_timestamp=reserve.number("last_update_timestamp", *TIME),
+    )
 
 
 def decode_share_token(entry: Entry, side: str) -> tuple[str, str, int]:
@@ -238,26 +322,41 @@ def router_named_by(entry: Entry) -> str | None:
         return None
 
 
-def decode_rate_model(own: Entry | None, instance: Entry | None) -> dict[str, int]:
+def decode_rate_model(own: Entry | None, instance: Entry | None) -> RateParameters:
     """A reserve's own parameters, or else those of the rate contract, 0 where not set. Raises `DecodeError`."""
     if own is not None:
-        return Fields.of(own.value, "APARAMS").numbers(MODEL)
+        stored = Fields.of(own.value, "APARAMS")
+        return RateParameters(
+            base_variable_borrow_rate=stored.number("base_variable_borrow_rate", *UNSIGNED),
+            optimal_utilization_rate=stored.number("optimal_utilization_rate", *OPTIMUM),
+            variable_rate_slope1=stored.number("variable_rate_slope1", *UNSIGNED),
+            variable_rate_slope2=stored.number("variable_rate_slope2", *UNSIGNED),
+        )
     if instance is None:
         raise DecodeError("the reserve has neither APARAMS nor a rate contract")
     storage = Fields(instance_of(instance.contract_data()).storage, "rate contract instance")
-    found = storage.numbers({key: MODEL[name] for name, key in _DEFAULTS.items() if key in storage})
-    return {name: found.get(key, 0) for name, key in _DEFAULTS.items()}
+    return RateParameters(
+        base_variable_borrow_rate=_number_or_zero(storage, "BVR", UNSIGNED),
+        optimal_utilization_rate=_number_or_zero(storage, "OU", OPTIMUM),
+        variable_rate_slope1=_number_or_zero(storage, "VS1", UNSIGNED),
+        variable_rate_slope2=_number_or_zero(storage, "VS2", UNSIGNED),
+    )
 
 
-def shown_parameters(numbers: dict[str, int], model: dict[str, int], debt_ceiling: int) -> tuple[Parameter, ...]:
+def _number_or_zero(storage: Fields, name: str, bounds: Number) -> int:
+    return storage.number(name, *bounds) if name in storage else 0
+
+
+def shown_parameters(configuration: Configuration, model: RateParameters, debt_ceiling: int) -> tuple[Parameter, ...]:
     """The rate model, and what the bitmap says; caps, ceiling and the smallest debt are whole tokens, 0 no limit."""
-    curve = (Parameter(name, model[name], RAY_DECIMALS) for name in MODEL_FIELDS)
-    bits = (
-        Parameter(name, numbers[name], decimals, no_limit=name.endswith("_cap") and not numbers[name])
-        for name, (_, _, decimals) in BITS.items()
+    curve = (Parameter(name, getattr(model, name), RAY_DECIMALS) for name in MODEL_FIELDS)
+    bits = ((name, getattr(configuration, name), decimals) for name, (_, _, decimals) in BITS.items())
+    shown = (
+        Parameter(name, value, decimals, no_limit=name.endswith("_cap") and not value)
+        for name, value, decimals in bits
         if name != "decimals"
     )
-    return (*curve, *bits, Parameter("debt_ceiling", debt_ceiling, 0, no_limit=not debt_ceiling))
+    return (*curve, *shown, Parameter("debt_ceiling", debt_ceiling, 0, no_limit=not debt_ceiling))
 
 
 def config_hash(router: RouterInstance, reserves: Iterable[tuple[str, ScVal]]) -> str:

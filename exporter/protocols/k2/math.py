@@ -7,15 +7,28 @@ because no published number is larger. Otherwise there is an ExactError.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 from exporter import exact
 from exporter.errors import ExactOverflowError
 from exporter.ledger.codec.entries import instance_key
-from exporter.protocols.base import AccrualRule, RateModel, Step, Transition, changed, is_variant
+from exporter.protocols.base import AccrualRule, PoolRead, RateModel, Step, Transition, changed, is_variant
 from exporter.protocols.k2 import layout
-from exporter.protocols.k2.layout import BPS, MIN_FIRST_SUPPLY, MODEL_FIELDS, RAY_DECIMALS
+from exporter.protocols.k2.layout import (
+    BPS,
+    MIN_FIRST_SUPPLY,
+    MODEL_FIELDS,
+    RAY_DECIMALS,
+    Configuration,
+    RateParameters,
+    Reserve,
+    ReserveData,
+)
+from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
+from exporter.tables import Gate
 from exporter.tree.values import RewardReason
 
 RAY: int = 10**RAY_DECIMALS
@@ -27,69 +40,95 @@ SECONDS_PER_YEAR = 31_536_000
 """The contract's year, 365 days."""
 
 
-def project(pool: Mapping[str, Any]) -> dict[str, Any]:
-    """The published numbers of a reserve at its ``close_time``. Raises `ExactError`."""
-    *_, stored_utilization = totals(pool, pool["liquidity_index"], pool["variable_borrow_index"])
-    indexes = accrued_indexes(pool)
-    supplied, borrowed, utilization = totals(pool, *indexes)
-    supply_rate, borrow_rate = rates(pool, utilization)
-    return {
-        "total_supplied": supplied,
-        "total_borrowed": borrowed,
-        "utilization_bps": exact.utilization_bps(borrowed, supplied),
-        "last_accrual_time": pool["last_update_timestamp"],
-        "supply_index": indexes[0],
-        "borrow_index": indexes[1],
-        "stored_supply_apr": pool["current_liquidity_rate"],
-        "stored_borrow_apr": pool["current_variable_borrow_rate"],
-        "accrued_supply_apr": supply_rate,
-        "accrued_borrow_apr": borrow_rate,
-        "supply_apy_bps": pool["current_liquidity_rate"] * BPS // RAY,  # linear interest, which is the rate in a year
-        "borrow_apy_bps": borrow_apy_bps(pool["current_variable_borrow_rate"]),
-        "stored_utilization": stored_utilization,
-        "accrued_utilization": utilization,
-        **dict.fromkeys(("index_decimals", "apr_decimals", "utilization_decimals"), RAY_DECIMALS),
-        "rate_modifier": 1,
-        **dict.fromkeys(("total_collateral", "backstop_credit", "rate_modifier_decimals"), 0),
-        "share_token": pool["a_token"],
-        "share_supply": supplied,  # as the token itself has it
-        **_terms(pool),
-        **_amounts(pool, supplied, borrowed),
-        **rewards_at(pool["supply_emissions"], pool["borrow_emissions"], pool["close_time"]),
-    }
+def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
+    """The numbers of a reserve at the ledger's close time. Raises `ExactError`."""
+    reserve = pool.state
+    data = reserve.data
+    stored = totals(reserve, Indexes(data.liquidity_index, data.variable_borrow_index))
+    indexes = accrued_indexes(data, close_time)
+    now = totals(reserve, indexes)
+    accrued = rates(reserve, now.utilization)
+    caps = caps_of(reserve)
+    return PoolNumbers(
+        total_supplied=now.supplied,
+        total_borrowed=now.borrowed,
+        total_collateral=0,
+        utilization_bps=exact.utilization_bps(now.borrowed, now.supplied),
+        last_accrual_time=data.last_update_timestamp,
+        supply_index=indexes.supply,
+        borrow_index=indexes.borrow,
+        index_decimals=RAY_DECIMALS,
+        stored_supply_apr=data.current_liquidity_rate,
+        stored_borrow_apr=data.current_variable_borrow_rate,
+        accrued_supply_apr=accrued.supply,
+        accrued_borrow_apr=accrued.borrow,
+        apr_decimals=RAY_DECIMALS,
+        supply_apy_bps=data.current_liquidity_rate * BPS // RAY,  # linear interest, which is the rate in a year
+        borrow_apy_bps=borrow_apy_bps(data.current_variable_borrow_rate),
+        stored_utilization=stored.utilization,
+        accrued_utilization=now.utilization,
+        utilization_decimals=RAY_DECIMALS,
+        rate_modifier=1,
+        rate_modifier_decimals=0,
+        backstop_credit=0,
+        share_token=reserve.a_token,
+        share_supply=now.supplied,  # as the token itself has it
+        operations=operations_of(reserve),
+        amounts=amounts_of(reserve, caps, now),
+        risk=risk_of(reserve.configuration, caps),
+        rewards=rewards_at(reserve.supply_emissions, reserve.borrow_emissions, close_time),
+    )
 
 
-def _terms(pool: Mapping[str, Any]) -> dict[str, Any]:
-    """Who may do what, and at what risk (docs/protocols/k2.md, "Statuses" and "Risk and liquidity")."""
-    takes_part = bool(pool["active"] and not pool["paused"] and not pool["router_paused"])
-    enters = takes_part and not pool["frozen"]
-    lends = bool(pool["borrowing_enabled"])
-    status = "active" if lends else "borrowing_disabled"
-    for name, is_so in (("frozen", pool["frozen"]), ("paused", pool["paused"]), ("inactive", not pool["active"])):
-        status = name if is_so else status
-    users, liquidators = pool["users_are_listed"], pool["liquidators_are_listed"]
-    gates = {
+def operations_of(reserve: Reserve) -> Operations:
+    """Who may do what (docs/protocols/k2.md, "Statuses")."""
+    flags = reserve.configuration
+    takes_part = bool(flags.active and not flags.paused and not reserve.router_paused)
+    enters = takes_part and not flags.frozen
+    users, liquidators = reserve.users_are_listed, reserve.liquidators_are_listed
+    gates: dict[Gate, bool | None] = {
         "can_supply": _for_anybody(users, is_open=enters),
         "can_withdraw": _for_anybody(users, is_open=takes_part),
-        "can_borrow": _for_anybody(users, is_open=enters and lends),
+        "can_borrow": _for_anybody(users, is_open=enters and bool(flags.borrowing_enabled)),
         "can_repay": _for_anybody(users, is_open=takes_part),
         "can_liquidate": _for_anybody(liquidators, is_open=takes_part),
     }
-    return {
-        **gates,
-        "can_reason": _reason(gates, users, liquidators),
-        "pool_status": status,
-        "min_first_supply": MIN_FIRST_SUPPLY,
-        "risk_scope": "reserve",
-        "collateral_factor_bps": pool["ltv"],
-        "liquidation_threshold_bps": pool["liquidation_threshold"],
-        "liability_factor_bps": 10_000,
-        "liquidation_bonus_bps": pool["liquidation_bonus"],
-        "liquidation_kind": "fixed",
-        "reserve_factor_bps": pool["reserve_factor"],
-        "can_be_collateral": pool["ltv"] > 0,
-        "can_be_borrowed": lends,
-    }
+    return Operations(
+        can_supply=gates["can_supply"],
+        can_withdraw=gates["can_withdraw"],
+        can_borrow=gates["can_borrow"],
+        can_repay=gates["can_repay"],
+        can_liquidate=gates["can_liquidate"],
+        can_reason=_reason(gates, users, liquidators),
+        pool_status=_status(flags),
+    )
+
+
+def _status(flags: Configuration) -> str:
+    if not flags.active:
+        return "inactive"
+    if flags.paused:
+        return "paused"
+    if flags.frozen:
+        return "frozen"
+    return "active" if flags.borrowing_enabled else "borrowing_disabled"
+
+
+def risk_of(configuration: Configuration, caps: Caps) -> Risk:
+    """Collateral, debt and limits of a reserve (docs/protocols/k2.md, "Risk and liquidity")."""
+    return Risk(
+        risk_scope="reserve",
+        collateral_factor_bps=configuration.ltv,
+        liquidation_threshold_bps=configuration.liquidation_threshold,
+        liability_factor_bps=10_000,
+        liquidation_bonus_bps=configuration.liquidation_bonus,
+        liquidation_kind="fixed",
+        supply_cap=_shown_amount(caps.supply),
+        borrow_cap=_shown_amount(min(caps.debt, default=None)),
+        reserve_factor_bps=configuration.reserve_factor,
+        can_be_collateral=configuration.ltv > 0,
+        can_be_borrowed=bool(configuration.borrowing_enabled),
+    )
 
 
 def _for_anybody(are_listed: bool | None, *, is_open: bool) -> bool | None:
@@ -97,7 +136,7 @@ def _for_anybody(are_listed: bool | None, *, is_open: bool) -> bool | None:
     return is_open if are_listed is False or not is_open else None
 
 
-def _reason(gates: Mapping[str, bool | None], users: bool | None, liquidators: bool | None) -> str | None:
+def _reason(gates: Mapping[Gate, bool | None], users: bool | None, liquidators: bool | None) -> str | None:
     """Why a gate is not known, for those who use a reserve and for those who liquidate."""
     unknown = {name for name, is_open in gates.items() if is_open is None}
     lists = {users} if unknown - {"can_liquidate"} else set()
@@ -106,22 +145,45 @@ def _reason(gates: Mapping[str, bool | None], users: bool | None, liquidators: b
     return "; ".join(said + [UNKNOWN_LISTS] * (None in lists)) or None
 
 
-def _amounts(pool: Mapping[str, Any], supplied: int, borrowed: int) -> dict[str, int | None]:
-    """The caps in base units, None for none, and how much can be withdrawn, borrowed and supplied, whatever gates say.
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """The limits of a reserve in base units."""
+
+    supply: int | None
+    """None: no cap."""
+    debt: tuple[int, ...]
+    """The borrow cap and the debt ceiling, if they are set."""
+
+
+def caps_of(reserve: Reserve) -> Caps:
+    """The caps that are set."""
+    configuration = reserve.configuration
+    unit = 10**configuration.decimals
+    debt = (configuration.borrow_cap * unit, reserve.debt_ceiling * unit)
+    return Caps(configuration.supply_cap * unit or None, tuple(cap for cap in debt if cap))
+
+
+def amounts_of(reserve: Reserve, caps: Caps, now: Totals) -> Amounts:
+    """How much can be withdrawn, borrowed and supplied, whatever gates say.
 
     The aToken's balance, ``cash``, bounds what it pays out.
     """
-    unit, cash = 10 ** pool["decimals"], pool["cash"]
-    supply_cap, *of_debt = (pool[name] * unit for name in ("supply_cap", "borrow_cap", "debt_ceiling"))
-    debt_caps = [cap for cap in of_debt if cap]
-    amounts = {
-        "available_to_withdraw": None if cash is None else min(cash, supplied),
-        "available_to_borrow": None if cash is None else min([cash, *(_room(cap, borrowed) for cap in debt_caps)]),
-        "available_to_supply": _room(supply_cap, supplied) if supply_cap else None,
-        "supply_cap": supply_cap or None,
-        "borrow_cap": min(debt_caps, default=None),
-    }
-    return {name: None if value is None else exact.clamp(value, 0, exact.INT128_MAX) for name, value in amounts.items()}
+    withdrawn = borrowed = supplied = None
+    if reserve.cash is not None:
+        withdrawn = min(reserve.cash, now.supplied)
+        borrowed = min([reserve.cash, *(_room(cap, now.borrowed) for cap in caps.debt)])
+    if caps.supply is not None:
+        supplied = _room(caps.supply, now.supplied)
+    return Amounts(
+        available_to_withdraw=_shown_amount(withdrawn),
+        available_to_borrow=_shown_amount(borrowed),
+        available_to_supply=_shown_amount(supplied),
+        min_first_supply=MIN_FIRST_SUPPLY,
+    )
+
+
+def _shown_amount(value: int | None) -> int | None:
+    return None if value is None else exact.clamp(value, 0, exact.INT128_MAX)
 
 
 def _room(cap: int, used: int) -> int:
@@ -129,47 +191,93 @@ def _room(cap: int, used: int) -> int:
     return cap - used if cap < 2**128 else 0
 
 
-def accrued_indexes(reserve: Mapping[str, Any]) -> tuple[int, int]:
-    """The indexes of supply and of debt at the ``close_time`` (unix seconds). Raises `ExactError`."""
-    seconds = reserve["close_time"] - reserve["last_update_timestamp"]
+class Indexes(NamedTuple):
+    """The indexes of supply and of debt, 27 decimals."""
+
+    supply: int
+    borrow: int
+
+
+class Totals(NamedTuple):
+    """The supply and the debt in base units, and their utilization with 27 decimals."""
+
+    supplied: int
+    borrowed: int
+    utilization: int
+
+
+class Rates(NamedTuple):
+    """The annual rates of supply and of debt, 27 decimals."""
+
+    supply: int
+    borrow: int
+
+
+def accrued_indexes(data: ReserveData, close_time: int) -> Indexes:
+    """The indexes at the close time (unix seconds). Raises `ExactError`."""
+    seconds = close_time - data.last_update_timestamp
     if seconds < 0:  # the call would fail
         raise ExactOverflowError("time since the last update: seconds below zero: the result does not fit")
     with exact.naming("accrued liquidity index"):
-        growth = linear_interest(reserve["current_liquidity_rate"], seconds)
-        liquidity_index = ray_mul(reserve["liquidity_index"], growth)
+        growth = linear_interest(data.current_liquidity_rate, seconds)
+        liquidity_index = ray_mul(data.liquidity_index, growth)
     with exact.naming("accrued borrow index"):
-        growth = compound_interest(reserve["current_variable_borrow_rate"], seconds)
-        return liquidity_index, ray_mul(reserve["variable_borrow_index"], growth)
+        growth = compound_interest(data.current_variable_borrow_rate, seconds)
+        return Indexes(liquidity_index, ray_mul(data.variable_borrow_index, growth))
 
 
-def rates(reserve: Mapping[str, Any], utilization: int) -> tuple[int, int]:
-    """The rates of supply and of debt that the model has for a utilization. Raises `ExactError`."""
-    borrow_rate = variable_borrow_rate(utilization, *(reserve[name] for name in MODEL_FIELDS))
-    return liquidity_rate(borrow_rate, utilization, reserve["reserve_factor"]), borrow_rate
+def rates(reserve: Reserve, utilization: int) -> Rates:
+    """The rates that the model has for a utilization. Raises `ExactError`."""
+    model = reserve.model
+    borrow_rate = variable_borrow_rate(
+        utilization,
+        model.base_variable_borrow_rate,
+        model.optimal_utilization_rate,
+        model.variable_rate_slope1,
+        model.variable_rate_slope2,
+    )
+    return Rates(liquidity_rate(borrow_rate, utilization, reserve.configuration.reserve_factor), borrow_rate)
 
 
-def rewards_at(supply: layout.Emissions, borrow: layout.Emissions, time: int) -> dict[str, Any]:
-    """The reward columns of a reserve at a time (unix seconds): amounts of several tokens are not given."""
-    row: dict[str, Any] = {"reward_decimals": 0}
-    running = {
-        side: [each for each in emissions or () if each.per_second and (not each.end or time < each.end)]
-        for side, emissions in zip(layout.SHARE_TOKENS, (supply, borrow), strict=True)
-    }
-    tokens = {paid[0].token for paid in running.values() if len(paid) == 1}
-    row["reward_token"] = next(iter(tokens)) if len(tokens) == 1 else None
-    for (side, paid), emissions in zip(running.items(), (supply, borrow), strict=True):
-        per_second, end = None, None
-        if emissions is None:
-            reason = RewardReason.UNREAD
-        elif not paid:
-            per_second, reason = 0, RewardReason.EXPIRED if emissions else RewardReason.NO_EMISSIONS
-        elif len(paid) > 1 or len(tokens) > 1:
-            reason = RewardReason.SEVERAL_TOKENS
-        else:
-            per_second, end, reason = paid[0].per_second, paid[0].end or None, RewardReason.VALID
-        row |= {f"{side}_reward_per_second": per_second, f"{side}_reward_expiration": end}
-        row[f"{side}_reward_reason"] = reason
-    return row
+class SideReward(NamedTuple):
+    """What one side of a reserve is paid: base units of the reward token a second, the end, and the reason."""
+
+    per_second: int | None
+    end: int | None
+    reason: RewardReason
+
+
+def rewards_at(supply: layout.Emissions, borrow: layout.Emissions, time: int) -> Rewards:
+    """The rewards of a reserve at a time (unix seconds): amounts of several tokens are not given."""
+    supply_running, borrow_running = _running(supply, time), _running(borrow, time)
+    tokens = {paid[0].token for paid in (supply_running, borrow_running) if len(paid) == 1}
+    supply_reward = _reward(supply, supply_running, tokens)
+    borrow_reward = _reward(borrow, borrow_running, tokens)
+    return Rewards(
+        reward_token=next(iter(tokens)) if len(tokens) == 1 else None,
+        reward_decimals=0,
+        supply_reward_per_second=supply_reward.per_second,
+        supply_reward_expiration=supply_reward.end,
+        supply_reward_reason=supply_reward.reason,
+        borrow_reward_per_second=borrow_reward.per_second,
+        borrow_reward_expiration=borrow_reward.end,
+        borrow_reward_reason=borrow_reward.reason,
+    )
+
+
+def _running(emissions: layout.Emissions, time: int) -> list[layout.Emission]:
+    return [each for each in emissions or () if each.per_second and (not each.end or time < each.end)]
+
+
+def _reward(emissions: layout.Emissions, paid: Sequence[layout.Emission], tokens: Collection[str]) -> SideReward:
+    """The reward of a side that is ``paid`` these emissions now; ``tokens`` are those of both sides."""
+    if emissions is None:
+        return SideReward(None, None, RewardReason.UNREAD)
+    if not paid:
+        return SideReward(0, None, RewardReason.EXPIRED if emissions else RewardReason.NO_EMISSIONS)
+    if len(paid) > 1 or len(tokens) > 1:
+        return SideReward(None, None, RewardReason.SEVERAL_TOKENS)
+    return SideReward(paid[0].per_second, paid[0].end or None, RewardReason.VALID)
 
 
 def ray_mul(left: int, right: int) -> int:
@@ -201,14 +309,14 @@ def compound_interest(rate: int, seconds: int) -> int:
     return exact.add(exact.add(exact.add(first, second), third), RAY)
 
 
-def totals(reserve: Mapping[str, Any], liquidity_index: int, borrow_index: int) -> tuple[int, int, int]:
-    """The supply and the debt at these indexes, in base units, and their utilization, 0 where there is nothing."""
+def totals(reserve: Reserve, indexes: Indexes) -> Totals:
+    """The totals of a reserve at these indexes; the utilization is 0 where there is nothing."""
     with exact.naming("total supply"):
-        supplied = ray_mul(reserve["total_supply_scaled"], liquidity_index)
+        supplied = ray_mul(reserve.total_supply_scaled, indexes.supply)
     with exact.naming("total debt"):
-        borrowed = ray_mul(reserve["total_debt_scaled"], borrow_index)
+        borrowed = ray_mul(reserve.total_debt_scaled, indexes.borrow)
     with exact.naming("utilization"):
-        return supplied, borrowed, ray_div(borrowed, exact.add(max(supplied - borrowed, 0), borrowed))
+        return Totals(supplied, borrowed, ray_div(borrowed, exact.add(max(supplied - borrowed, 0), borrowed)))
 
 
 @exact.naming("variable borrow rate")
@@ -237,48 +345,77 @@ def borrow_apy_bps(rate: int) -> int:
         return exact.JSON_INTEGER_MAX
 
 
-_INDEXES = ("liquidity_index", "variable_borrow_index")
-_RATES = ("current_liquidity_rate", "current_variable_borrow_rate")
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What a reserve's rates follow from, at the end of a ledger."""
+
+    entry: layout.ReserveEntry
+    model: RateParameters
+    total_supply_scaled: int
+    total_debt_scaled: int
 
 
 def _read(key: bytes, step: Step) -> Iterator[Transition]:
     """The accruals in the ledger's own changes, for the check of the math (docs/lake.md)."""
-    old, new = (layout.decode_reserve(entry).numbers for entry in changed(key, step))
-    last = old["last_update_timestamp"]
-    if not last < new["last_update_timestamp"] == step.time or not old["current_variable_borrow_rate"]:
+    old, new = (layout.decode_reserve(entry).data for entry in changed(key, step))
+    if not old.last_update_timestamp < new.last_update_timestamp == step.time or not old.current_variable_borrow_rate:
         return
-    before = {name: old[name] for name in layout.RESERVE} | {"close_time": step.time}
-    after = {name: new[name] for name in _INDEXES}
+    after = {"liquidity_index": new.liquidity_index, "variable_borrow_index": new.variable_borrow_index}
     settled = _settled(key, step)
-    if any(settled[name] != old[name] for name in _RATES if settled):  # a flash loan stores the old rates
-        before = settled | before
-        after |= {name: settled[name] for name in _RATES}
-    yield Transition({**before}, after)
+    if settled is not None:
+        data = settled.entry.data
+        rates_then = (old.current_liquidity_rate, old.current_variable_borrow_rate)
+        if rates_then == (data.current_liquidity_rate, data.current_variable_borrow_rate):
+            settled = None  # a flash loan stores the old rates
+        else:
+            after["current_liquidity_rate"] = data.current_liquidity_rate
+            after["current_variable_borrow_rate"] = data.current_variable_borrow_rate
+    yield Transition(partial(_compute, old, step.time, settled), after)
 
 
-def _settled(key: bytes, step: Step) -> dict[str, int]:
-    """All numbers of a reserve at the end of a ledger, from which its rates follow; none where an entry is gone."""
+def _settled(key: bytes, step: Step) -> _Settled | None:
+    """What a reserve's rates follow from at the end of a ledger; None where an entry is gone."""
     entry = step.after(key)
     if entry is None:
-        return {}
+        return None
     reserve = layout.decode_reserve(entry)
-    numbers = dict(reserve.numbers)
+    scaled: dict[str, int] = {}
     for side, token in reserve.share_tokens.items():
         instance = step.after(instance_key(token))
         if instance is None:
-            return {}
-        numbers[layout.SHARE_TOKENS[side][2]] = layout.decode_share_token(instance, side)[2]
+            return None
+        scaled[side] = layout.decode_share_token(instance, side)[2]
     asset = entry.contract_data().key[1][1][1]
     own, defaults = (step.after(model) for model in layout.rate_model_keys(reserve.rate_contract, asset))
-    return {} if own is defaults is None else numbers | layout.decode_rate_model(own, defaults)
+    if own is None and defaults is None:
+        return None
+    return _Settled(reserve, layout.decode_rate_model(own, defaults), scaled["supply"], scaled["borrow"])
 
 
-def _compute(before: Mapping[str, Any]) -> dict[str, int]:
-    indexes = accrued_indexes(before)
-    found = dict(zip(_INDEXES, indexes, strict=True))
-    if "total_debt_scaled" in before:
-        found |= zip(_RATES, rates(before, totals(before, *indexes)[2]), strict=True)
-    return found
+def _compute(before: ReserveData, close_time: int, settled: _Settled | None) -> dict[str, int]:
+    """The indexes at the close time and, from what the ledger settled, the rates."""
+    indexes = accrued_indexes(before, close_time)
+    computed = {"liquidity_index": indexes.supply, "variable_borrow_index": indexes.borrow}
+    if settled is not None:
+        reserve = Reserve(
+            data=settled.entry.data,
+            configuration=settled.entry.configuration,
+            model=settled.model,
+            a_token=settled.entry.share_tokens["supply"],
+            debt_token=settled.entry.share_tokens["borrow"],
+            total_supply_scaled=settled.total_supply_scaled,
+            total_debt_scaled=settled.total_debt_scaled,
+            router_paused=False,
+            users_are_listed=None,
+            liquidators_are_listed=None,
+            debt_ceiling=0,
+            cash=None,
+            supply_emissions=None,
+            borrow_emissions=None,
+        )
+        accrued = rates(reserve, totals(reserve, indexes).utilization)
+        computed |= {"current_liquidity_rate": accrued.supply, "current_variable_borrow_rate": accrued.borrow}
+    return computed
 
 
-ACCRUAL = AccrualRule(is_variant("RDATA"), _read, _compute)
+ACCRUAL = AccrualRule(is_variant("RDATA"), _read)

@@ -18,7 +18,7 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
-from exporter.protocols.base import Candidate, Market, Origin, PriceLimits, ProtocolReading, RewardPrice
+from exporter.protocols.base import Candidate, Market, Origin, PoolRead, PriceLimits, ProtocolReading, RewardPrice
 from exporter.protocols.collector import Collector, UnreadError, config_keys, instance_keys, required
 from exporter.protocols.k2 import layout
 from exporter.protocols.k2.math import RAY
@@ -103,9 +103,11 @@ class _Reader(Collector):
         for asset in members:
             if (market, asset) in self.reserves:
                 with self.noting(market, asset):
-                    row = self.row_of(market, asset, entries)
-                    self.compare_decimals(market, row["decimals"], self.reading.tokens.get(asset))
-                    self.append_row(found, asset, asset, row, self.keys_of(market, asset))
+                    reserve = self.reserve_of(market, asset, entries)
+                    decimals = reserve.configuration.decimals
+                    self.compare_decimals(market, decimals, self.reading.tokens.get(asset))
+                    pool = PoolRead(found, asset, asset, decimals, found.oracle, reserve)
+                    self.append_pool(pool, self.keys_of(market, asset))
 
     def configuration_of(self, market: str, asset: str, entries: Entries) -> ScVal:
         """A reserve's contracts, bitmap and rate model; an absent vector where one of them cannot be read."""
@@ -114,10 +116,13 @@ class _Reader(Collector):
             if reserve is not None:
                 models = (entries[key] for key in layout.rate_model_keys(reserve.rate_contract, asset))
                 model = layout.decode_rate_model(*models)
-                return vec(*reserve.configuration, *((scval.U128, model[name]) for name in layout.MODEL_FIELDS))
+                return vec(
+                    *reserve.stored_configuration,
+                    *((scval.U128, getattr(model, name)) for name in layout.MODEL_FIELDS),
+                )
         return (scval.VEC, None)
 
-    def row_of(self, market: str, asset: str, entries: Entries) -> dict[str, object]:
+    def reserve_of(self, market: str, asset: str, entries: Entries) -> layout.Reserve:
         reserve = self.reserves[market, asset]
         scaled: dict[str, int] = {}
         for side, token in reserve.share_tokens.items():
@@ -134,11 +139,11 @@ class _Reader(Collector):
         model = layout.decode_rate_model(own, shared)
         stored = entries[layout.debt_ceiling_key(market, asset)]  # in whole tokens
         ceiling = 0 if stored is None else min(expect(stored.value, scval.U128, "RDEBTCEIL"), layout.MAX_AMOUNT)
-        numbers = reserve.numbers
-        self.reading.parameters[market, asset] = layout.shown_parameters(numbers, model, ceiling)
+        self.reading.parameters[market, asset] = layout.shown_parameters(reserve.configuration, model, ceiling)
         router, (a_token, debt_token) = self.routers[market], reserve.share_tokens.values()
         balance = self.balances[asset, a_token]
-        free = scaled["supply"] * numbers["liquidity_index"] - scaled["borrow"] * numbers["variable_borrow_index"]
+        data = reserve.data
+        free = scaled["supply"] * data.liquidity_index - scaled["borrow"] * data.variable_borrow_index
         if free >= RAY and not balance.stored:  # a unit or more that is not lent
             balance = Balance(None, f"it has no balance of {asset}, although not all of the supply is lent")
         if balance.amount is None:
@@ -148,21 +153,22 @@ class _Reader(Collector):
             )
         max_age = router.asset_price_ages.get(asset, router.price_age)
         self.reading.price_limits[market, asset] = PriceLimits(max_age)
-        return {
-            "a_token": a_token,
-            "debt_token": debt_token,
-            **numbers,
-            "total_supply_scaled": scaled["supply"],
-            "total_debt_scaled": scaled["borrow"],
-            **model,
-            "router_paused": int(router.paused),
-            "users_are_listed": None if router.reserves_with_list is None else asset in router.reserves_with_list,
-            "liquidators_are_listed": router.liquidators_are_listed,
-            "debt_ceiling": ceiling,
-            "cash": balance.amount,
-            "supply_emissions": self.emissions[a_token],
-            "borrow_emissions": self.emissions[debt_token],
-        }
+        return layout.Reserve(
+            data=data,
+            configuration=reserve.configuration,
+            model=model,
+            a_token=a_token,
+            debt_token=debt_token,
+            total_supply_scaled=scaled["supply"],
+            total_debt_scaled=scaled["borrow"],
+            router_paused=router.paused,
+            users_are_listed=None if router.reserves_with_list is None else asset in router.reserves_with_list,
+            liquidators_are_listed=router.liquidators_are_listed,
+            debt_ceiling=ceiling,
+            cash=balance.amount,
+            supply_emissions=self.emissions[a_token],
+            borrow_emissions=self.emissions[debt_token],
+        )
 
     def keys_of(self, market: str, asset: str) -> list[bytes]:
         """The ledger keys of a reserve's entries, at the router, its tokens, its rate contract and the oracle."""
@@ -220,7 +226,7 @@ class _Reader(Collector):
 
     async def take_prices(self, view: LedgerView) -> None:
         """One simulation for an oracle, one a reserve where that fails (docs/protocols/k2.md, "Prices")."""
-        pairs = [(pool["oracle"], pool["token_address"]) for pool in self.reading.pools if pool["oracle"]]
+        pairs = [(pool.oracle, pool.token_address) for pool in self.reading.pools if pool.oracle]
         quotes = {pair: Quote(*pair, failure="the market's oracle is not a contract") for pair in pairs}
         contracts = [pair for pair in quotes if pair[0].startswith("C")]  # an account cannot be called
         parts = [(oracle, FRESH, tokens) for oracle, tokens in parts_of(contracts, layout.MAX_RESERVES)]

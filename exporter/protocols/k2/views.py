@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import NoView, ProtocolReading, ProtocolViews, Row, ViewCall
-from exporter.protocols.k2.layout import BPS, RESERVE, bits_of
+from exporter.protocols.base import ComputedPool, NoView, Pairs, ProtocolReading, ProtocolViews, ViewCall
+from exporter.protocols.k2.layout import BPS, Reserve, decode_configuration, decode_reserve_data
 from exporter.protocols.k2.math import RAY
 
 VIEW = "get_current_reserve_data"
@@ -22,31 +22,32 @@ class K2Views(ProtocolViews):
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         for pool in reading.pools:
-            router, asset = pool["market"], (address(pool["pool"]),)
+            router, asset = pool.market.address, (address(pool.pool),)
             for function in (VIEW, BORROW_INDEX):
-                yield ViewCall(router, pool["pool"], ContractCall(router, function, asset))
+                yield ViewCall(router, pool.pool, ContractCall(router, function, asset))
 
-    def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:
+    def fields(self, asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:
+        row = computed.row
         if asked.call.function == BORROW_INDEX:
             return {"borrow_index": (row["borrow_index"], expect(value, scval.U128, BORROW_INDEX))}
-        reserve = Fields.of(value, VIEW)
-        bits, numbers = bits_of(reserve.struct("configuration")), reserve.numbers(RESERVE)
-        liquidity, borrow = numbers["liquidity_index"], numbers["variable_borrow_index"]
-        supplied = _indexed(row["raw"]["total_supply_scaled"], liquidity)
-        borrowed = _indexed(row["raw"]["total_debt_scaled"], borrow)
+        reserve: Reserve = computed.pool.state
+        view = Fields.of(value, VIEW)
+        configuration, data = decode_configuration(view.struct("configuration")), decode_reserve_data(view)
+        supplied = _indexed(reserve.total_supply_scaled, data.liquidity_index)
+        borrowed = _indexed(reserve.total_debt_scaled, data.variable_borrow_index)
         return {
-            "accrued_to": (time, numbers["last_update_timestamp"]),
-            "supply_index": (row["supply_index"], liquidity),
-            "borrow_index": (row["borrow_index"], borrow),
-            "stored_supply_apr": (row["stored_supply_apr"], numbers["current_liquidity_rate"]),
-            "stored_borrow_apr": (row["stored_borrow_apr"], numbers["current_variable_borrow_rate"]),
+            "accrued_to": (time, data.last_update_timestamp),
+            "supply_index": (row["supply_index"], data.liquidity_index),
+            "borrow_index": (row["borrow_index"], data.variable_borrow_index),
+            "stored_supply_apr": (row["stored_supply_apr"], data.current_liquidity_rate),
+            "stored_borrow_apr": (row["stored_borrow_apr"], data.current_variable_borrow_rate),
             "total_supplied": (row["total_supplied"], supplied),
             "total_borrowed": (row["total_borrowed"], borrowed),
             "utilization_bps": (row["utilization_bps"], borrowed * BPS // supplied if supplied else 0),
-            "decimals": (row["decimals"], bits["decimals"]),
-            "reserve_factor": (row["raw"]["reserve_factor"], bits["reserve_factor"]),
-            "a_token": (row["raw"]["a_token"], reserve.address("a_token_address")),
-            "debt_token": (row["raw"]["debt_token"], reserve.address("debt_token_address")),
+            "decimals": (row["decimals"], configuration.decimals),
+            "reserve_factor": (reserve.configuration.reserve_factor, configuration.reserve_factor),
+            "a_token": (reserve.a_token, view.address("a_token_address")),
+            "debt_token": (reserve.debt_token, view.address("debt_token_address")),
         }
 
 
