@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -30,8 +30,9 @@ from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, Origin, ProtocolReading, Row
+from exporter.protocols.base import AnyPool, Candidate, ComputedPool, Origin, ProtocolReading
 from exporter.protocols.compute import Tables, compute
+from exporter.protocols.numbers import PoolRow
 
 ARCHIVE = "contract-states.tar.zst"
 SUCCESS = 900001
@@ -104,10 +105,18 @@ class State:
         return compute([self.reading], PROTOCOLS, self.snapshot.ledger, self.snapshot.close_time, NOTHING_LISTED)
 
     @cached_property
-    def rows(self) -> dict[str, Row]:
-        """By pool id: the row of the pools frame, with ``raw``, its state as it was read."""
-        raw = {pool["pool"]: pool for pool in self.reading.pools}
-        return {row["pool"]: row | {"raw": raw[row["pool"]]} for row in self.tables.pools.iter_rows(named=True)}
+    def pools(self) -> dict[str, AnyPool]:
+        """By pool id: the pool as it was read."""
+        return {pool.pool: pool for pool in self.reading.pools}
+
+    @cached_property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """By pool id: the row of the pools frame."""
+        return {row["pool"]: row for row in self.tables.pools.iter_rows(named=True)}
+
+    def computed(self, pool: str) -> ComputedPool:
+        """A pool as it was read, with its row."""
+        return ComputedPool(self.pools[pool], cast(PoolRow, self.rows[pool]))
 
 
 class _Recorded(StorageAnswers):

@@ -48,7 +48,9 @@ def _with(state: Any, numbers: Mapping[str, Any]) -> Any:
     if not is_dataclass(state) or isinstance(state, type):
         return state
     own = {item.name: _with(getattr(state, item.name), numbers) for item in fields(state)}
-    return replace(state, **own | {name: value for name, value in numbers.items() if name in own})
+    given = {name: value for name, value in numbers.items() if name in own}
+    flags = {name: bool(value) for name, value in given.items() if isinstance(own[name], bool)}
+    return replace(state, **own | given | flags)
 
 
 def published(protocol: str, row: Mapping[str, Any], time: int) -> dict[str, Any]:

@@ -47,6 +47,9 @@ MODEL = str((World("peridot").value(vault("InterestModel")) or VOID)[1])
 OTHER = address(contract("other"))
 
 
+K2_RATES = ("liquidity_index", "variable_borrow_index", "current_liquidity_rate", "current_variable_borrow_rate")
+
+
 def numbers(key: bytes, layout: dict[str, Any], *left_out: str) -> list[Change]:
     """Another number in each field of a layout."""
     return [(key, (kind, 12_345), name) for name, (kind, *_) in layout.items() if name not in left_out]
@@ -69,7 +72,8 @@ UNCHANGED: dict[str, list[Change]] = {
     ],
     "blend": [*numbers(DATA, blend.STATE), (DATA, None)],  # the reserve is configured all the same
     "k2": [
-        *numbers(K2, k2.RESERVE),
+        *((K2, u128(12_345), name) for name in K2_RATES),
+        (K2, u64(12_345), "last_update_timestamp"),
         (A_TOKEN, i128(7), "State", "total_supply_scaled"),
         (DEBT_TOKEN, i128(7), "State", "total_debt_scaled"),
         (A_TOKEN, None),

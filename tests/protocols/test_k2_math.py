@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,14 @@ from exporter.errors import ExactOverflowError
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval_encode import symbol, u128
 from exporter.protocols.k2 import math
-from exporter.protocols.k2.layout import BITS, MODEL_FIELDS, Emission, Emissions, bits_of, shown_parameters
+from exporter.protocols.k2.layout import (
+    Configuration,
+    Emission,
+    Emissions,
+    RateParameters,
+    decode_configuration,
+    shown_parameters,
+)
 from tests.protocols.judged import closed, published
 from tests.protocols.world import contract
 
@@ -22,6 +30,8 @@ NOW = 1_800_000_000
 
 MODEL = 0, 8 * RAY // 10, 4 * RAY // 100, 6 * RAY // 10
 """The example of K2's documentation: base 0, optimum 80 %, slopes 4 and 60 %."""
+
+NO_BITS = Configuration(**dict.fromkeys((item.name for item in fields(Configuration)), 0))
 
 OPEN: Reserve = {
     "liquidity_index": RAY,
@@ -99,10 +109,9 @@ def test_seconds_clock() -> None:
 def test_bits() -> None:
     """What no recorded reserve sets in the bitmap is where docs/protocols/k2.md has it."""
     words = {"data_low": u128(7 << 71), "data_high": u128(5 | 6 << 64)}
-    found = bits_of(Fields(((symbol(name), word) for name, word in words.items()), "configuration"))
+    stored = Fields(((symbol(name), word) for name, word in words.items()), "configuration")
 
-    assert {"min_remaining_debt": 7, "borrow_cap": 5, "supply_cap": 6}.items() <= found.items()
-    assert 18 == sum(found.values())
+    assert replace(NO_BITS, min_remaining_debt=7, borrow_cap=5, supply_cap=6) == decode_configuration(stored)
 
 
 @pytest.mark.parametrize(("borrow_cap", "ceiling"), [(506, 505), (505, 506), (505, 0)])
@@ -120,7 +129,8 @@ def test_caps(borrow_cap: int, ceiling: int) -> None:
 
 def test_limits_that_are_shown() -> None:
     """A cap or a ceiling of 0 limits nothing; nothing else has such a value."""
-    shown = shown_parameters(dict.fromkeys(BITS, 0) | {"supply_cap": 5}, dict.fromkeys(MODEL_FIELDS, 0), 0)
+    model = RateParameters(**dict.fromkeys((item.name for item in fields(RateParameters)), 0))
+    shown = shown_parameters(replace(NO_BITS, supply_cap=5), model, 0)
 
     assert ["borrow_cap", "debt_ceiling"] == [item.name for item in shown if item.no_limit]
 
@@ -180,7 +190,11 @@ def test_rewards_at_a_time(
     supply: Emissions, borrow: Emissions, token: str | None, expected: tuple[int | None, int | None, str]
 ) -> None:
     """What has not ended counts, to the second before its end; amounts of two tokens, also of both sides, do not."""
-    row = math.rewards_at(supply, borrow, NOW)
-    names = ("per_second", "expiration", "reason")
+    rewards = math.rewards_at(supply, borrow, NOW)
 
-    assert (token, *expected) == (row["reward_token"], *(row[f"supply_reward_{name}"] for name in names))
+    assert (token, *expected) == (
+        rewards.reward_token,
+        rewards.supply_reward_per_second,
+        rewards.supply_reward_expiration,
+        rewards.supply_reward_reason,
+    )

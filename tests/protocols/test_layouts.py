@@ -15,7 +15,7 @@ import pytest
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key
-from exporter.ledger.codec.fields import Fields, Number
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, encode_scval, i128, string, struct_map, symbol, u32, u64, vec
 from exporter.ledger.observation import Entry
@@ -134,6 +134,30 @@ def slender_reserve(entry: Entry) -> object:
     return slender_layout.decode_reserve(slender_layout.decode_instance(entry), XLM_OF_THE_RECORDING)
 
 
+U32 = Number(scval.U32, 0, 2**32 - 1)
+UNSIGNED = Number(scval.U128, 0, 10**38 - 1)
+K2_DATA = {
+    "liquidity_index": Number(scval.U128, 1, 10**38 - 1),
+    "variable_borrow_index": Number(scval.U128, 1, 10**38 - 1),
+    "current_liquidity_rate": UNSIGNED,
+    "current_variable_borrow_rate": UNSIGNED,
+    "last_update_timestamp": TIME,
+}
+K2_MODEL = {
+    "base_variable_borrow_rate": UNSIGNED,
+    "optimal_utilization_rate": Number(scval.U128, 0, 10**27),
+    "variable_rate_slope1": UNSIGNED,
+    "variable_rate_slope2": UNSIGNED,
+}
+SLENDER_DATA = {
+    "lender_ar": AMOUNT,
+    "lender_ir": AMOUNT,
+    "borrower_ar": AMOUNT,
+    "borrower_ir": AMOUNT,
+    "last_update_timestamp": TIME,
+}
+SLENDER_CONFIGURATION = {"util_cap": U32, "discount": U32, "liquidity_cap": AMOUNT}
+
 DATA_ENTRY, CONFIG_ENTRY = changed("blend", DATA), changed("blend", CONFIG)
 NUMBERS: list[tuple[Numbers, str, bytes, tuple[Any, ...], Callable[[Entry], object]]] = [
     (alula_layout.STATE, "alula", ALULA_POOL, (), alula_layout.decode_pool),
@@ -142,12 +166,12 @@ NUMBERS: list[tuple[Numbers, str, bytes, tuple[Any, ...], Callable[[Entry], obje
     (blend_layout.POOL_CONFIG, "blend", INSTANCE["blend"], ("Config",), blend_layout.decode_instance),
     (blend_layout.CONFIG, "blend", CONFIG, (), lambda entry: blend_layout.decode_reserve(entry, DATA_ENTRY)),
     (blend_layout.STATE, "blend", DATA, (), lambda entry: blend_layout.decode_reserve(CONFIG_ENTRY, entry)),
-    (k2_layout.RESERVE, "k2", K2_RESERVE, (), k2_layout.decode_reserve),
-    (k2_layout.MODEL, "k2", OWN_MODEL, (), lambda entry: k2_layout.decode_rate_model(entry, None)),
+    (K2_DATA, "k2", K2_RESERVE, (), k2_layout.decode_reserve),
+    (K2_MODEL, "k2", OWN_MODEL, (), lambda entry: k2_layout.decode_rate_model(entry, None)),
     (xoxno_layout.PARAMETERS, "xoxno", PARAMETERS, (), xoxno_layout.decode_parameters),
     (xoxno_layout.STATE, "xoxno", STATE, (), xoxno_layout.decode_state),
-    (slender_layout.RESERVE, "slender", SLENDER, (RESERVE,), slender_reserve),
-    (slender_layout.CONFIGURATION, "slender", SLENDER, (RESERVE, "configuration"), slender_reserve),
+    (SLENDER_DATA, "slender", SLENDER, (RESERVE,), slender_reserve),
+    (SLENDER_CONFIGURATION, "slender", SLENDER, (RESERVE, "configuration"), slender_reserve),
 ]
 BITS = {scval.U32: (0, 32), scval.U64: (0, 64), scval.U128: (0, 128), scval.I128: (-(2**127), 127)}
 

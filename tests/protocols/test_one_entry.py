@@ -9,6 +9,7 @@ import asyncio
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import pytest
@@ -265,7 +266,7 @@ def sweep(protocol: str, *, every: bool) -> Iterator[Outcome]:
 
     def state(reading: ProtocolReading) -> object:
         """All that rows are computed from: where it is the same, so are they."""
-        return [dict(pool) for pool in reading.pools], reading.quotes, reading.tokens, reading.archived
+        return deepcopy(reading.pools), reading.quotes, reading.tokens, reading.archived
 
     reading = read(source, world.candidates())
     before = state(reading)

@@ -19,8 +19,9 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import read_at_one_ledger
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import SHARED, Candidate, Origin, ProtocolReading, Step
-from exporter.tables import PROTOCOL_COLUMNS, SPOKES, TERMS
+from exporter.protocols.base import Candidate, Origin, ProtocolReading, Step
+from exporter.protocols.compute import row_of
+from exporter.tables import POOLS, PROTOCOL_COLUMNS
 from exporter.tree.documents import Absent, Unread
 from tests.protocols.golden_rows import PATH, golden_rows
 from tests.protocols.made_ledger import MadeLedger
@@ -71,8 +72,11 @@ def test_every_pool(name: str) -> None:
 
     assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
     for pool in reading.pools:
-        columns = PROTOCOLS[name].project(pool | {"close_time": NOW}).keys() | set(SHARED)
-        assert PROTOCOL_COLUMNS.keys() <= columns <= PROTOCOL_COLUMNS.keys() | TERMS.keys() | {SPOKES}
+        row = row_of(pool, PROTOCOLS[name].project(pool, NOW))
+        assert POOLS.keys() == row.keys()
+        assert [] == [
+            column for column in PROTOCOL_COLUMNS if row[column] is None and column not in ("oracle", "wasm_hash")
+        ]
 
 
 @pytest.mark.parametrize(
