@@ -6,8 +6,8 @@ import pytest
 
 from exporter.errors import ExactError, ExactOverflowError
 from exporter.protocols.peridot import math
-from exporter.protocols.peridot.layout import Vault as StoredVault
-from tests.protocols.judged import published
+from exporter.protocols.peridot.layout import StoredNumbers
+from tests.protocols.judged import plain, published, with_numbers
 
 Vault = dict[str, int]
 NOW = 1_800_000_000
@@ -97,10 +97,11 @@ def test_rate_that_the_contract_refuses() -> None:
 
 def test_cash_that_a_vault_implies() -> None:
     """Before its first operation it is what was deposited and set aside, and is neither lent nor boosted [calc]."""
-    numbers = {"total_deposited": 100, "total_reserves": 7, "total_admin_fees": 3, "boost_cached": 20}
+    deposited = {"total_deposited": 100, "total_reserves": 7, "total_admin_fees": 3, "boost_cached": 20}
 
     def implied(borrowed: int) -> int:
-        counted = numbers | {"managed_cash": None, "total_borrowed": borrowed}
-        return StoredVault("T", None, None, None, True, counted).implied_cash
+        vault = with_numbers(plain("peridot"), deposited | {"managed_cash": None, "total_borrowed": borrowed})
+        numbers: StoredNumbers = vault.state.books.numbers
+        return numbers.implied_cash
 
     assert (50, 0) == (implied(40), implied(91))

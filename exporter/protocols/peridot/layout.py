@@ -46,39 +46,29 @@ _CONTROLLER_CONFIGURATION = (
 _INCENTIVE, _REWARD_TOKEN = "LiquidationIncentiveScaled", "PeridotToken"
 _CONTROLLER_ENTRIES = (*_CONTROLLER_CONFIGURATION, _INCENTIVE, _REWARD_TOKEN)
 SPEEDS: dict[str, str] = {"supply": "SupplySpeed", "borrow": "BorrowSpeed"}
-CURVE: dict[str, str] = {
-    "base_rate": "BaseRatePerYear",
-    "multiplier": "MultiplierPerYear",
-    "jump_multiplier": "JumpMultiplierPerYear",
-    "kink": "Kink",
-}
-
 _AMOUNT, _FACTOR = Number(scval.U128), Number(scval.U128, most=SCALE)
-_Numbers = dict[str, tuple[str, Number, int | None]]
-_STATE: _Numbers = {
-    "last_update_time": ("LastUpdateTime", TIME, None),
-    "boost_cached_at": ("BoostedUnderlyingUpdatedAt", TIME, 0),
-    "total_borrowed": ("TotalBorrowed", _AMOUNT, None),
-    "borrow_principal": ("TotalBorrowPrincipal", _AMOUNT, None),
-    "total_reserves": ("TotalReserves", _AMOUNT, 0),
-    "total_admin_fees": ("TotalAdminFees", _AMOUNT, 0),
-    "total_deposited": ("TotalDeposited", _AMOUNT, 0),
-    "managed_cash": ("ManagedCash", _AMOUNT, None),
-    "boost_cached": ("BoostedUnderlyingCached", _AMOUNT, 0),
-    "borrow_index": ("BorrowIndex", _AMOUNT, None),
-    "initial_exchange_rate": ("InitialExchangeRate", _AMOUNT, SCALE),
-}
-_SETTINGS: _Numbers = {
-    "reserve_factor": ("ReserveFactorScaled", _FACTOR, 0),
-    "admin_fee": ("AdminFeeScaled", _FACTOR, 0),
-    "supply_cap": ("SupplyCap", _AMOUNT, 0),
-    "borrow_cap": ("BorrowCap", _AMOUNT, 0),
-    "collateral_factor": ("CollateralFactorScaled", _AMOUNT, 500_000),
-    "fixed_rate": ("BorrowYearlyRateScaled", _AMOUNT, -1),
-}
-"""The numbers of a vault, with their entries, bounds, and what they are without one."""
 
-_REQUIRED = ("last_update_time", "total_borrowed", "borrow_index")
+_STATE_ENTRIES = (
+    "LastUpdateTime",
+    "BoostedUnderlyingUpdatedAt",
+    "TotalBorrowed",
+    "TotalBorrowPrincipal",
+    "TotalReserves",
+    "TotalAdminFees",
+    "TotalDeposited",
+    "ManagedCash",
+    "BoostedUnderlyingCached",
+    "BorrowIndex",
+    "InitialExchangeRate",
+)
+_SETTING_ENTRIES = (
+    "ReserveFactorScaled",
+    "AdminFeeScaled",
+    "SupplyCap",
+    "BorrowCap",
+    "CollateralFactorScaled",
+    "BorrowYearlyRateScaled",
+)
 
 _OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
 _CONFIGURATION = (
@@ -86,9 +76,9 @@ _CONFIGURATION = (
     "Peridottroller",
     "InterestModel",
     "BoostedVault",
-    *(name for name, *_ in _SETTINGS.values()),
+    *_SETTING_ENTRIES,
 )
-_VAULT_ENTRIES = (*_CONFIGURATION, "RatesReady", *_OF_CACHING_CODE, *(name for name, *_ in _STATE.values()))
+_VAULT_ENTRIES = (*_CONFIGURATION, "RatesReady", *_OF_CACHING_CODE, *_STATE_ENTRIES)
 
 
 class BoostRule(IntEnum):
@@ -131,39 +121,138 @@ class Controller:
         return {what for what, ends in self.pauses.items() if vault in ends and time <= ends[vault]}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredNumbers:
+    """The numbers that a vault keeps: base units of its token, unix seconds, factors of 6 decimals."""
+
+    last_update_time: int
+    total_borrowed: int
+    borrow_index: int
+    """18 decimals."""
+    borrow_principal: int | None
+    """What the borrow cap is held against; None if that is the debt."""
+    total_reserves: int
+    total_admin_fees: int
+    total_deposited: int
+    managed_cash: int | None
+    """The cash that the vault keeps itself; None before the first operation of code that counts it."""
+    boost_cached: int
+    """What the boosted cash was worth when it was last asked for."""
+    boost_cached_at: int
+    initial_exchange_rate: int
+    """6 decimals: the value of the first receipt token."""
+    reserve_factor: int
+    admin_fee: int
+    supply_cap: int
+    """0: no cap."""
+    borrow_cap: int
+    """0: no cap."""
+    collateral_factor: int
+    """The vault's own, which counts if no controller governs it."""
+    fixed_rate: int
+    """The annual rate that counts where the model refuses to answer, 6 decimals; -1 without one."""
+    receipt_supply: int | None
+    """All receipt tokens; None if the instance does not say it."""
+    boost_rule: BoostRule
+    rates_ready: bool
+    """Whether anything can be borrowed at all."""
+
+    @property
+    def set_aside(self) -> int:
+        """Reserves and admin fees."""
+        return self.total_reserves + self.total_admin_fees
+
+    @property
+    def implied_cash(self) -> int:
+        """The cash of its own that a vault counts: what it keeps, or, before its first operation, what it implies."""
+        if self.managed_cash is not None:
+            return self.managed_cash
+        lent = self.total_borrowed + self.boost_cached
+        return max(self.total_deposited + self.set_aside - lent, 0)  # as the contract does it
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The parameters of a rate model, 6 decimals."""
+
+    base_rate: int
+    multiplier: int
+    jump_multiplier: int
+    kink: int
+
+
+CURVE_ENTRIES = {
+    "base_rate": "BaseRatePerYear",
+    "multiplier": "MultiplierPerYear",
+    "jump_multiplier": "JumpMultiplierPerYear",
+    "kink": "Kink",
+}
+"""By the field of `Curve`: the entry of a rate model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cash:
+    """The cash of a vault, in base units."""
+
+    net_cash: int
+    """What it counts as its cash, with what is boosted, less reserves and admin fees."""
+    managed_cash: int
+    """What it keeps itself."""
+    live_cash: int
+    """What it has of its token: the rate takes this, and what counts of the boosted."""
+    boost_quoted: int
+    """What the boosted cash is worth now."""
+    payable: int | None
+    """What it can pay out, with what is boosted; None if it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What the interest of a vault follows from."""
+
+    numbers: StoredNumbers
+    curve: Curve
+    cash: Cash
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VaultState:
+    """Everything that the numbers of a vault follow from."""
+
+    books: Books
+    receipt_supply: int
+    collateral_factor: int
+    """6 decimals: the controller's, or without one the vault's own."""
+    incentive: int
+    """What a liquidator gets for a debt of 1, 6 decimals."""
+    governed: bool
+    """Whether a controller decides over the vault."""
+    listed: bool | None
+    """Whether its controller lists it; None if that has no list."""
+    paused: frozenset[str]
+    """Which of `PAUSES` are in effect at the ledger's close time."""
+    reward_token: str | None
+    supply_speed: int | None
+    """Base units of the reward token a second; None if it is not known."""
+    borrow_speed: int | None
+    """Base units of the reward token a second; None if it is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Vault:
-    """A vault's stored state.
-
-    ``numbers`` also has ``receipt_supply``, None where the instance does not have it, ``boost_rule`` and
-    ``rates_ready``. ``managed_cash`` is None before the first operation of code that counts it, as only if
-    ``counts_cash``; ``borrow_principal`` is what the borrow cap is held against, None where that is the debt.
-    """
+    """A vault's stored state. ``counts_cash``: its code is of the kind that counts the cash it keeps."""
 
     token: str
     controller: str | None
     model: str | None
     boosted: str | None
     counts_cash: bool
-    numbers: dict[str, Any]
+    numbers: StoredNumbers
 
     @property
     def cash_is_stored(self) -> bool:
         """Whether the entries alone show what cash the vault counts."""
-        return self.boosted is None and self.numbers["managed_cash"] is not None
-
-    @property
-    def set_aside(self) -> int:
-        """Reserves and admin fees."""
-        return int(self.numbers["total_reserves"] + self.numbers["total_admin_fees"])
-
-    @property
-    def implied_cash(self) -> int:
-        """The cash of its own that a vault counts: what it keeps, or, before its first operation, what it implies."""
-        managed: int | None = self.numbers["managed_cash"]
-        lent = self.numbers["total_borrowed"] + self.numbers["boost_cached"]
-        derived = max(self.numbers["total_deposited"] + self.set_aside - lent, 0)  # as the contract does it
-        return derived if managed is None else managed
+        return self.boosted is None and self.numbers.managed_cash is not None
 
 
 def entry_keys(contract: str, names: Iterable[str]) -> list[bytes]:
@@ -247,34 +336,65 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
         stored.contract(name) if name in stored else None
         for name in ("Peridottroller", "InterestModel", "BoostedVault")
     )
-    caching = any(name in stored for name in _OF_CACHING_CODE)
-    numbers: dict[str, Any] = {
-        column: stored.number(name, *bounds) if column in _REQUIRED or name in stored else usual
-        for column, (name, bounds, usual) in (_STATE | _SETTINGS).items()
-    }
     return Vault(
         token=stored.contract("UnderlyingToken"),
         controller=controller,
         model=model,
         boosted=boosted,
-        counts_cash=numbers["managed_cash"] is not None or "RatesReady" in stored,
-        numbers=numbers
-        | {
-            "receipt_supply": instance.number("TotalSupply", *AMOUNT) if "TotalSupply" in instance else None,
-            "boost_rule": BOOST_RULES.get(wasm_hash, BoostRule.CACHED if caching else BoostRule.UNKNOWN),
-            "rates_ready": stored.boolean("RatesReady") if "RatesReady" in stored else model is not None,
-        },
+        counts_cash="ManagedCash" in stored or "RatesReady" in stored,
+        numbers=_numbers_of(stored, instance, wasm_hash, has_model=model is not None),
     )
 
 
-def decode_curve(vault: Vault, entries: Entries) -> dict[str, int]:
-    """The parameters of a vault's rate model, 6 decimals; without one the same rate at every utilization."""
+def _numbers_of(stored: Fields, instance: Fields, wasm_hash: str, *, has_model: bool) -> StoredNumbers:
+    def amount(name: str, usual: int = 0) -> int:
+        return stored.number(name, *_AMOUNT) if name in stored else usual
+
+    def factor(name: str) -> int:
+        return stored.number(name, *_FACTOR) if name in stored else 0
+
+    def amount_or_none(name: str) -> int | None:
+        return stored.number(name, *_AMOUNT) if name in stored else None
+
+    cached_at = "BoostedUnderlyingUpdatedAt"
+    caching = any(name in stored for name in _OF_CACHING_CODE)
+    return StoredNumbers(
+        last_update_time=stored.number("LastUpdateTime", *TIME),
+        total_borrowed=stored.number("TotalBorrowed", *_AMOUNT),
+        borrow_index=stored.number("BorrowIndex", *_AMOUNT),
+        borrow_principal=amount_or_none("TotalBorrowPrincipal"),
+        total_reserves=amount("TotalReserves"),
+        total_admin_fees=amount("TotalAdminFees"),
+        total_deposited=amount("TotalDeposited"),
+        managed_cash=amount_or_none("ManagedCash"),
+        boost_cached=amount("BoostedUnderlyingCached"),
+        boost_cached_at=stored.number(cached_at, *TIME) if cached_at in stored else 0,
+        initial_exchange_rate=amount("InitialExchangeRate", SCALE),
+        reserve_factor=factor("ReserveFactorScaled"),
+        admin_fee=factor("AdminFeeScaled"),
+        supply_cap=amount("SupplyCap"),
+        borrow_cap=amount("BorrowCap"),
+        collateral_factor=amount("CollateralFactorScaled", 500_000),
+        fixed_rate=amount("BorrowYearlyRateScaled", -1),
+        receipt_supply=instance.number("TotalSupply", *AMOUNT) if "TotalSupply" in instance else None,
+        boost_rule=BOOST_RULES.get(wasm_hash, BoostRule.CACHED if caching else BoostRule.UNKNOWN),
+        rates_ready=stored.boolean("RatesReady") if "RatesReady" in stored else has_model,
+    )
+
+
+def decode_curve(vault: Vault, entries: Entries) -> Curve:
+    """The parameters of a vault's rate model; without one the same rate at every utilization. Raises `DecodeError`."""
     if vault.model is not None:
-        stored = _stored(vault.model, f"rate model {vault.model}", CURVE.values(), entries)
-        return {column: stored.number(name, *_AMOUNT) for column, name in CURVE.items()}
-    if vault.numbers["fixed_rate"] < 0:
+        stored = _stored(vault.model, f"rate model {vault.model}", CURVE_ENTRIES.values(), entries)
+        return Curve(
+            base_rate=stored.number("BaseRatePerYear", *_AMOUNT),
+            multiplier=stored.number("MultiplierPerYear", *_AMOUNT),
+            jump_multiplier=stored.number("JumpMultiplierPerYear", *_AMOUNT),
+            kink=stored.number("Kink", *_AMOUNT),
+        )
+    if vault.numbers.fixed_rate < 0:
         raise DecodeError("vault: entries InterestModel and BorrowYearlyRateScaled are missing")
-    return {"base_rate": vault.numbers["fixed_rate"], "multiplier": 0, "jump_multiplier": 0, "kink": SCALE}
+    return Curve(base_rate=vault.numbers.fixed_rate, multiplier=0, jump_multiplier=0, kink=SCALE)
 
 
 def decode_speed(entry: Entry | None) -> int | None:
@@ -293,13 +413,20 @@ def decode_amount(value: ScVal, what: str) -> int:
     return amount
 
 
-def shown_parameters(row: Mapping[str, int], boosted: str | None) -> tuple[Parameter, ...]:
-    """The rate model, the factors and the limits (base units of the token) of a vault's raw state."""
-    factors = (*CURVE, "reserve_factor", "admin_fee", "collateral_factor")
+def shown_parameters(vault: VaultState, boosted: str | None) -> tuple[Parameter, ...]:
+    """The rate model, the factors and the limits (base units of the token) of a vault."""
+    numbers, curve = vault.books.numbers, vault.books.curve
     return (
-        *(Parameter(name, row[name], 6) for name in factors),
-        Parameter("liquidation_incentive", row["incentive"], 6),
-        *(Parameter(name, row[name], 0, no_limit=not row[name]) for name in ("supply_cap", "borrow_cap")),
+        Parameter("base_rate", curve.base_rate, 6),
+        Parameter("multiplier", curve.multiplier, 6),
+        Parameter("jump_multiplier", curve.jump_multiplier, 6),
+        Parameter("kink", curve.kink, 6),
+        Parameter("reserve_factor", numbers.reserve_factor, 6),
+        Parameter("admin_fee", numbers.admin_fee, 6),
+        Parameter("collateral_factor", vault.collateral_factor, 6),
+        Parameter("liquidation_incentive", vault.incentive, 6),
+        Parameter("supply_cap", numbers.supply_cap, 0, no_limit=not numbers.supply_cap),
+        Parameter("borrow_cap", numbers.borrow_cap, 0, no_limit=not numbers.borrow_cap),
         Parameter("boosted", int(boosted is not None), 0),
     )
 
@@ -309,7 +436,7 @@ def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], e
     keys = entry_keys(controller, _CONTROLLER_CONFIGURATION)
     keys += [key for vault in vaults for key in entry_keys(vault, _CONFIGURATION)]
     keys += [collateral_factor_key(controller, vault) for vault in vaults]
-    keys += [key for model in models for key in entry_keys(model, CURVE.values())]
+    keys += [key for model in models for key in entry_keys(model, CURVE_ENTRIES.values())]
     pairs = []
     for key in sorted(set(keys)):
         entry = entries.get(key)

@@ -6,20 +6,26 @@ contract computes in unsigned 128 bits; here every value that has a name must fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 from exporter import exact
 from exporter.errors import ExactDivisionError, ExactOverflowError
 from exporter.ledger.codec import strkey
 from exporter.protocols.balances import balance_key, decode_balance
-from exporter.protocols.base import AccrualRule, RateModel, Step, Transition, UntriedError, is_variant
+from exporter.protocols.base import AccrualRule, PoolRead, RateModel, Step, Transition, UntriedError, is_variant
+from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
 from exporter.protocols.peridot.layout import (
-    CURVE,
+    CURVE_ENTRIES,
     PAUSES,
     SCALE,
-    SPEEDS,
+    Books,
     BoostRule,
+    Cash,
+    StoredNumbers,
+    VaultState,
     decode_curve,
     decode_vault,
     entry_keys,
@@ -34,16 +40,6 @@ BOOST_TOLERANCE_BPS = 500
 
 _BPS = SCALE // 10_000
 
-Vault = Mapping[str, Any]
-"""The raw state of a vault.
-
-``net_cash`` is what it counts as its cash, with what is boosted, less reserves and admin fees. The rate takes other
-cash: ``live_cash``, what the vault has of the token, and what counts of the boosted. Of that, ``boost_quoted`` is worth
-now, ``boost_cached`` was at ``boost_cached_at``, and ``boost_rule`` is a `BoostRule`. ``fixed_rate`` counts where the
-model refuses to answer, -1 where there is none. ``payable`` is what the vault has of its token, with what is boosted,
-None where that is not known; speeds are rewards a second.
-"""
-
 
 class Accrued(NamedTuple):
     """The utilization and the rate before an accrual, and after it the debt, its index, and what is set aside."""
@@ -57,40 +53,46 @@ class Accrued(NamedTuple):
     boost_cached: int
 
 
-def project(pool: Vault) -> dict[str, Any]:
-    """What is published of a vault at its close time.
+def project(pool: PoolRead[VaultState], close_time: int) -> PoolNumbers:
+    """The numbers of a vault at the ledger's close time.
 
     Raises ExactError where the contract refuses: without a rate, or with one above 1000 percent, and with only one of
     receipt tokens and what is owned; and for `BoostRule.UNKNOWN` where its two rules differ.
     """
-    if pool["boost_rule"] != BoostRule.UNKNOWN:
-        return _projected(pool)
-    quoted, cached = (_projected({**pool, "boost_rule": rule}) for rule in (BoostRule.QUOTED, BoostRule.CACHED))
+    vault = pool.state
+    if vault.books.numbers.boost_rule != BoostRule.UNKNOWN:
+        return _projected(pool.pool, vault, close_time)
+    quoted, cached = (
+        _projected(pool.pool, _with_boost_rule(vault, rule), close_time)
+        for rule in (BoostRule.QUOTED, BoostRule.CACHED)
+    )
     if quoted != cached:
         what = "one rate: its code is not known, and may count boosted cash in two ways that differ"
         raise ExactOverflowError(f"{what}: the result does not fit")
     return quoted
 
 
-def _projected(vault: Vault) -> dict[str, Any]:
-    accrued = accrue(vault)
-    kept = min(vault["reserve_factor"] + vault["admin_fee"], SCALE)
+def _with_boost_rule(vault: VaultState, rule: BoostRule) -> VaultState:
+    books = replace(vault.books, numbers=replace(vault.books.numbers, boost_rule=rule))
+    return replace(vault, books=books)
+
+
+def _projected(address: str, vault: VaultState, close_time: int) -> PoolNumbers:
+    books = vault.books
+    numbers, cash = books.numbers, books.cash
+    accrued = accrue(books, close_time)
+    kept = min(numbers.reserve_factor + numbers.admin_fee, SCALE)
     aside = exact.add(accrued.reserves, accrued.admin_fees)
-    owned = total_underlying(vault["net_cash"], vault["total_borrowed"])
-    net_cash = exact.subtract(vault["net_cash"], exact.subtract(aside, _set_aside(vault)))
+    owned = total_underlying(cash.net_cash, numbers.total_borrowed)
+    net_cash = exact.subtract(cash.net_cash, exact.subtract(aside, _set_aside(numbers)))
     supplied = total_underlying(net_cash, accrued.borrowed)
-    accrued_used, accrued_rate, _ = _rate(vault, accrued.borrowed, aside, accrued.boost_cached)
-    earned = supply_rate(accrued.rate, vault["total_borrowed"], owned, kept)
-    free, payable = exact.subtract(supplied, accrued.borrowed), vault["payable"]
-    principal = accrued.borrowed if vault["borrow_principal"] is None else vault["borrow_principal"]
-    supply_cap, borrow_cap = vault["supply_cap"] or None, vault["borrow_cap"] or None
-    lendable = None if borrow_cap is None else borrow_cap - principal
-    factor_bps = vault["collateral_factor"] // _BPS
-    return dict(
+    now = _rate(books, accrued.borrowed, aside, accrued.boost_cached, close_time)
+    earned = supply_rate(accrued.rate, numbers.total_borrowed, owned, kept)
+    return PoolNumbers(
         total_supplied=supplied,
         total_borrowed=accrued.borrowed,
         total_collateral=0,  # receipt tokens are the collateral, and supplied
-        last_accrual_time=vault["last_update_time"],
+        last_accrual_time=numbers.last_update_time,
         utilization_bps=exact.utilization_bps(accrued.borrowed, supplied),
         supply_apy_bps=earned // _BPS,
         borrow_apy_bps=accrued.rate // _BPS,
@@ -99,125 +101,170 @@ def _projected(vault: Vault) -> dict[str, Any]:
         index_decimals=18,
         stored_supply_apr=earned,
         stored_borrow_apr=accrued.rate,
-        accrued_supply_apr=supply_rate(accrued_rate, accrued.borrowed, supplied, kept),
-        accrued_borrow_apr=accrued_rate,
+        accrued_supply_apr=supply_rate(now.rate, accrued.borrowed, supplied, kept),
+        accrued_borrow_apr=now.rate,
         apr_decimals=6,
         stored_utilization=accrued.used,
-        accrued_utilization=accrued_used,
+        accrued_utilization=now.used,
         utilization_decimals=6,
         rate_modifier=1,
         rate_modifier_decimals=0,
         backstop_credit=aside,
-        share_token=vault["pool"],
-        share_supply=vault["receipt_supply"],
-        **_gates(vault),
+        share_token=address,
+        share_supply=vault.receipt_supply,
+        operations=operations_of(vault),
+        amounts=amounts_of(vault, supplied, accrued.borrowed),
+        risk=risk_of(vault, kept),
+        rewards=rewards_of(vault),
+    )
+
+
+def amounts_of(vault: VaultState, supplied: int, borrowed: int) -> Amounts:
+    """How much can be withdrawn, borrowed and supplied at most; None without a cap, or if it is not known."""
+    numbers, payable = vault.books.numbers, vault.books.cash.payable
+    free = exact.subtract(supplied, borrowed)
+    principal = borrowed if numbers.borrow_principal is None else numbers.borrow_principal
+    lendable = numbers.borrow_cap - principal if numbers.borrow_cap else None
+    return Amounts(
         available_to_withdraw=None if payable is None else exact.within(payable, free),
         available_to_borrow=None if payable is None else exact.within(payable, free, lendable),
-        available_to_supply=None if supply_cap is None else max(supply_cap - supplied, 0),
+        available_to_supply=max(numbers.supply_cap - supplied, 0) if numbers.supply_cap else None,
+    )
+
+
+def risk_of(vault: VaultState, kept: int) -> Risk:
+    """Collateral, debt and limits of a vault; ``kept`` is the reserve factor and the admin fee together."""
+    numbers = vault.books.numbers
+    factor_bps = vault.collateral_factor // _BPS
+    return Risk(
         risk_scope="reserve",
         collateral_factor_bps=factor_bps,
         liquidation_threshold_bps=factor_bps,
         liability_factor_bps=10_000,
-        liquidation_bonus_bps=vault["incentive"] // _BPS - 10_000,
+        liquidation_bonus_bps=vault.incentive // _BPS - 10_000,
         liquidation_kind="fixed",
-        supply_cap=supply_cap,
-        borrow_cap=borrow_cap,
+        supply_cap=numbers.supply_cap or None,
+        borrow_cap=numbers.borrow_cap or None,
         reserve_factor_bps=kept // _BPS,
         can_be_collateral=factor_bps > 0,
-        **_rewards(vault),
+        can_be_borrowed=bool(numbers.rates_ready),
     )
 
 
-def _gates(vault: Vault) -> dict[str, Any]:
-    """Who may do what (docs/protocols/peridot.md, "Statuses"); ``listed`` is None where the controller has no list."""
-    is_open = {what: what not in vault["paused"] for what in PAUSES}
-    listed, ready = vault["listed"], bool(vault["rates_ready"])
+def operations_of(vault: VaultState) -> Operations:
+    """Who may do what (docs/protocols/peridot.md, "Statuses")."""
+    is_open = {what: what not in vault.paused for what in PAUSES}
+    listed, ready = vault.listed, bool(vault.books.numbers.rates_ready)
     can_borrow, can_liquidate, reason = True if listed else None, listed, None
-    if not vault["governed"]:
+    if not vault.governed:
         can_borrow, can_liquidate = True, False
     elif listed is None:
         reason = "the controller has no list of the vaults it supports"
     elif not listed:
         reason = "the controller does not list the vault: nothing says whether it still lets anybody borrow"
-    pool_status = "partly_paused" if is_open["deposits"] or is_open["borrowing"] else "paused"
-    return {
-        "can_supply": is_open["deposits"],
-        "can_withdraw": is_open["redemptions"],
-        "can_borrow": can_borrow if is_open["borrowing"] and ready else False,
-        "can_repay": True,
-        "can_liquidate": can_liquidate if is_open["liquidations"] else False,
-        "can_reason": reason,
-        "pool_status": "active" if all(is_open.values()) else pool_status,
-        "can_be_borrowed": ready,
-    }
+    status = "partly_paused" if is_open["deposits"] or is_open["borrowing"] else "paused"
+    return Operations(
+        can_supply=is_open["deposits"],
+        can_withdraw=is_open["redemptions"],
+        can_borrow=can_borrow if is_open["borrowing"] and ready else False,
+        can_repay=True,
+        can_liquidate=can_liquidate if is_open["liquidations"] else False,
+        can_reason=reason,
+        pool_status="active" if all(is_open.values()) else status,
+    )
 
 
-def _rewards(vault: Vault) -> dict[str, Any]:
+def rewards_of(vault: VaultState) -> Rewards:
     """A speed that is not known, or of a token that is not, is None."""
-    row: dict[str, Any] = {"reward_token": vault["reward_token"], "reward_decimals": 0}
-    for side in SPEEDS:
-        speed = vault[f"{side}_speed"]
-        if speed and vault["reward_token"] is None:
-            speed = None
-        reason = RewardReason.VALID if speed else RewardReason.NO_EMISSIONS
-        row[f"{side}_reward_per_second"] = speed
-        row[f"{side}_reward_reason"] = RewardReason.UNREAD if speed is None else reason
-    return row
+    supply, borrow = (
+        None if speed and vault.reward_token is None else speed for speed in (vault.supply_speed, vault.borrow_speed)
+    )
+    return Rewards(
+        reward_token=vault.reward_token,
+        reward_decimals=0,
+        supply_reward_per_second=supply,
+        supply_reward_reason=_reward_reason(supply),
+        borrow_reward_per_second=borrow,
+        borrow_reward_reason=_reward_reason(borrow),
+    )
 
 
-def accrue(vault: Vault) -> Accrued:
-    """Bring a vault to its `close_time`, as its next operation would."""
-    borrowed, index = vault["total_borrowed"], vault["borrow_index"]
-    used, rate, cached = _rate(vault, borrowed, _set_aside(vault), vault["boost_cached"])
+def _reward_reason(speed: int | None) -> RewardReason:
+    if speed is None:
+        return RewardReason.UNREAD
+    return RewardReason.VALID if speed else RewardReason.NO_EMISSIONS
+
+
+def accrue(books: Books, close_time: int) -> Accrued:
+    """Bring a vault to the close time, as its next operation would."""
+    numbers = books.numbers
+    borrowed, index = numbers.total_borrowed, numbers.borrow_index
+    before = _rate(books, borrowed, _set_aside(numbers), numbers.boost_cached, close_time)
     with exact.naming("interest"):
-        product = exact.multiply(exact.multiply(borrowed, rate), elapsed_seconds(vault["last_update_time"], vault))
+        seconds = elapsed_seconds(numbers.last_update_time, close_time)
+        product = exact.multiply(exact.multiply(borrowed, before.rate), seconds)
         interest = product // (SECONDS_PER_YEAR * SCALE)
     with exact.naming("borrow index"):
         growth = exact.multiply_divide_floor(interest, index, borrowed) if borrowed else 0
         index = exact.add(index, growth)
     return Accrued(
-        used,
-        rate,
-        exact.add(borrowed, interest),
-        index,
-        exact.add(vault["total_reserves"], exact.multiply_divide_floor(interest, vault["reserve_factor"], SCALE)),
-        exact.add(vault["total_admin_fees"], exact.multiply_divide_floor(interest, vault["admin_fee"], SCALE)),
-        cached,
+        used=before.used,
+        rate=before.rate,
+        borrowed=exact.add(borrowed, interest),
+        borrow_index=index,
+        reserves=exact.add(
+            numbers.total_reserves, exact.multiply_divide_floor(interest, numbers.reserve_factor, SCALE)
+        ),
+        admin_fees=exact.add(numbers.total_admin_fees, exact.multiply_divide_floor(interest, numbers.admin_fee, SCALE)),
+        boost_cached=before.boost_cached,
     )
 
 
-def elapsed_seconds(since: int, vault: Vault) -> int:
+def elapsed_seconds(since: int, close_time: int) -> int:
     """The seconds up to the close time; 0 where that is earlier."""
-    return max(int(vault["close_time"]) - since, 0)
+    return max(close_time - since, 0)
 
 
-def _set_aside(vault: Vault) -> int:
-    return exact.add(vault["total_reserves"], vault["total_admin_fees"])
+def _set_aside(numbers: StoredNumbers) -> int:
+    return exact.add(numbers.total_reserves, numbers.total_admin_fees)
 
 
-def _rate(vault: Vault, borrowed: int, aside: int, cached: int) -> tuple[int, int, int]:
-    """The utilization, the rate a year, and the cached boosted cash. No rate, or above 1000 percent, is refused."""
-    boosted, cached = boosted_cash(vault, borrowed, aside, cached)
-    used, refused = utilization(borrowed, exact.add(vault["live_cash"], boosted), aside)
-    rate = vault["fixed_rate"] if refused else borrow_rate(used, *(vault[name] for name in CURVE))
+class Rate(NamedTuple):
+    """The utilization, the annual rate at it, and the cached boosted cash after it was asked for."""
+
+    used: int
+    rate: int
+    boost_cached: int
+
+
+def _rate(books: Books, borrowed: int, aside: int, cached: int, close_time: int) -> Rate:
+    """The rate of a vault with this debt. No rate, or one above 1000 percent, is refused."""
+    curve = books.curve
+    boosted, cached = boosted_cash(books, borrowed, aside, cached, close_time)
+    used, refused = utilization(borrowed, exact.add(books.cash.live_cash, boosted), aside)
+    if refused:
+        rate = books.numbers.fixed_rate
+    else:
+        rate = borrow_rate(used, curve.base_rate, curve.multiplier, curve.jump_multiplier, curve.kink)
     if rate < 0:
         what = "a rate: its model refuses to answer, because more is set aside than there is, and there is no other"
         raise ExactOverflowError(f"{what}: the result does not fit")
     if rate > MAX_YEARLY_RATE:
         raise ExactOverflowError("a rate of at most 1000 percent a year: the result does not fit")
-    return used, rate, cached
+    return Rate(used, rate, cached)
 
 
 @exact.naming("boosted cash")
-def boosted_cash(vault: Vault, borrowed: int, aside: int, cached: int) -> tuple[int, int]:
+def boosted_cash(books: Books, borrowed: int, aside: int, cached: int, close_time: int) -> tuple[int, int]:
     """The boosted cash that counts for the rate where anything is borrowed, and the cached value after that."""
-    deposited = exact.add(vault["total_deposited"], aside)
-    implied = max(exact.subtract(exact.subtract(deposited, borrowed), vault["managed_cash"]), 0)
-    known = max(cached, implied)
-    most = exact.add(known, exact.multiply_divide_floor(known, BOOST_TOLERANCE_BPS, 10_000))
-    if vault["boost_rule"] == BoostRule.QUOTED:
-        return min(vault["boost_quoted"], most), vault["boost_quoted"]
-    is_fresh = elapsed_seconds(vault["boost_cached_at"], vault) <= BOOST_CACHE_SECONDS
+    numbers, cash = books.numbers, books.cash
+    deposited = exact.add(numbers.total_deposited, aside)
+    implied = max(exact.subtract(exact.subtract(deposited, borrowed), cash.managed_cash), 0)
+    most_known = max(cached, implied)
+    most = exact.add(most_known, exact.multiply_divide_floor(most_known, BOOST_TOLERANCE_BPS, 10_000))
+    if numbers.boost_rule == BoostRule.QUOTED:
+        return min(cash.boost_quoted, most), cash.boost_quoted
+    is_fresh = elapsed_seconds(numbers.boost_cached_at, close_time) <= BOOST_CACHE_SECONDS
     return min(cached if is_fresh else implied, most), cached
 
 
@@ -248,7 +295,7 @@ def borrow_rate(used: int, base: int, multiplier: int, jump_multiplier: int, kin
     return exact.add(slope, exact.multiply_divide_floor(used - below, jump_multiplier, SCALE))
 
 
-RATE_MODEL = RateModel(tuple(CURVE), SCALE, lambda own: (own["kink"],), borrow_rate)
+RATE_MODEL = RateModel(tuple(CURVE_ENTRIES), SCALE, lambda own: (own["kink"],), borrow_rate)
 
 
 @exact.naming("supply rate")
@@ -259,43 +306,51 @@ def supply_rate(rate: int, borrowed: int, owned: int, kept: int) -> int:
 
 
 @exact.naming("exchange rate")
-def exchange_rate(owned: int, vault: Vault) -> int:
+def exchange_rate(owned: int, vault: VaultState) -> int:
     """The value of a receipt token, 6 decimals; the initial one where there are none and nothing is owned."""
-    receipt_supply = vault["receipt_supply"]
-    if (owned == 0) != (receipt_supply == 0):
+    if (owned == 0) != (vault.receipt_supply == 0):
         what = "the contract refuses receipt tokens without anything that is owned, and the other way round"
         raise ExactDivisionError(f"{what}: division by zero")
-    return exact.multiply_divide_floor(owned, SCALE, receipt_supply) if owned else vault["initial_exchange_rate"]
+    if not owned:
+        return vault.books.numbers.initial_exchange_rate
+    return exact.multiply_divide_floor(owned, SCALE, vault.receipt_supply)
 
 
 def _read(key: bytes, step: Step) -> Iterator[Transition]:
     contract = strkey.encode_contract(key[8:40])
     keys = vault_keys(contract)
     old, new = (decode_vault(contract, {each: look(each) for each in keys}) for look in (step.before, step.first))
-    numbers, found = old.numbers, new.numbers
-    if not numbers["last_update_time"] < found["last_update_time"] == step.time or not numbers["total_borrowed"]:
+    was, now = old.numbers, new.numbers
+    if not was.last_update_time < now.last_update_time == step.time or not was.total_borrowed:
         return
-    cash = old.implied_cash
-    implied = numbers["total_deposited"] + old.set_aside - numbers["total_borrowed"] - cash
-    if numbers["boost_rule"] != BoostRule.CACHED and (old.boosted is not None or implied > 0):
+    cash = was.implied_cash
+    implied = was.total_deposited + was.set_aside - was.total_borrowed - cash
+    if was.boost_rule != BoostRule.CACHED and (old.boosted is not None or implied > 0):
         raise UntriedError  # no entry says what boosted cash counted
     balance = None if old.model is None else step.before(balance_key(old.token, contract))
     if old.model is not None and balance is None and cash:
         raise UntriedError  # a token that keeps its balances in its own way
-    curve_keys = [] if old.model is None else entry_keys(old.model, CURVE.values())
-    before: dict[str, int | str] = {**numbers, "boost_quoted": 0}
-    before |= decode_curve(old, {each: step.before(each) for each in curve_keys})
-    before |= {"live_cash": decode_balance(balance), "managed_cash": cash, "close_time": step.time}
-    names = ["borrow_index"]
-    if found["total_admin_fees"] >= numbers["total_admin_fees"]:  # or they were paid out
-        names.append("total_admin_fees")
-    if numbers["receipt_supply"] != found["receipt_supply"]:  # a deposit or a redemption, which changes neither
-        names += ["total_borrowed", "total_reserves"]
-    yield Transition(before, {name: found[name] for name in names})
+    curve_keys = [] if old.model is None else entry_keys(old.model, CURVE_ENTRIES.values())
+    curve = decode_curve(old, {each: step.before(each) for each in curve_keys})
+    known = Cash(
+        net_cash=cash - was.set_aside,
+        managed_cash=cash,
+        live_cash=decode_balance(balance),
+        boost_quoted=0,
+        payable=None,
+    )
+    after = {"borrow_index": now.borrow_index}
+    if now.total_admin_fees >= was.total_admin_fees:  # or they were paid out
+        after["total_admin_fees"] = now.total_admin_fees
+    if was.receipt_supply != now.receipt_supply:  # a deposit or a redemption, which changes neither
+        after["total_borrowed"] = now.total_borrowed
+        after["total_reserves"] = now.total_reserves
+    yield Transition(partial(accrued_fields, Books(was, curve, known), step.time), after)
 
 
-def _after(before: Vault) -> dict[str, int]:
-    accrued = accrue(before)
+def accrued_fields(books: Books, close_time: int) -> dict[str, int]:
+    """The numbers of a vault that an accrual changes, after it."""
+    accrued = accrue(books, close_time)
     return {
         "borrow_index": accrued.borrow_index,
         "total_admin_fees": accrued.admin_fees,
@@ -304,4 +359,4 @@ def _after(before: Vault) -> dict[str, int]:
     }
 
 
-RULE = AccrualRule(is_variant("LastUpdateTime", 0), _read, _after)
+RULE = AccrualRule(is_variant("LastUpdateTime", 0), _read)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from exporter.deployments import Deployment
 from exporter.errors import DecodeError
@@ -22,7 +21,7 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
-from exporter.protocols.base import Candidate, Held, Market, Parameter, ProtocolReading
+from exporter.protocols.base import Candidate, Held, Market, Parameter, PoolRead, ProtocolReading
 from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, instance_keys
 from exporter.protocols.peridot import layout
 
@@ -45,7 +44,8 @@ class PeridotReading(ProtocolReading):
         settled = {item.address: item for item in self.markets}
         for at, pool in enumerate(self.pools):
             paused = self.controllers[pool.market.address].paused(pool.pool, close_time)
-            state = pool.state | {"paused": paused if pool.state["governed"] else set()}
+            stored: layout.VaultState = pool.state
+            state = replace(stored, paused=frozenset(paused) if stored.governed else frozenset())
             self.pools[at] = replace(pool, market=settled[pool.market.address], state=state)
         for (market, vault), shown in self.parameters.items():
             paused = self.controllers[market].paused(vault, close_time)
@@ -153,27 +153,35 @@ class _Reader(Collector):
         if decoded.model is not None:
             upgrade = layout.UPGRADE._replace(subject=f"rate model {decoded.model}")
             self.take_queued(market.address, vault, decoded.model, (upgrade,))
-        row: dict[str, Any] = {**layout.decode_curve(decoded, self.entries), **decoded.numbers, "governed": governed}
+        numbers, curve = decoded.numbers, layout.decode_curve(decoded, self.entries)
         factor = self.entries[layout.collateral_factor_key(market.address, vault)]
+        collateral_factor = numbers.collateral_factor
         if governed:
-            row["collateral_factor"] = 0 if factor is None else layout.decode_amount(factor.value, "MarketCF")
-        row |= self.cash_of(market.address, vault, decoded, balance)
-        paid = self.paid(market.address, vault)
+            collateral_factor = 0 if factor is None else layout.decode_amount(factor.value, "MarketCF")
+        cash = self.cash_of(market.address, vault, decoded, balance)
+        supply_speed, borrow_speed = self.speeds(market.address, vault)
         if token.decimals is None:
             raise DecodeError(f"its token gives no decimals: {token.failure}")
         if token.decimals > MAX_TOKEN_DECIMALS:
             raise DecodeError(f"its token has {token.decimals} decimals, more than {MAX_TOKEN_DECIMALS}")
-        if row["receipt_supply"] is None:
-            row["receipt_supply"] = self.answer(vault, "get_total_ptokens")
-        row |= paid | {
-            "decimals": token.decimals,
-            "paused": (),  # and the market's status: as of a time, by `PeridotReading.settle`
-            "listed": None if controller.supported is None else vault in controller.supported,
-            "incentive": controller.incentive,
-            "reward_token": controller.reward_token if any(paid.values()) else None,
-        }
-        self.append_row(market, vault, decoded.token, row, self.keys_of(market.address, vault))
-        self.reading.parameters[market.address, vault] = layout.shown_parameters(row, boosted=decoded.boosted)
+        receipt_supply = numbers.receipt_supply
+        if receipt_supply is None:
+            receipt_supply = self.answer(vault, "get_total_ptokens")
+        state = layout.VaultState(
+            books=layout.Books(numbers, curve, cash),
+            receipt_supply=receipt_supply,
+            collateral_factor=collateral_factor,
+            incentive=controller.incentive,
+            governed=governed,
+            listed=None if controller.supported is None else vault in controller.supported,
+            paused=frozenset(),  # and the market's status: as of a time, by `PeridotReading.settle`
+            reward_token=controller.reward_token if supply_speed or borrow_speed else None,
+            supply_speed=supply_speed,
+            borrow_speed=borrow_speed,
+        )
+        pool = PoolRead(market, vault, decoded.token, token.decimals, market.oracle, state)
+        self.append_pool(pool, self.keys_of(market.address, vault))
+        self.reading.parameters[market.address, vault] = layout.shown_parameters(state, boosted=decoded.boosted)
 
     def keys_of(self, market: str, vault: str) -> list[bytes]:
         """The ledger keys of a vault's entries, at the vault, its controller, its rate model and its token."""
@@ -183,26 +191,26 @@ class _Reader(Collector):
             *layout.vault_keys(vault),
             layout.collateral_factor_key(market, vault),
             *layout.speed_keys(market, vault),
-            *(() if decoded.model is None else layout.entry_keys(decoded.model, layout.CURVE.values())),
+            *(() if decoded.model is None else layout.entry_keys(decoded.model, layout.CURVE_ENTRIES.values())),
             balance_key(decoded.token, vault),
             _symbol_key(market, decoded.token),
         ]
 
-    def paid(self, market: str, vault: str) -> dict[str, int | None]:
-        """The rewards a second of the two sides of a vault."""
-        speeds = map(layout.decode_speed, map(self.entries.get, layout.speed_keys(market, vault)))
-        return {f"{side}_speed": speed for side, speed in zip(layout.SPEEDS, speeds, strict=True)}
+    def speeds(self, market: str, vault: str) -> tuple[int | None, int | None]:
+        """The rewards a second of suppliers and of borrowers of a vault."""
+        supply, borrow = map(layout.decode_speed, map(self.entries.get, layout.speed_keys(market, vault)))
+        return supply, borrow
 
-    def cash_of(self, market: str, vault: str, decoded: layout.Vault, balance: Balance) -> dict[str, int | None]:
+    def cash_of(self, market: str, vault: str, decoded: layout.Vault, balance: Balance) -> layout.Cash:
         """What a vault counts as its own, what it gives its rate model, what it can pay out."""
         if not decoded.counts_cash:
             raise DecodeError(
                 "vault: entries ManagedCash and RatesReady are missing: it has the form of before 2026, in which "
                 "suppliers earn in another way"
             )
-        numbers, managed = decoded.numbers, decoded.implied_cash
-        borrowed, factors = numbers["total_borrowed"], numbers["reserve_factor"] + numbers["admin_fee"]
-        if borrowed and factors > layout.SCALE and numbers["boost_rule"] != layout.BoostRule.QUOTED:
+        numbers, managed = decoded.numbers, decoded.numbers.implied_cash
+        borrowed, factors = numbers.total_borrowed, numbers.reserve_factor + numbers.admin_fee
+        if borrowed and factors > layout.SCALE and numbers.boost_rule != layout.BoostRule.QUOTED:
             raise DecodeError("its reserve factor and admin fee are together above 1: the contract refuses to accrue")
         held, failure = balance.amount, balance.failure
         if managed and not balance.stored:
@@ -211,22 +219,22 @@ class _Reader(Collector):
             raise UnreadError("undecodable", failure)
         if held is None:
             self.notice(f"market {market}: what vault {vault} can pay out cannot be determined; {failure}")
-        net_cash = managed - decoded.set_aside
+        net_cash = managed - numbers.set_aside
         if not decoded.cash_is_stored:
             owned = self.answer(vault, "get_total_underlying")
             if owned == 0 and borrowed:
                 raise DecodeError("the vault owes its suppliers nothing although it lends: what it lacks is not known")
             net_cash = owned - borrowed
-        quoted = 0 if decoded.boosted is None else net_cash + decoded.set_aside - managed
+        quoted = 0 if decoded.boosted is None else net_cash + numbers.set_aside - managed
         if quoted < 0:
             raise DecodeError(f"what it can pay out is less than the {managed} that it keeps itself")
-        return {
-            "net_cash": net_cash,
-            "managed_cash": managed,
-            "live_cash": held or 0,
-            "boost_quoted": quoted,
-            "payable": None if held is None else held + quoted,
-        }
+        return layout.Cash(
+            net_cash=net_cash,
+            managed_cash=managed,
+            live_cash=held or 0,
+            boost_quoted=quoted,
+            payable=None if held is None else held + quoted,
+        )
 
     def answer(self, vault: str, function: str) -> int:
         result = self.answers[ContractCall(vault, function)]
@@ -237,7 +245,7 @@ class _Reader(Collector):
     async def read_prices(self, view: LedgerView) -> None:
         assets: dict[tuple[str, str], ScVal] = {}
         for pool in self.reading.pools:
-            market, oracle, token = (str(pool[name]) for name in ("market", "oracle", "token_address"))
+            market, oracle, token = pool.market.address, str(pool.oracle), pool.token_address
             assets[oracle, token] = by_address(token)
             kept = self.entries[_symbol_key(market, token)]
             try:
@@ -289,12 +297,12 @@ async def read_markets(
 
     controllers, pools = reader.reading.controllers, reader.vaults.items()
     held = [(decoded.token, vault) for (_, vault), decoded in pools]
-    rewarded = [market for market, vault in reader.vaults if any(reader.paid(market, vault).values())]
+    rewarded = [market for market, vault in reader.vaults if any(reader.speeds(market, vault))]
     rewards = (controllers[market].reward_token for market in rewarded)
     tokens = dict.fromkeys([*(token for token, _ in held), *(token for token in rewards if token is not None)])
     keys = instance_keys(controller.oracle for controller in controllers.values())
     for model in dict.fromkeys(decoded.model for _, decoded in pools if decoded.model is not None):
-        keys += layout.entry_keys(model, layout.CURVE.values())
+        keys += layout.entry_keys(model, layout.CURVE_ENTRIES.values())
         keys += layout.queued_keys(model, (layout.UPGRADE,))
     keys += [_symbol_key(market, decoded.token) for (market, _), decoded in pools]
     keys += [balance_key(*pair) for pair in held]
@@ -304,7 +312,7 @@ async def read_markets(
 
     calls = [ContractCall(vault, "get_total_underlying") for (_, vault), item in pools if not item.cash_is_stored]
     calls += [
-        ContractCall(vault, "get_total_ptokens") for (_, vault), item in pools if item.numbers["receipt_supply"] is None
+        ContractCall(vault, "get_total_ptokens") for (_, vault), item in pools if item.numbers.receipt_supply is None
     ]
     reader.answers = dict(zip(calls, await view.call(calls), strict=True))
     found = {market: reader.append_market(market) for market in reader.members}

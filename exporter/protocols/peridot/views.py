@@ -5,12 +5,12 @@ None of them accrues, so they are held against the state as it was read, not aga
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import NoView, ProtocolReading, ProtocolViews, Row, ViewCall
-from exporter.protocols.peridot.layout import SCALE, decode_amount
+from exporter.protocols.base import ComputedPool, NoView, Pairs, ProtocolReading, ProtocolViews, ViewCall
+from exporter.protocols.peridot.layout import SCALE, VaultState, decode_amount
 
 FUNCTIONS = ("get_available_liquidity", "get_total_borrowed", "get_total_reserves", "get_exchange_rate")
 
@@ -21,15 +21,17 @@ class PeridotViews(ProtocolViews):
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         for pool in reading.pools:
             for function in FUNCTIONS:
-                yield ViewCall(pool["market"], pool["pool"], ContractCall(pool["pool"], function))
+                yield ViewCall(pool.market.address, pool.pool, ContractCall(pool.pool, function))
 
-    def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
-        function, raw = asked.call.function, row["raw"]
-        owned, supply = max(raw["net_cash"] + raw["total_borrowed"], 0), raw["receipt_supply"]
+    def fields(self, asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG002
+        function = asked.call.function
+        vault: VaultState = computed.pool.state
+        numbers, supply = vault.books.numbers, vault.receipt_supply
+        owned = max(vault.books.cash.net_cash + numbers.total_borrowed, 0)
         ours = {
-            "get_available_liquidity": max(owned - raw["total_borrowed"], 0),
-            "get_total_borrowed": raw["total_borrowed"],
-            "get_total_reserves": raw["total_reserves"],
-            "get_exchange_rate": owned * SCALE // supply if owned and supply else raw["initial_exchange_rate"],
+            "get_available_liquidity": max(owned - numbers.total_borrowed, 0),
+            "get_total_borrowed": numbers.total_borrowed,
+            "get_total_reserves": numbers.total_reserves,
+            "get_exchange_rate": owned * SCALE // supply if owned and supply else numbers.initial_exchange_rate,
         }[function]
         return {function: (ours, decode_amount(value, f"{function}()"))}
