@@ -17,6 +17,7 @@ from msgspec.structs import fields
 
 from exporter.tables import COLUMNS, SHARED, Column, column_type
 from exporter.tree import pools
+from exporter.tree.documents import MarketBackstop
 from exporter.tree.values import ParquetType
 
 PATH: Final = Path(__file__).parent.parent / "exporter" / "protocols" / "numbers.py"
@@ -25,7 +26,8 @@ HEAD: Final = '''\
 """The numbers of one pool, typed. Generated from `exporter/tree/pools.py` by ``python -m tools.pool_numbers``.
 
 A protocol's math returns `PoolNumbers`. `PoolRow` is a row of the pools frame while it is computed, and when it is
-compared with a contract's own views. Amounts are in base units, ``_bps`` are basis points, times are unix seconds.
+compared with a contract's own views. `BackstopRow` is a row of the backstops frame. Amounts are in base units, ``_bps``
+are basis points, times are unix seconds.
 """
 
 from __future__ import annotations
@@ -74,6 +76,7 @@ def module() -> str:
     )
     columns = [f"{column.name}: {_type(column)}\n" for column in COLUMNS]
     parts.append(_class("class PoolRow(TypedDict):", "A row of the pools frame: each column under its name.", columns))
+    parts.append(_dataclass("BackstopRow", "A row of the backstops frame: what insures a market.", _backstop_fields()))
     return "\n\n".join(parts)
 
 
@@ -98,6 +101,15 @@ def _spoke_fields() -> Iterator[str]:
     for found in fields(pools.AssetSpoke):
         optional = " | None" if type(None) in get_args(found.type) else ""
         yield f"{found.name}: {PYTHON_TYPES[column_type(found.type)]}{optional}\n"
+
+
+def _backstop_fields() -> Iterator[str]:
+    """The market and the fields of the document; one that can be null need not be given."""
+    yield f"market: str\n{_docstring('The market that is insured, a strkey')}"
+    for found in fields(MarketBackstop):
+        optional = " | None = None" if type(None) in get_args(get_args(found.type)[0]) else ""
+        meaning = _docstring(found.type.__metadata__[-1].description.replace("`", "``"))
+        yield f"{found.name}: {PYTHON_TYPES[column_type(found.type)]}{optional}\n{meaning}"
 
 
 def _type(column: Column) -> str:

@@ -26,7 +26,7 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.storage_rules.host import Rule
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
-from exporter.protocols.numbers import PoolNumbers, PoolRow, Rewards
+from exporter.protocols.numbers import BackstopRow, PoolNumbers, PoolRow, Rewards
 from exporter.tables import SHARED, Gate
 from exporter.tree.documents import Absent, Unread
 from exporter.tree.values import RewardReason
@@ -268,8 +268,8 @@ class ProtocolReading:
     record says that it is genuine; ``contracts`` those contracts of deployments, by label and role, that only the chain
     names. Both are remembered for the next run. A change of what is ``held`` is reported; ``pending`` is queued.
     ``reward_prices`` say what reward tokens are worth, by market and token; ``tokens`` has these tokens too, and
-    ``quotes`` the prices that they hang on. ``backstops``, by market, give rows of `exporter.tables.BACKSTOPS` at a
-    time, without what is null and without the value in US cents.
+    ``quotes`` the prices that they hang on. ``backstops``, by market, give the rows of the backstops frame at
+    a close time (unix seconds), without the value in US cents.
     """
 
     protocol: str
@@ -291,7 +291,7 @@ class ProtocolReading:
     held: list[Held] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
     reward_prices: dict[tuple[str, str], RewardPrice] = field(default_factory=dict)
-    backstops: dict[str, Callable[[int], dict[str, Any]]] = field(default_factory=dict)
+    backstops: dict[str, Callable[[int], BackstopRow]] = field(default_factory=dict)
     named: list[Candidate] = field(default_factory=list)
 
     def settle(self, close_time: int) -> None:

@@ -1,7 +1,8 @@
 """The numbers of one pool, typed. Generated from `exporter/tree/pools.py` by ``python -m tools.pool_numbers``.
 
 A protocol's math returns `PoolNumbers`. `PoolRow` is a row of the pools frame while it is computed, and when it is
-compared with a contract's own views. Amounts are in base units, ``_bps`` are basis points, times are unix seconds.
+compared with a contract's own views. `BackstopRow` is a row of the backstops frame. Amounts are in base units, ``_bps``
+are basis points, times are unix seconds.
 """
 
 from __future__ import annotations
@@ -291,3 +292,61 @@ class PoolRow(TypedDict):
     listed: bool
     listed_reason: str
     archived: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackstopRow:
+    """A row of the backstops frame: what insures a market."""
+
+    market: str
+    """The market that is insured, a strkey."""
+    backstop: str
+    """The backstop's contract, a strkey."""
+    lp_token: str | None = None
+    """The token that is deposited, a strkey; null when it could not be read."""
+    shares: int | None = None
+    """Shares of the market's deposits, queued ones among them, 7 decimals; null when unknown."""
+    lp_tokens: int | None = None
+    """Deposited tokens, queued ones among them, in base units of ``lp_token``; null when unknown."""
+    queued_shares: int | None = None
+    """Shares queued for withdrawal, 7 decimals; null when unknown."""
+    queued_part: int | None = None
+    """Part of the shares that is queued, rounded up; 10000000 is all; null when unknown."""
+    blnd: int | None = None
+    """BLND behind ``lp_tokens``, in its base units, 7 decimals; null when unknown."""
+    usdc: int | None = None
+    """USDC behind ``lp_tokens``, in its base units, 7 decimals; null when unknown."""
+    lp_price_usdc: int | None = None
+    """USDC for one ``lp_token``, times 10^7; null when unknown."""
+    blnd_price_usdc: int | None = None
+    """USDC for one BLND, times 10^7; null when unknown."""
+    value_usd_cents: int | None = None
+    """Worth of ``lp_tokens`` by the market's oracle, in US cents; null without a price of USDC."""
+    threshold_product_bps: int | None = None
+    """BLND^4 * USDC in basis points of what the contract asks for; null when unknown."""
+    threshold_met: bool | None = None
+    """Whether the funds are what the contract asks for; null when unknown."""
+    status_after_update: str | None = None
+    """The status that ``update_status`` would set now; null when it sets none or not known."""
+    emission_token: str | None = None
+    """The token that depositors are paid in, a strkey; null when unknown."""
+    emission_decimals: int
+    """Decimals of ``emission_per_second`` beyond base units."""
+    emission_per_second: int | None = None
+    """Paid to depositors a second, in base units times 10^``emission_decimals``; null when unknown."""
+    emission_per_year: int | None = None
+    """The same a year, in base units of ``emission_token``; null when unknown."""
+    emission_expiration: int | None = None
+    """When the emission ends; null without one, or when unknown."""
+    emission_apr_bps: int | None = None
+    """Annual yield of depositors that have not queued, in basis points; null for the reason given."""
+    emission_reason: str
+    """``valid``, or why the emission is 0 or its yield null."""
+    emission_source: str | None = None
+    """Where the BLND comes from that the backstop promises next; null when not known."""
+    emission_funded: bool | None = None
+    """Whether the backstop has the BLND that it promised; null when not known."""
+    backfill_remaining: int | None = None
+    """BLND left of the backfill, in base units, 7 decimals; null when the source is another."""
+    in_reward_zone: bool | None = None
+    """Whether the backstop's reward zone lists the market; null when not known."""

@@ -7,15 +7,15 @@ compounded, since rewards are claimed by hand, and never mixed into another rate
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import polars as pl
 
 from exporter.exact import INT128_MAX, JSON_INTEGER_MAX
 from exporter.protocols.base import ProtocolReading, RewardPrice
 from exporter.protocols.containment import described
-from exporter.protocols.numbers import PoolRow
+from exporter.protocols.numbers import BackstopRow, PoolRow
 from exporter.tables import BACKSTOPS, MAX_DECIMAL, YEAR
 from exporter.tree.values import RewardReason
 
@@ -112,17 +112,21 @@ def _worth(reward: RewardPrice, priced_in: Worth | None) -> Worth | None:
 def backstop_frame(reading: ProtocolReading, prices: Worths, close_time: int) -> pl.DataFrame:
     """The backstops of a reading with their value; a number that does not fit into 128 bits is null."""
     oracles = {market.address: market.oracle or "" for market in reading.markets}
-    rows: list[dict[str, Any]] = []
+    rows: list[BackstopRow] = []
     for market, row_at in reading.backstops.items():
         try:
             row = row_at(close_time)
         except Exception as error:  # costs what hangs on this backstop, and no pool
             reading.notices.append(f"the numbers of the backstop of market {market} have no result: {described(error)}")
             continue
-        tokens, each = row.get("lp_tokens"), row.get("lp_price_usdc")
-        worth = reading.reward_prices.get((row["market"], row.get("emission_token", "")))
-        usdc = None if worth is None else prices.get((oracles.get(row["market"], ""), worth.priced_in))
-        if tokens is not None and each is not None and usdc is not None:
-            row["value_usd_cents"] = tokens * each * usdc[0] * 100 // 10 ** (7 + 7 + usdc[1])
-        rows.append({k: None if isinstance(v, int) and v > INT128_MAX else v for k, v in row.items()})
-    return pl.DataFrame({name: [row.get(name) for row in rows] for name in BACKSTOPS}, schema=BACKSTOPS)
+        worth = None if row.emission_token is None else reading.reward_prices.get((row.market, row.emission_token))
+        usdc = None if worth is None else prices.get((oracles.get(row.market, ""), worth.priced_in))
+        if row.lp_tokens is not None and row.lp_price_usdc is not None and usdc is not None:
+            value = row.lp_tokens * row.lp_price_usdc * usdc[0] * 100 // 10 ** (7 + 7 + usdc[1])
+            row = replace(row, value_usd_cents=value)
+        rows.append(row)
+    return pl.DataFrame({name: [_fitting(getattr(row, name)) for row in rows] for name in BACKSTOPS}, schema=BACKSTOPS)
+
+
+def _fitting(value: str | int | None) -> str | int | None:
+    return None if isinstance(value, int) and value > INT128_MAX else value

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import coded_instance, instance_key, variant_key
-from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, expect, named
+from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, decoded_or_none, expect, named
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
@@ -46,9 +45,6 @@ MAX_POOLS = 64
 NOT_CONFIGURATION = frozenset({"FlashReserved", "MarketConfigUpdate", "ProposedAdmin"})
 """Instance keys that hold state, or what is only queued or proposed."""
 
-FARMS = {"supply": "supply_reward_reason", "borrow": "borrow_reward_reason"}
-"""By the side of a pool: the name in `PoolEntry.row` of what is known of its rewards."""
-
 QUEUED_MARKET, _QUEUED_UPGRADE = "MarketConfigUpdate", "QueuedInMarketUpgrade"
 _MARKET_LIMITS = {
     "BadDebtLockDuration": "bad_debt_lock_d",
@@ -57,22 +53,12 @@ _MARKET_LIMITS = {
 }
 """The settings that can be queued for a market, by their keys in the instance."""
 
-STATE = {
-    "interest_rate_modifier_bps": AMOUNT,
-    "last_accrual_timestamp": TIME,
-    "take_rate_fees_sum": AMOUNT,
-    "token_decimals": Number(scval.U32, most=MAX_TOKEN_DECIMALS),
-    "total_available": AMOUNT,
-    "total_borrowed": AMOUNT,
-    "total_collateral": AMOUNT,
-    "total_d_tokens": AMOUNT,
-    "total_j_tokens": AMOUNT,
-}
-CURVE = dict.fromkeys(
-    ("base_apr_bps", "kink1_apr_bps", "kink1_ur_bps", "kink2_apr_bps", "kink2_ur_bps", "max_apr_bps"), AMOUNT
-)
-FEES = {"take_rate_bps": Number(scval.U32, most=10_000)}
-"""The numbers of a ``Pool`` entry, of its curve and of its fees; with a higher take rate suppliers would pay."""
+DECIMALS = Number(scval.U32, most=MAX_TOKEN_DECIMALS)
+TAKE_RATE = Number(scval.U32, most=10_000)
+"""Basis points; with a higher take rate suppliers would pay."""
+
+CURVE = ("base_apr_bps", "kink1_apr_bps", "kink1_ur_bps", "kink2_apr_bps", "kink2_ur_bps", "max_apr_bps")
+"""The parameters of the rate curve, in the order in which `exporter.protocols.alula.math.kinked_apr` takes them."""
 
 _HEALTH_BPS = (
     "open_ltv_bps",
@@ -81,9 +67,6 @@ _HEALTH_BPS = (
     "utilization_ratio_limit_bps",
     "max_liquidation_incentive_bps",
 )
-_LOCKS = ("bad_debt_lock_d", "bad_debt_request_count")
-TERMS = (*_HEALTH_BPS, "supply_limit", "flags", *_LOCKS)
-"""The names in `PoolEntry.row` whose value is None where the entry lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +83,88 @@ class MarketInstance:
     settings: Fields
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateTerms:
+    """What a pool's rates follow from besides its state, all in basis points."""
+
+    base_apr_bps: int
+    """The annual borrow rate without utilization."""
+    kink1_apr_bps: int
+    """The annual borrow rate at the first kink."""
+    kink1_ur_bps: int
+    """The utilization at the first kink."""
+    kink2_apr_bps: int
+    """The annual borrow rate at the second kink."""
+    kink2_ur_bps: int
+    """The utilization at the second kink."""
+    max_apr_bps: int
+    """The annual borrow rate at full utilization."""
+    take_rate_bps: int
+    """The part of the borrowers' interest that suppliers do not get."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Terms that only operations and shown numbers follow from; None if the entry lacks them."""
+
+    open_ltv_bps: int | None
+    """Basis points of the value of collateral that count when a debt is opened."""
+    close_ltv_bps: int | None
+    """Basis points of the value of collateral that count against liquidation."""
+    liability_factor_bps: int | None
+    """Basis points that the value of a debt counts."""
+    utilization_ratio_limit_bps: int | None
+    """Utilization that no borrower may exceed, basis points."""
+    max_liquidation_incentive_bps: int | None
+    """The most that a liquidator gets above the debt, basis points."""
+    supply_limit: int | None
+    """Base units that may be supplied; 0 is no limit."""
+    flags: int | None
+    """Bits of the operations that are open."""
+    bad_debt_lock_d: int | None
+    """Unix seconds until which bad debt locks the pool."""
+    bad_debt_request_count: int | None
+    """How many requests to the insurance fund are open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """The state of a pool. Amounts are base units of its token."""
+
+    interest_rate_modifier_bps: int
+    """The reactive factor of the borrow rate, basis points."""
+    last_accrual_timestamp: int
+    """Unix seconds."""
+    take_rate_fees_sum: int
+    """Fees that are earned and not paid out."""
+    total_available: int
+    """What lies in the pool, fees included."""
+    total_borrowed: int
+    """The debt as of the last accrual."""
+    total_collateral: int
+    """Plain collateral, which is not lent."""
+    total_d_tokens: int
+    """All shares of the debt."""
+    total_j_tokens: int
+    """All shares of the supply."""
+    rates: RateTerms
+    limits: Limits
+    supply_reward_reason: RewardReason
+    """What is known of the suppliers' reward: nothing is paid, or what is paid is not read."""
+    borrow_reward_reason: RewardReason
+    """What is known of the borrowers' reward, likewise."""
+
+
 @dataclass(frozen=True, slots=True)
 class PoolEntry:
-    """A ``Pool`` entry. ``row`` has the numbers by their field names, what is known of rewards, and ``decimals``.
-
-    They are token base units, shares (total_j_tokens of suppliers, total_d_tokens of borrowers), basis points, and
-    last_accrual_timestamp in unix seconds.
-    """
+    """A ``Pool`` entry: its identity, its state, and the parameters that are shown."""
 
     pool_address: str
     token_address: str
     token_symbol: str
-    row: dict[str, Any]
+    decimals: int
+    """Decimals of the token, as the entry has them."""
+    pool: Pool
     shown: tuple[Parameter, ...]
 
 
@@ -172,17 +225,17 @@ def decode_queued_pool(entry: Entry, pool: PoolEntry | None, wait: int | None) -
     """The queued configuration of a pool, and from when it holds. Raises `DecodeError`."""
     queued = Fields.of(entry.value, "QueuedPoolSet")
     config = queued.struct("new_config")
-    numbers = _numbers_of(config, "QueuedPoolSet.new_config")
-    before, decimals = ((), 0) if pool is None else (pool.shown, pool.row["decimals"])
-    return differences(before, _shown(config, numbers, decimals)), _from_when(queued, wait)
+    rates = _rates_of(config, "QueuedPoolSet.new_config")
+    before, decimals = ((), 0) if pool is None else (pool.shown, pool.decimals)
+    return differences(before, _shown(config, rates, decimals)), _from_when(queued, wait)
 
 
 def decode_queued_market(instance: MarketInstance) -> Queued:
     """Queued limits of a market, and from when they hold. Raises `DecodeError`."""
     queued = instance.settings.struct(QUEUED_MARKET)
     before, after = (
-        [replace(item, name=names[item.name]) for item in parameters_of(fields, dict.fromkeys(names, 0))]
-        for fields, names in (
+        [replace(item, name=names[item.name]) for item in parameters_of(part, dict.fromkeys(names, 0))]
+        for part, names in (
             (instance.settings, _MARKET_LIMITS),
             (queued, {f"new_{name}": name for name in _MARKET_LIMITS.values()}),
         )
@@ -209,24 +262,34 @@ def _from_when(queued: Fields, wait: int | None) -> int | None:
 
 def decode_pool(entry: Entry) -> PoolEntry:
     """Decode a ``Pool`` entry. Raises `DecodeError` naming the field, also for an unknown model of interest."""
-    pool = Fields.of(entry.value, "Pool")
-    config = pool.struct("config")
-    numbers = pool.numbers(STATE) | _numbers_of(config, "Pool.config")
-    decimals = numbers.pop("token_decimals")
-    shown = tuple(_shown(config, numbers, decimals))
-    known = {item.name: item.value for item in (*shown, *parameters_of(pool, dict.fromkeys(_LOCKS, 0)))}
-    terms = {name: known.get(name) for name in TERMS}
-    farms = {FARMS[side]: _farm(pool, name) for side, name in (("supply", "farm_supply"), ("borrow", "farm_debt"))}
+    stored = Fields.of(entry.value, "Pool")
+    config = stored.struct("config")
+    decimals = stored.number("token_decimals", *DECIMALS)
+    rates = _rates_of(config, "Pool.config")
     return PoolEntry(
-        pool_address=pool.address("pool_address"),
-        token_address=pool.contract("token_address"),
-        token_symbol=pool.string("token_symbol"),
-        row={**numbers, **terms, **farms, "decimals": decimals},
-        shown=shown,
+        pool_address=stored.address("pool_address"),
+        token_address=stored.contract("token_address"),
+        token_symbol=stored.string("token_symbol"),
+        decimals=decimals,
+        pool=Pool(
+            interest_rate_modifier_bps=stored.number("interest_rate_modifier_bps", *AMOUNT),
+            last_accrual_timestamp=stored.number("last_accrual_timestamp", *TIME),
+            take_rate_fees_sum=stored.number("take_rate_fees_sum", *AMOUNT),
+            total_available=stored.number("total_available", *AMOUNT),
+            total_borrowed=stored.number("total_borrowed", *AMOUNT),
+            total_collateral=stored.number("total_collateral", *AMOUNT),
+            total_d_tokens=stored.number("total_d_tokens", *AMOUNT),
+            total_j_tokens=stored.number("total_j_tokens", *AMOUNT),
+            rates=rates,
+            limits=_limits_of(stored, config),
+            supply_reward_reason=_farm(stored, "farm_supply"),
+            borrow_reward_reason=_farm(stored, "farm_debt"),
+        ),
+        shown=tuple(_shown(config, rates, decimals)),
     )
 
 
-def _numbers_of(config: Fields, what: str) -> dict[str, int]:
+def _rates_of(config: Fields, what: str) -> RateTerms:
     accrual, _ = _variant(config, "accrual_model", what)
     if accrual != "Compounded":
         raise DecodeError(f"{what}: the accrual_model {accrual} is not known, only Compounded is")
@@ -236,7 +299,39 @@ def _numbers_of(config: Fields, what: str) -> dict[str, int]:
     if len(payload) != 1:
         raise DecodeError(f"{what}: the interest_rate_model Kinked has not one value")
     curve = Fields.of(payload[0], f"{what}.interest_rate_model.Kinked")
-    return curve.numbers(CURVE) | config.struct("fee_config").numbers(FEES)
+    return RateTerms(
+        base_apr_bps=curve.number("base_apr_bps", *AMOUNT),
+        kink1_apr_bps=curve.number("kink1_apr_bps", *AMOUNT),
+        kink1_ur_bps=curve.number("kink1_ur_bps", *AMOUNT),
+        kink2_apr_bps=curve.number("kink2_apr_bps", *AMOUNT),
+        kink2_ur_bps=curve.number("kink2_ur_bps", *AMOUNT),
+        max_apr_bps=curve.number("max_apr_bps", *AMOUNT),
+        take_rate_bps=config.struct("fee_config").number("take_rate_bps", *TAKE_RATE),
+    )
+
+
+def _limits_of(stored: Fields, config: Fields) -> Limits:
+    health, status = _optional_struct(config, "health_config"), _optional_struct(config, "status")
+    return Limits(
+        open_ltv_bps=_optional_number(health, "open_ltv_bps"),
+        close_ltv_bps=_optional_number(health, "close_ltv_bps"),
+        liability_factor_bps=_optional_number(health, "liability_factor_bps"),
+        utilization_ratio_limit_bps=_optional_number(health, "utilization_ratio_limit_bps"),
+        max_liquidation_incentive_bps=_optional_number(health, "max_liquidation_incentive_bps"),
+        supply_limit=_optional_number(health, "supply_limit"),
+        flags=_optional_number(status, "flags"),
+        bad_debt_lock_d=_optional_number(stored, "bad_debt_lock_d"),
+        bad_debt_request_count=_optional_number(stored, "bad_debt_request_count"),
+    )
+
+
+def _optional_struct(config: Fields, name: str) -> Fields | None:
+    return decoded_or_none(config.struct, name)
+
+
+def _optional_number(part: Fields | None, name: str) -> int | None:
+    """A number that may be missing, or of another kind: then the operations that depend on it are not known."""
+    return None if part is None else next((item.value for item in parameters_of(part, {name: 0})), None)
 
 
 def _farm(pool: Fields, name: str) -> RewardReason:
@@ -265,13 +360,13 @@ def _configured(entry: Entry | None) -> ScVal:
         pool = Fields.of(entry.value, "Pool")
     except DecodeError:
         return vec()
-    known = (pool.get("token_address"), pool.get("config"))
-    return vec(*(value for value in known if value is not None))
+    parts = (pool.get("token_address"), pool.get("config"))
+    return vec(*(value for value in parts if value is not None))
 
 
-def _shown(config: Fields, numbers: dict[str, int], decimals: int) -> Iterator[Parameter]:
+def _shown(config: Fields, rates: RateTerms, decimals: int) -> Iterator[Parameter]:
     """Rates, ratios and factors have 4 decimals, the limit of the supply is in base units of the token."""
-    yield from (Parameter(name, numbers[name], 4) for name in (*CURVE, *FEES))
+    yield from (Parameter(item.name, getattr(rates, item.name), 4) for item in fields(rates))
     yield from parameters_of(config, {"target_utilization_ratio_bps": 4, "ir_reactivity_constant": 0})
     for part, scales in (
         ("fee_config", {"borrow_fee_bps": 4}),
@@ -282,8 +377,8 @@ def _shown(config: Fields, numbers: dict[str, int], decimals: int) -> Iterator[P
             yield from parameters_of(config.struct(part), scales)
 
 
-def _variant(fields: Fields, name: str, what: str) -> tuple[str, tuple[ScVal, ...]]:
-    items = expect(fields.required(name), scval.VEC, f"{what}: field {name}")
+def _variant(part: Fields, name: str, what: str) -> tuple[str, tuple[ScVal, ...]]:
+    items = expect(part.required(name), scval.VEC, f"{what}: field {name}")
     if not items:
         raise DecodeError(f"{what}: field {name} has no variant")
     variant: str = expect(items[0], scval.SYMBOL, f"{what}: variant of field {name}")

@@ -7,14 +7,16 @@ fit into signed 128 bits, as it must there; products before a division may be wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 
 from exporter import exact
 from exporter.errors import ExactOverflowError
 from exporter.ledger.codec.fields import Fields
-from exporter.protocols.alula.layout import CURVE, FARMS, FROZEN, STATUS_NAMES, decode_pool
-from exporter.protocols.base import AccrualRule, RateModel, Step, Transition, changed, is_variant
+from exporter.protocols.alula.layout import CURVE, FROZEN, STATUS_NAMES, Limits, Pool, decode_pool
+from exporter.protocols.base import AccrualRule, PoolRead, RateModel, Step, Transition, changed, is_variant
+from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
 from exporter.tree.values import RewardReason
 
 BPS = 10_000
@@ -38,29 +40,25 @@ _DEPOSIT, _BORROW, _EVERYTHING = 1, 2, 15
 
 _REVISION = "whether one can leave a frozen market depends on the contract's revision, and which one runs is not known"
 
-Pool = Mapping[str, Any]
-"""The raw state of a pool: `exporter.protocols.alula.layout.PoolEntry.row`, its market's, and the close time."""
 
-
-def project(pool: Pool) -> dict[str, Any]:
-    """What is published of a pool. As in the contract's own views, nothing accrues."""
-    borrowed, take_rate = pool["total_borrowed"], pool["take_rate_bps"]
-    available, supplied = supply_of(pool)
+def project(pool: PoolRead[Pool], close_time: int) -> PoolNumbers:
+    """The numbers of a pool. As in the contract's own views, nothing accrues. Raises `ExactError`."""
+    state = pool.state
+    borrowed, take_rate = state.total_borrowed, state.rates.take_rate_bps
+    available, supplied = supply_of(state)
     used = utilization(borrowed, supplied)
-    rate = _rate(pool, used)
+    rate = borrow_apr_of(state, used)
     earned = supply_apr(rate, used, take_rate)
-    cap, most_used = pool["supply_limit"] or None, pool["utilization_ratio_limit_bps"]  # a limit of 0 is none
-    room = None if most_used is None else supplied * (most_used - used) // BPS
-    return dict(
+    return PoolNumbers(
         total_supplied=supplied,
         total_borrowed=borrowed,
-        total_collateral=pool["total_collateral"],
+        total_collateral=state.total_collateral,
         utilization_bps=exact.utilization_bps(borrowed, supplied),
         supply_apy_bps=apy_bps(earned),
         borrow_apy_bps=apy_bps(rate),
-        last_accrual_time=pool["last_accrual_timestamp"],
-        supply_index=supplied * BPS // pool["total_j_tokens"] if pool["total_j_tokens"] else 0,
-        borrow_index=exact.ceil_divide(borrowed * BPS, pool["total_d_tokens"]) if pool["total_d_tokens"] else 0,
+        last_accrual_time=state.last_accrual_timestamp,
+        supply_index=supplied * BPS // state.total_j_tokens if state.total_j_tokens else 0,
+        borrow_index=exact.ceil_divide(borrowed * BPS, state.total_d_tokens) if state.total_d_tokens else 0,
         index_decimals=4,
         stored_supply_apr=earned,
         stored_borrow_apr=rate,
@@ -70,60 +68,85 @@ def project(pool: Pool) -> dict[str, Any]:
         stored_utilization=used,
         accrued_utilization=used,
         utilization_decimals=4,
-        rate_modifier=pool["interest_rate_modifier_bps"],
+        rate_modifier=state.interest_rate_modifier_bps,
         rate_modifier_decimals=4,
-        backstop_credit=pool["take_rate_fees_sum"],
-        **_gates(pool),
-        available_to_withdraw=available,
-        available_to_borrow=None if room is None else exact.within(room, available),
-        available_to_supply=None if cap is None else max(cap - supplied, 0),
-        risk_scope="reserve",
-        collateral_factor_bps=pool["open_ltv_bps"],
-        liquidation_threshold_bps=pool["close_ltv_bps"],
-        liability_factor_bps=pool["liability_factor_bps"],
-        liquidation_bonus_bps=pool["max_liquidation_incentive_bps"],
-        liquidation_kind="range",
-        supply_cap=cap,
-        max_utilization_bps=most_used,
-        reserve_factor_bps=take_rate,
-        can_be_collateral=None if pool["open_ltv_bps"] is None else pool["open_ltv_bps"] > 0,
-        reward_decimals=0,
-        **{name: pool[name] for name in FARMS.values()},
-        **{
-            f"{side}_reward_per_second": 0 if pool[name] == RewardReason.NO_EMISSIONS else None
-            for side, name in FARMS.items()
-        },
+        backstop_credit=state.take_rate_fees_sum,
+        operations=operations_of(pool.market.status, state.limits, close_time),
+        amounts=amounts_of(state.limits, available, supplied, used),
+        risk=risk_of(state.limits, take_rate),
+        rewards=Rewards(
+            reward_decimals=0,
+            supply_reward_per_second=_per_second(state.supply_reward_reason),
+            borrow_reward_per_second=_per_second(state.borrow_reward_reason),
+            supply_reward_reason=state.supply_reward_reason,
+            borrow_reward_reason=state.borrow_reward_reason,
+        ),
     )
 
 
-def _gates(pool: Pool) -> dict[str, Any]:
-    """Who may do what, and None where the entries do not say it."""
-    status, flags = pool["market_status"], pool["flags"]
-    requests, lock = pool["bad_debt_request_count"], pool["bad_debt_lock_d"]
-    known, frozen = status in STATUS_NAMES.values(), status in (FROZEN, "frozen_by_admin")
-    unlocked = _all(None if requests is None else requests == 0, None if lock is None else lock <= pool["close_time"])
-    deposit, borrow = (None if flags is None else flags & bit != 0 for bit in (_DEPOSIT, _BORROW))
+def _per_second(reason: RewardReason) -> int | None:
+    """What a side is paid: nothing without a farm, and what a farm pays is not known."""
+    return 0 if reason == RewardReason.NO_EMISSIONS else None
+
+
+def amounts_of(limits: Limits, available: int, supplied: int, used: int) -> Amounts:
+    """What can be withdrawn, borrowed and supplied at the most, in base units; ``used`` is the utilization."""
+    cap, most_used = limits.supply_limit or None, limits.utilization_ratio_limit_bps  # a limit of 0 is none
+    room = None if most_used is None else supplied * (most_used - used) // BPS
+    return Amounts(
+        available_to_withdraw=available,
+        available_to_borrow=None if room is None else exact.within(room, available),
+        available_to_supply=None if cap is None else max(cap - supplied, 0),
+    )
+
+
+def risk_of(limits: Limits, take_rate: int) -> Risk:
+    """Collateral, debt and limits of the pool's configuration."""
+    return Risk(
+        risk_scope="reserve",
+        collateral_factor_bps=limits.open_ltv_bps,
+        liquidation_threshold_bps=limits.close_ltv_bps,
+        liability_factor_bps=limits.liability_factor_bps,
+        liquidation_bonus_bps=limits.max_liquidation_incentive_bps,
+        liquidation_kind="range",
+        supply_cap=limits.supply_limit or None,
+        max_utilization_bps=limits.utilization_ratio_limit_bps,
+        reserve_factor_bps=take_rate,
+        can_be_collateral=None if limits.open_ltv_bps is None else limits.open_ltv_bps > 0,
+        can_be_borrowed=_flag(limits.flags, _BORROW),
+    )
+
+
+def _flag(flags: int | None, bit: int) -> bool | None:
+    return None if flags is None else flags & bit != 0
+
+
+def operations_of(status: str, limits: Limits, close_time: int) -> Operations:
+    """What a market's status and a pool's terms allow, and None where the entries do not say it."""
+    flags, requests, lock = limits.flags, limits.bad_debt_request_count, limits.bad_debt_lock_d
+    is_known, is_frozen = status in STATUS_NAMES.values(), status in (FROZEN, "frozen_by_admin")
+    unlocked = _all(None if requests is None else requests == 0, None if lock is None else lock <= close_time)
+    deposit, borrow = _flag(flags, _DEPOSIT), _flag(flags, _BORROW)
     reason = pool_status = None
-    if not known:
+    if not is_known:
         reason = "the market's status is not known"
-    elif frozen:
+    elif is_frozen:
         reason = _REVISION
     elif flags is None or unlocked is None:
         reason = "the pool's entry does not have all that its operations hang on"
     if flags is not None and unlocked is not None:
         by_flags = {_EVERYTHING: "enabled", 0: "disabled"}.get(flags & _EVERYTHING, "partly_disabled")
         pool_status = by_flags if unlocked else "bad_debt_locked"
-    leaving = True if known and not frozen else None
-    return {
-        "can_supply": _all(status in ("active", "borrow_frozen"), deposit, unlocked) if known else None,
-        "can_withdraw": leaving and unlocked,
-        "can_borrow": _all(status == "active", borrow, unlocked) if known else None,
-        "can_repay": leaving,
-        "can_liquidate": leaving,
-        "can_reason": reason,
-        "pool_status": pool_status,
-        "can_be_borrowed": borrow,
-    }
+    leaving = True if is_known and not is_frozen else None
+    return Operations(
+        can_supply=_all(status in ("active", "borrow_frozen"), deposit, unlocked) if is_known else None,
+        can_withdraw=leaving and unlocked,
+        can_borrow=_all(status == "active", borrow, unlocked) if is_known else None,
+        can_repay=leaving,
+        can_liquidate=leaving,
+        can_reason=reason,
+        pool_status=pool_status,
+    )
 
 
 def _all(*conditions: bool | None) -> bool | None:
@@ -135,9 +158,9 @@ def _all(*conditions: bool | None) -> bool | None:
 
 def supply_of(pool: Pool) -> tuple[int, int]:
     """What can be lent or withdrawn, less the fees that are not paid out yet; and all that suppliers own."""
-    available = max(pool["total_available"] - pool["take_rate_fees_sum"], 0)
+    available = max(pool.total_available - pool.take_rate_fees_sum, 0)
     with exact.naming("total supply"):
-        return available, exact.add(available, pool["total_borrowed"])
+        return available, exact.add(available, pool.total_borrowed)
 
 
 @exact.naming("utilization")
@@ -166,12 +189,23 @@ def borrow_apr(kinked: int, modifier: int) -> int:
     return exact.multiply_divide_ceil(kinked, modifier, BPS)
 
 
-def _rate(pool: Pool, used: int) -> int:
-    return borrow_apr(kinked_apr(used, *(pool[name] for name in CURVE)), pool["interest_rate_modifier_bps"])
+def borrow_apr_of(pool: Pool, used: int) -> int:
+    """The rate a year that a pool's borrowers pay at a utilization."""
+    curve = pool.rates
+    kinked = kinked_apr(
+        used,
+        curve.base_apr_bps,
+        curve.kink1_apr_bps,
+        curve.kink1_ur_bps,
+        curve.kink2_apr_bps,
+        curve.kink2_ur_bps,
+        curve.max_apr_bps,
+    )
+    return borrow_apr(kinked, pool.interest_rate_modifier_bps)
 
 
 RATE_MODEL = RateModel(
-    tuple(CURVE),
+    CURVE,
     BPS,
     lambda own: (own["kink1_ur_bps"], own["kink2_ur_bps"]),
     lambda used, modifier, *curve: borrow_apr(kinked_apr(used, *curve), modifier),
@@ -199,7 +233,17 @@ def apy_bps(apr: int) -> int:
         return exact.JSON_INTEGER_MAX
 
 
-class Accrued(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """What moves the rate modifier."""
+
+    target_utilization_ratio_bps: int
+    ir_reactivity_constant: int
+    """A plain number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accrued:
     """A pool after an accrual, before the operation that it comes with.
 
     Older contracts round the fees up (``fees_up``), and let all the time move the modifier (``modifier_wholly``).
@@ -214,61 +258,62 @@ class Accrued(NamedTuple):
     modifier_wholly: int
 
 
-def accrue(pool: Pool, seconds: int) -> Accrued:
-    """A pool after the next transaction, some seconds (at least 0) after its last accrual.
-
-    It also has target_utilization_ratio_bps and ir_reactivity_constant.
-    """
-    borrowed, fees, take_rate = pool["total_borrowed"], pool["take_rate_fees_sum"], pool["take_rate_bps"]
+def accrue(pool: Pool, steering: Steering, seconds: int) -> Accrued:
+    """A pool after the next transaction, some seconds (at least 0) after its last accrual. Raises `ExactError`."""
+    borrowed, fees, take_rate = pool.total_borrowed, pool.take_rate_fees_sum, pool.rates.take_rate_bps
     used = utilization(borrowed, supply_of(pool)[1])
-    apr = _rate(pool, used)
+    apr = borrow_apr_of(pool, used)
     with exact.naming("accrued debt"):
         owed = exact.multiply_divide_ceil(borrowed, multiplier(apr, seconds), SCALED_ONE)
+    modifier = pool.interest_rate_modifier_bps
     return Accrued(
-        apr,
-        supply_apr(apr, used, take_rate),
-        owed,
-        exact.add(fees, exact.multiply_divide_floor(owed - borrowed, take_rate, BPS)),
-        exact.add(fees, exact.multiply_divide_ceil(owed - borrowed, take_rate, BPS)),
-        _modifier(pool, used, min(seconds, MODIFIER_SECONDS)),
-        _modifier(pool, used, seconds),
+        borrow_apr=apr,
+        supply_apr=supply_apr(apr, used, take_rate),
+        total_borrowed=owed,
+        fees=exact.add(fees, exact.multiply_divide_floor(owed - borrowed, take_rate, BPS)),
+        fees_up=exact.add(fees, exact.multiply_divide_ceil(owed - borrowed, take_rate, BPS)),
+        modifier=next_modifier(modifier, steering, used, min(seconds, MODIFIER_SECONDS)),
+        modifier_wholly=next_modifier(modifier, steering, used, seconds),
     )
 
 
-def _modifier(pool: Pool, used: int, seconds: int) -> int:
-    """Lower above the target utilization, higher below it, and always from 0.1 to 10."""
-    difference = exact.subtract(used, pool["target_utilization_ratio_bps"])
-    moved = exact.multiply_divide_floor(exact.multiply(seconds, abs(difference)), pool["ir_reactivity_constant"], BPS)
-    before = pool["interest_rate_modifier_bps"]
-    after = exact.subtract(before, moved) if difference >= 0 else exact.add(before, moved)
+def next_modifier(modifier: int, steering: Steering, used: int, seconds: int) -> int:
+    """The modifier after some seconds: lower above the target, higher below it, and always from 0.1 to 10."""
+    difference = exact.subtract(used, steering.target_utilization_ratio_bps)
+    moved = exact.multiply(seconds, abs(difference))
+    moved = exact.multiply_divide_floor(moved, steering.ir_reactivity_constant, BPS)
+    after = exact.subtract(modifier, moved) if difference >= 0 else exact.add(modifier, moved)
     return exact.clamp(after, LOWEST_MODIFIER, HIGHEST_MODIFIER)
 
 
-_STEERED = ("take_rate_fees_sum", "interest_rate_modifier_bps")
-
-
 def _read(key: bytes, step: Step) -> Iterator[Transition]:
+    """The accrual that a change of a pool's entry in a ledger shows."""
     was, is_now = changed(key, step)
-    old, new = decode_pool(was).row, decode_pool(is_now).row
-    last = old["last_accrual_timestamp"]
-    if not last < new["last_accrual_timestamp"] == step.time or not old["total_borrowed"]:
+    old, new = decode_pool(was).pool, decode_pool(is_now).pool
+    last = old.last_accrual_timestamp
+    if not last < new.last_accrual_timestamp == step.time or not old.total_borrowed:
         return
     config, after = Fields.of(was.value, "Pool").struct("config"), Fields.of(is_now.value, "Pool")
-    before = {**old, "seconds": step.time - last, **{f"found_{name}": new[name] for name in _STEERED}}
-    before["target_utilization_ratio_bps"] = config.i128("target_utilization_ratio_bps")
-    before["ir_reactivity_constant"] = config.u32("ir_reactivity_constant")
-    found = {name: after.i128(name) for name in ("borrow_apr_bps", "supply_apr_bps")}
-    found["interest_rate_modifier_bps"] = new["interest_rate_modifier_bps"]
-    if new["take_rate_fees_sum"] >= old["take_rate_fees_sum"]:  # or they were paid out
-        found["take_rate_fees_sum"] = new["take_rate_fees_sum"]
-    if new["total_d_tokens"] == old["total_d_tokens"]:
-        found["total_borrowed"] = new["total_borrowed"]
-    yield Transition(before, found)
+    steering = Steering(config.i128("target_utilization_ratio_bps"), config.u32("ir_reactivity_constant"))
+    noted = {
+        "borrow_apr_bps": after.i128("borrow_apr_bps"),
+        "supply_apr_bps": after.i128("supply_apr_bps"),
+        "interest_rate_modifier_bps": new.interest_rate_modifier_bps,
+    }
+    if new.take_rate_fees_sum >= old.take_rate_fees_sum:  # or they were paid out
+        noted["take_rate_fees_sum"] = new.take_rate_fees_sum
+    if new.total_d_tokens == old.total_d_tokens:
+        noted["total_borrowed"] = new.total_borrowed
+    yield Transition(partial(accrued_fields, old, steering, step.time - last, new), noted)
 
 
-def _after(before: Pool) -> dict[str, int]:
-    accrued = accrue(before, before["seconds"])
-    fees, modifier = (before[f"found_{name}"] for name in _STEERED)
+def accrued_fields(pool: Pool, steering: Steering, seconds: int, after: Pool) -> dict[str, int]:
+    """The fields that an accrual writes, under their names in the entry.
+
+    Fees and the rate modifier are those of the contract's revision that wrote the pool ``after`` it.
+    """
+    accrued = accrue(pool, steering, seconds)
+    fees, modifier = after.take_rate_fees_sum, after.interest_rate_modifier_bps
     return {
         "borrow_apr_bps": accrued.borrow_apr,
         "supply_apr_bps": accrued.supply_apr,
@@ -278,4 +323,4 @@ def _after(before: Pool) -> dict[str, int]:
     }
 
 
-RULE = AccrualRule(is_variant("Pool"), _read, _after)
+RULE = AccrualRule(is_variant("Pool"), _read)

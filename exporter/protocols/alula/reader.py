@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 
 from exporter.deployments import Deployment
@@ -13,7 +13,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import layout
-from exporter.protocols.base import Candidate, Market, ProtocolReading
+from exporter.protocols.base import Candidate, Market, PoolRead, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, instance_keys, required
 
 
@@ -31,20 +31,20 @@ class _Reader(Collector):
             return
         with self.noting(market):
             instance = layout.decode_instance(required(instance_entry, "the market's instance"))
-            found = instance.market
+            read = instance.market
             members = () if list_entry is None else contracts(list_entry.value, "AllPools", layout.MAX_POOLS)
-            if list_entry is None and found.status != layout.FROZEN:
+            if list_entry is None and read.status != layout.FROZEN:
                 raise UnreadError(
                     "absent",
-                    f"the market is {found.status} and has no list of pools; only one lacks it that has just been "
+                    f"the market is {read.status} and has no list of pools; only one lacks it that has just been "
                     f"deployed, and is {layout.FROZEN}",
                 )
-            self.check_code(market, found.wasm_hash, self.deployments, layout.VERSION)
+            self.check_code(market, read.wasm_hash, self.deployments, layout.VERSION)
             self.take_admins(market, instance_entry, {"Admin": "admin"}, {"ProposedAdmin": "admin"})
             if layout.QUEUED_MARKET in instance.settings:
                 self.take_pending(market, None, "terms", partial(layout.decode_queued_market, instance))
-            found = replace(found, name=self.shown_name(market, found.name), members=members)
-            self.instances[market] = replace(instance, market=found)
+            read = replace(read, name=self.shown_name(market, read.name), members=members)
+            self.instances[market] = replace(instance, market=read)
 
     def take_manager(self, market: str, manager: str | None) -> None:
         """See whether the manager that a market names has a record of it, archived or not. It is read in any case."""
@@ -65,12 +65,12 @@ class _Reader(Collector):
         lacking = [pool for pool, entry in zip(members, pool_entries, strict=True) if entry is None]
         if not self.list_is_its_own(market, members, lacking):
             return
-        found = replace(instance.market, config_hash=layout.config_hash(instance, pool_entries))
-        self.reading.markets.append(found)
+        taken = replace(instance.market, config_hash=layout.config_hash(instance, pool_entries))
+        self.reading.markets.append(taken)
         for pool, entry in zip(members, pool_entries, strict=True):
             with self.noting(market, pool):
                 missing = "the pool is listed, but its Pool entry is missing"
-                self.take_pool(found, pool, required(entry, "the pool's entry", missing))
+                self.take_pool(taken, pool, required(entry, "the pool's entry", missing))
             queued = self.entries[layout.queued_pool_key(market, pool)]
             if queued is not None:
                 now = self.pools.get((market, pool))
@@ -83,9 +83,11 @@ class _Reader(Collector):
             raise UnreadError("inconsistent", f"the entry of this pool says that it is of pool {decoded.pool_address}")
         self.pools[market.address, pool] = decoded
         keys = layout.market_keys(market.address)[1], layout.pool_key(market.address, pool)
-        self.append_row(market, pool, decoded.token_address, decoded.row, keys)
+        token = decoded.token_address
+        self.append_pool(PoolRead(market, pool, token, decoded.decimals, market.oracle, decoded.pool), keys)
         self.reading.parameters[market.address, pool] = decoded.shown
-        lacking = ", ".join(sorted(name for name in layout.TERMS if decoded.row[name] is None))
+        limits = decoded.pool.limits
+        lacking = ", ".join(sorted(item.name for item in fields(limits) if getattr(limits, item.name) is None))
         if lacking:
             self.notice(
                 f"the entry of pool {pool} of market {market.address} lacks {lacking}; what depends on that is null"
@@ -95,7 +97,7 @@ class _Reader(Collector):
         """Keep what the tokens say of themselves; for one that says nothing, the copy its first pool has of it."""
         tokens = dict(read)
         for (market, pool), decoded in self.pools.items():
-            token, decimals = read[decoded.token_address], decoded.row["decimals"]
+            token, decimals = read[decoded.token_address], decoded.decimals
             if token.symbol is None:
                 unnamed = tokens[token.address].symbol is None
                 if unnamed and len(decoded.token_symbol) <= MAX_SYMBOL_LENGTH:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import NoView, ProtocolReading, ProtocolViews, Row, ViewCall
+from exporter.protocols.base import ComputedPool, NoView, Pairs, ProtocolReading, ProtocolViews, ViewCall
 
 VIEW = "get_pool_data"
 _BPS = 10_000
@@ -22,31 +22,31 @@ class AlulaViews(ProtocolViews):
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         for pool in reading.pools:
-            call = ContractCall(pool["market"], VIEW, (address(pool["pool"]),))
-            yield ViewCall(pool["market"], pool["pool"], call)
+            call = ContractCall(pool.market.address, VIEW, (address(pool.pool),))
+            yield ViewCall(pool.market.address, pool.pool, call)
 
-    def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
+    def fields(self, asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG002
+        row = computed.row
         view = Fields.of(value, VIEW)
         stored, apy = view.struct("pool"), view.struct("apy")
         supplied, borrowed = view.i128("total_supply"), stored.i128("total_borrowed")
-        contract = {
-            "pool": stored.address("pool_address"),
-            "token_address": stored.address("token_address"),
-            "decimals": stored.u32("token_decimals"),
-            "supply_apy_bps": apy.u32("supply_bps"),
-            "borrow_apy_bps": apy.u32("borrow_bps"),
-            "utilization_bps": borrowed * _BPS // supplied if supplied else 0,
-            "total_supplied": supplied,
-            "total_borrowed": borrowed,
-            "total_collateral": stored.i128("total_collateral"),
-            "supply_index": view.i128("j_token_rate_floor_bps"),
-            "borrow_index": view.i128("d_token_rate_ceil_bps"),
-            "rate_modifier": stored.i128("interest_rate_modifier_bps"),
-            "backstop_credit": stored.i128("take_rate_fees_sum"),
-            "last_accrual_time": stored.u64("last_accrual_timestamp"),
-            "oracle_price": view.i128("oracle_asset_price"),
+        return {
+            "pool": (row["pool"], stored.address("pool_address")),
+            "token_address": (row["token_address"], stored.address("token_address")),
+            "decimals": (row["decimals"], stored.u32("token_decimals")),
+            "supply_apy_bps": (row["supply_apy_bps"], apy.u32("supply_bps")),
+            "borrow_apy_bps": (row["borrow_apy_bps"], apy.u32("borrow_bps")),
+            "utilization_bps": (row["utilization_bps"], borrowed * _BPS // supplied if supplied else 0),
+            "total_supplied": (row["total_supplied"], supplied),
+            "total_borrowed": (row["total_borrowed"], borrowed),
+            "total_collateral": (row["total_collateral"], stored.i128("total_collateral")),
+            "supply_index": (row["supply_index"], view.i128("j_token_rate_floor_bps")),
+            "borrow_index": (row["borrow_index"], view.i128("d_token_rate_ceil_bps")),
+            "rate_modifier": (row["rate_modifier"], stored.i128("interest_rate_modifier_bps")),
+            "backstop_credit": (row["backstop_credit"], stored.i128("take_rate_fees_sum")),
+            "last_accrual_time": (row["last_accrual_time"], stored.u64("last_accrual_timestamp")),
+            "oracle_price": (row["oracle_price"], view.i128("oracle_asset_price")),
         }
-        return {name: (row[name], given) for name, given in contract.items()}
 
-    def refused(self, error: str, row: Row) -> Mapping[str, tuple[object, object]]:
-        return {"oracle_price": (row["oracle_price"], None)} if _PRICE_REFUSED.search(error) else {}
+    def refused(self, error: str, computed: ComputedPool) -> Pairs:
+        return {"oracle_price": (computed.row["oracle_price"], None)} if _PRICE_REFUSED.search(error) else {}

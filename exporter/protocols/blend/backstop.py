@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.exact import INT128_MAX, JSON_INTEGER_MAX, ceil_divide
@@ -21,6 +21,7 @@ from exporter.protocols.balances import decode_balance as decode_token_balance
 from exporter.protocols.base import RewardPrice
 from exporter.protocols.blend.emissions import RATE_DECIMALS, Emission, backstop_emission_key, decode_emission
 from exporter.protocols.blend.layout import PoolInstance, named_contracts, storage_of
+from exporter.protocols.numbers import BackstopRow
 from exporter.tables import YEAR
 from exporter.tree.values import RewardReason
 
@@ -152,47 +153,47 @@ class PoolBackstop:
             return "frozen"
         return "on_ice" if queued >= 3_000_000 or not met else "active"
 
-    def row(self, close_time: int) -> dict[str, Any]:
-        """The columns of `exporter.tables.BACKSTOPS` but the value in US cents, which hangs on the market's oracle."""
-        product, balance, comet = self.threshold_product, self.balance, self.comet
+    def row(self, close_time: int) -> BackstopRow:
+        """The row of the backstops frame at a close time, but the value in US cents: the market's oracle gives it."""
+        product, balance, comet, tokens = self.threshold_product, self.balance, self.comet, self.tokens
         emission = self.emission.at(close_time)
-        extra = RATE_DECIMALS[self.generation]
+        extra, threshold = RATE_DECIMALS[self.generation], _THRESHOLDS[self.generation]
         apr, reason = self._apr_bps(emission, extra)
-        row: dict[str, Any] = {
-            "market": self.market,
-            "backstop": self.backstop,
-            "emission_reason": reason,
-            "emission_per_second": emission.eps,
-            "emission_decimals": extra,
-            "emission_per_year": None if emission.eps is None else emission.eps * YEAR // 10**extra,
-            "emission_expiration": emission.expiration,
-            "emission_apr_bps": apr,
-            "emission_source": self.funding.source,
-            "emission_funded": self.funding.funded,
-            "backfill_remaining": self.funding.remaining,
-            "in_reward_zone": self.in_reward_zone,
-            "status_after_update": self.status_after_update(),
-        }
-        if self.tokens is not None:
-            row |= {"lp_token": self.tokens.lp, "emission_token": self.tokens.blnd}
-        if balance is not None:
-            row |= {"shares": balance.shares, "lp_tokens": balance.tokens, "queued_shares": balance.queued}
-            row |= {"queued_part": balance.queued_part}
-        if comet is not None:
-            row |= {"lp_price_usdc": comet.share_in_usdc, "blnd_price_usdc": comet.blnd_in_usdc}
+        blnd = usdc = None
         if comet is not None and balance is not None:
-            blnd, usdc = comet.per_share
-            row |= {"blnd": balance.tokens * blnd // ONE, "usdc": balance.tokens * usdc // ONE}
-        if product is not None:
-            threshold = _THRESHOLDS[self.generation]
-            row["threshold_met"] = product >= threshold
-            row["threshold_product_bps"] = min(product * 10_000 // threshold, JSON_INTEGER_MAX)
-        return row
+            blnd, usdc = (balance.tokens * per_share // ONE for per_share in comet.per_share)
+        return BackstopRow(
+            market=self.market,
+            backstop=self.backstop,
+            lp_token=None if tokens is None else tokens.lp,
+            shares=None if balance is None else balance.shares,
+            lp_tokens=None if balance is None else balance.tokens,
+            queued_shares=None if balance is None else balance.queued,
+            queued_part=None if balance is None else balance.queued_part,
+            blnd=blnd,
+            usdc=usdc,
+            lp_price_usdc=None if comet is None else comet.share_in_usdc,
+            blnd_price_usdc=None if comet is None else comet.blnd_in_usdc,
+            threshold_product_bps=None if product is None else min(product * 10_000 // threshold, JSON_INTEGER_MAX),
+            threshold_met=None if product is None else product >= threshold,
+            status_after_update=self.status_after_update(),
+            emission_token=None if tokens is None else tokens.blnd,
+            emission_decimals=extra,
+            emission_per_second=emission.eps,
+            emission_per_year=None if emission.eps is None else emission.eps * YEAR // 10**extra,
+            emission_expiration=emission.expiration,
+            emission_apr_bps=apr,
+            emission_reason=reason,
+            emission_source=self.funding.source,
+            emission_funded=self.funding.funded,
+            backfill_remaining=self.funding.remaining,
+            in_reward_zone=self.in_reward_zone,
+        )
 
-    def _apr_bps(self, emission: Emission, extra: int) -> tuple[int | None, str | None]:
+    def _apr_bps(self, emission: Emission, extra: int) -> tuple[int | None, str]:
         """The yield of the depositors that have not queued; the value in USDC of both tokens cancels the dollar."""
         if not emission.eps:
-            return emission.eps, emission.reason
+            return emission.eps, emission.reason or RewardReason.NO_EMISSIONS
         if emission.reason == RewardReason.NOT_FUNDED:
             return None, emission.reason
         if self.balance is None:
@@ -206,8 +207,8 @@ class PoolBackstop:
         return min(paid // (10**extra * earning * self.comet.share_in_usdc), JSON_INTEGER_MAX), RewardReason.VALID
 
 
-class Insurance:
-    """The backstop that a pool names: which entries say what it is, and what these say."""
+class BackstopKeys:
+    """The ledger keys of the backstop that a pool names, and what their entries say of it."""
 
     def __init__(self, market: str, pool: PoolInstance, backstop: str, instance: Entry | None) -> None:
         self._market, self._pool, self._backstop = market, pool, backstop
@@ -216,27 +217,27 @@ class Insurance:
         self.tokens = None if names is None else BackstopTokens(*names)
         (emitter,) = decoded_or_none(named_contracts, instance, "Emitter") or (None,)
         self.keys: dict[str, bytes] = {}
-        """Of what changes: Comet's pool with every trade, and whom the emitter pays."""
-        self.kept = {
+        """By name: keys of entries that change. Comet's pool does with every trade; the emitter's says whom it pays."""
+        self.never_removed = {
             "PoolBalance": variant_key(backstop, "PoolBalance", address(market)),
             "emission": backstop_emission_key(pool.generation, backstop, market),
         }
-        """Of what nothing removes once it exists."""
+        """By name: keys of entries that nothing removes once they exist."""
         noted = ("Backfill", "BackfillEmis") if self._backfills else ("LPTknVal",)
-        self.kept |= {name: data_key(backstop, symbol(name)) for name in noted}
+        self.never_removed |= {name: data_key(backstop, symbol(name)) for name in noted}
         if self.tokens is not None:
             self.keys = {name: variant_key(self.tokens.lp, name) for name in ("AllRecordData", "TotalShares")}
             if self._backfills:
-                self.kept["BLND"] = token_balance_key(self.tokens.blnd, backstop)
+                self.never_removed["BLND"] = token_balance_key(self.tokens.blnd, backstop)
         if emitter is not None:
             self.keys["emitter"] = instance_key(emitter)
             at_emitter = ("LastDistro", "Dropped") if self._backfills else ("LastDistro",)
-            self.kept |= {name: variant_key(emitter, name, address(backstop)) for name in at_emitter}
+            self.never_removed |= {name: variant_key(emitter, name, address(backstop)) for name in at_emitter}
         self._entries: dict[str, Entry | None] = {}
 
     def read(self, entries: Entries, zones: Mapping[str, Collection[str]]) -> PoolBackstop:
         """All that the entries say. An archived one says it too: nobody changes it before it is restored."""
-        self._entries = {name: entries[key] for name, key in (self.keys | self.kept).items()}
+        self._entries = {name: entries[key] for name, key in (self.keys | self.never_removed).items()}
         source = decoded_or_none(self._source)
         promised = decoded_or_none(self._promised) if source == EmissionSource.BACKFILL else None
         remaining = None if promised is None else max(ALLOTMENT - promised, 0)
@@ -270,16 +271,20 @@ class Insurance:
         records, shares = self._entry("AllRecordData"), self._entry("TotalShares")
         if self.tokens is None or records is None or shares is None:
             raise DecodeError("Comet: its records or shares are missing")
-        found: dict[str, int] = {}
-        for key, value in expect(records.value, scval.MAP, "Comet: AllRecordData"):
-            for name in ("blnd", "usdc"):
-                if key == (scval.ADDRESS, getattr(self.tokens, name)):
-                    record = Fields.of(value, f"Comet: record of {name}")
-                    found |= {name: record.i128("balance"), f"{name}_weight": record.i128("weight")}
-        if len(found) < 4:
+        record_of = dict(expect(records.value, scval.MAP, "Comet: AllRecordData") or ())
+        blnd, usdc = record_of.get(address(self.tokens.blnd)), record_of.get(address(self.tokens.usdc))
+        if blnd is None or usdc is None:
             raise DecodeError("Comet: it does not hold both tokens of the backstop")
-        comet = Comet(**found, shares=expect(shares.value, scval.I128, "Comet: TotalShares"))
-        if min(found.values()) <= 0 or comet.shares <= 0 or comet.blnd * ONE < comet.blnd_weight:
+        of_blnd, of_usdc = Fields.of(blnd, "Comet: record of blnd"), Fields.of(usdc, "Comet: record of usdc")
+        comet = Comet(
+            blnd=of_blnd.i128("balance"),
+            blnd_weight=of_blnd.i128("weight"),
+            usdc=of_usdc.i128("balance"),
+            usdc_weight=of_usdc.i128("weight"),
+            shares=expect(shares.value, scval.I128, "Comet: TotalShares"),
+        )
+        least = min(comet.blnd, comet.blnd_weight, comet.usdc, comet.usdc_weight, comet.shares)
+        if least <= 0 or comet.blnd * ONE < comet.blnd_weight:
             raise DecodeError("Comet: a balance, a weight or the number of shares is not above zero")
         return comet
 

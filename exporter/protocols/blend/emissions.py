@@ -52,6 +52,10 @@ class Emission(NamedTuple):
         return index if 0 <= index <= MAX_DECIMAL else None
 
 
+NOT_READ = Emission(reason=RewardReason.UNREAD)
+"""An emission of which nothing is known."""
+
+
 def plan_key(market: str) -> bytes:
     """The ledger key of how a pool divides what it gets. A pool without it never emitted anything."""
     return data_key(market, symbol("PoolEmis"))
@@ -78,9 +82,9 @@ def decode_emission(entry: Entry | None, funded: bool | None) -> Emission:
         fields = Fields.of(entry.value, "emission")
         eps, expiration = fields.u64("eps"), fields.u64("expiration")
     except DecodeError:
-        return Emission(reason=RewardReason.UNREAD)
+        return NOT_READ
     if expiration >= _NO_TIME or funded is None:
-        return Emission(reason=RewardReason.UNREAD)
+        return NOT_READ
     stored = None
     with suppress(DecodeError):  # v1 has none
         stored = fields.i128("index"), fields.u64("last_time")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -25,6 +24,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter, PriceLimits
+from exporter.protocols.blend.emissions import NOT_READ, Emission
 from exporter.protocols.collector import Queued, by_key, config_hash_of, differences, parameters_of
 
 WASM_HASHES = {
@@ -59,20 +59,16 @@ RATE_DECIMALS = {"v1": 9, "v2": 12}
 NO_CAP = 2**127 - 1
 """A ``supply_cap`` that caps nothing: v2's own way to say so, and what v1, which has no such field, is given."""
 
-POOL_CONFIG = {"status": Number(scval.U32), "bstop_rate": Number(scval.U32, most=10**7)}
-"""The numbers of a pool's ``Config``; the contract allows less of ``bstop_rate``: suppliers' rates are not negative."""
+STATUS = Number(scval.U32)
+BACKSTOP_RATE = Number(scval.U32, most=10**7)
+"""A pool's ``bstop_rate``. The contract itself allows less than 1: suppliers' rates are not negative."""
+
+FACTOR = Number(scval.U32)
+"""A number of a reserve's configuration, which the contract bounds further."""
+
+DECIMALS = Number(scval.U32, most=MAX_TOKEN_DECIMALS)
 
 _SHOWN_FIELDS = ("util", "r_base", "r_one", "r_two", "r_three", "reactivity", "max_util", "c_factor", "l_factor")
-
-CONFIG = {name: Number(scval.U32) for name in (*_SHOWN_FIELDS, "index")} | {
-    "decimals": Number(scval.U32, most=MAX_TOKEN_DECIMALS)
-}
-"""The numbers of a ``ResConfig`` entry: 7 decimals, but ``reactivity``, ``index`` and ``decimals``."""
-
-STATE = dict.fromkeys(("b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit"), AMOUNT) | {
-    "last_time": TIME
-}
-"""The numbers of a ``ResData`` entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +88,76 @@ class PoolInstance:
     backstop: str | None
     reward_token: str | None
     storage: tuple[tuple[ScVal, ScVal], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReserveConfig:
+    """A reserve's ``ResConfig`` entry: rates and factors have 7 decimals."""
+
+    index: int
+    """The reserve's place in the pool's list."""
+    decimals: int
+    """Decimals of the token."""
+    c_factor: int
+    """Share of the value of collateral that counts."""
+    l_factor: int
+    """What the value of a debt is divided by."""
+    util: int
+    """The utilization that the rate modifier aims at; the first knot of the rate curve."""
+    max_util: int
+    """Utilization that no borrower may exceed."""
+    r_base: int
+    """The annual borrow rate without utilization."""
+    r_one: int
+    """What the first slope adds to it, up to ``util``."""
+    r_two: int
+    """What the second slope adds, up to 95 %."""
+    r_three: int
+    """What the third slope adds, up to 100 %."""
+    reactivity: int
+    """How fast the rate modifier moves; a plain number."""
+    enabled: bool
+    """Whether the reserve is open. Always so in v1, which has no such field."""
+    supply_cap: int
+    """Base units that may be supplied; `NO_CAP` caps nothing."""
+    generation: str
+    """The contract generation whose form the entry has, ``v1`` or ``v2``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReserveData:
+    """A reserve's ``ResData`` entry: what an operation changes. Amounts are base units of the token."""
+
+    b_rate: int
+    """What a share of the supply is worth, in base units; 9 decimals in v1, 12 in v2."""
+    d_rate: int
+    """What a share of the debt is worth, in base units; as many decimals."""
+    b_supply: int
+    """All shares of the supply."""
+    d_supply: int
+    """All shares of the debt."""
+    ir_mod: int
+    """The reactive factor of the borrow rate; 9 decimals in v1, 7 in v2."""
+    backstop_credit: int
+    """Base units of interest that the backstop has earned and not taken."""
+    last_time: int
+    """Unix seconds of the last accrual."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """Everything that a reserve's numbers follow from, under the contract's own names."""
+
+    config: ReserveConfig
+    data: ReserveData
+    bstop_rate: int
+    """Share of the borrowers' interest that the pool's backstop gets, 7 decimals."""
+    reward_token: str | None = None
+    """The token of emissions, BLND; None if the pool names no contract."""
+    supply_emission: Emission = NOT_READ
+    """What suppliers are paid."""
+    borrow_emission: Emission = NOT_READ
+    """What borrowers are paid."""
 
 
 def market_keys(market: str) -> tuple[bytes, bytes]:
@@ -146,7 +212,7 @@ def decode_instance(entry: Entry) -> PoolInstance:
     storage = Fields(instance.storage, "pool instance")
     config = storage.struct("Config")
     generation = GENERATIONS.get(wasm_hash) or ("v2" if "min_collateral" in config else "v1")
-    status, backstop_rate = config.numbers(POOL_CONFIG).values()
+    status, backstop_rate = config.number("status", *STATUS), config.number("bstop_rate", *BACKSTOP_RATE)
     return PoolInstance(
         generation=generation,
         wasm_hash=wasm_hash.hex(),
@@ -180,23 +246,53 @@ def has_index(config_entry: Entry | None, place: int) -> bool:
     """Whether there is a ResConfig, and of a reserve at this place of the list; one that says no place may be."""
     try:
         return config_entry is not None and Fields.of(config_entry.value, "ResConfig").u32("index") == place
-    except DecodeError:  # said of the reserve
+    except DecodeError:  # the reserve's own reading reports this
         return True
 
 
-def decode_reserve(config_entry: Entry, data_entry: Entry) -> dict[str, Any]:
-    """The fields of both entries, and ``generation``, whose form the ResConfig has. Raises `DecodeError`."""
-    config = Fields.of(config_entry.value, "ResConfig")
+def decode_reserve(config_entry: Entry, data_entry: Entry, bstop_rate: int) -> Reserve:
+    """A reserve by both of its entries and its pool's ``bstop_rate``, without its rewards. Raises `DecodeError`."""
+    return Reserve(
+        config=decode_config(Fields.of(config_entry.value, "ResConfig")),
+        data=decode_data(Fields.of(data_entry.value, "ResData")),
+        bstop_rate=bstop_rate,
+    )
+
+
+def decode_config(config: Fields) -> ReserveConfig:
+    """A reserve's configuration, in the form of either generation. Raises `DecodeError`."""
     if ("enabled" in config) != ("supply_cap" in config):
         raise DecodeError("ResConfig: of the fields enabled and supply_cap only one is there")
-    of_v2 = "enabled" in config
-    return {
-        **config.numbers(CONFIG),
-        **Fields.of(data_entry.value, "ResData").numbers(STATE),
-        "generation": "v2" if of_v2 else "v1",
-        "enabled": config.boolean("enabled") if of_v2 else True,
-        "supply_cap": config.i128("supply_cap") if of_v2 else NO_CAP,
-    }
+    is_v2 = "enabled" in config
+    return ReserveConfig(
+        index=config.number("index", *FACTOR),
+        decimals=config.number("decimals", *DECIMALS),
+        c_factor=config.number("c_factor", *FACTOR),
+        l_factor=config.number("l_factor", *FACTOR),
+        util=config.number("util", *FACTOR),
+        max_util=config.number("max_util", *FACTOR),
+        r_base=config.number("r_base", *FACTOR),
+        r_one=config.number("r_one", *FACTOR),
+        r_two=config.number("r_two", *FACTOR),
+        r_three=config.number("r_three", *FACTOR),
+        reactivity=config.number("reactivity", *FACTOR),
+        enabled=config.boolean("enabled") if is_v2 else True,
+        supply_cap=config.i128("supply_cap") if is_v2 else NO_CAP,
+        generation="v2" if is_v2 else "v1",
+    )
+
+
+def decode_data(data: Fields) -> ReserveData:
+    """A reserve's state. Raises `DecodeError`, also for a number with which the contract cannot compute."""
+    return ReserveData(
+        b_rate=data.number("b_rate", *AMOUNT),
+        d_rate=data.number("d_rate", *AMOUNT),
+        b_supply=data.number("b_supply", *AMOUNT),
+        d_supply=data.number("d_supply", *AMOUNT),
+        ir_mod=data.number("ir_mod", *AMOUNT),
+        backstop_credit=data.number("backstop_credit", *AMOUNT),
+        last_time=data.number("last_time", *TIME),
+    )
 
 
 def shown_parameters(instance: PoolInstance, config_entry: Entry) -> tuple[Parameter, ...]:
@@ -215,9 +311,9 @@ def decode_queued_reserve(entry: Entry, now: Entry | None, *, new: str = "") -> 
     """The queued configuration and when it holds; ``new`` is the token of a new reserve. Raises `DecodeError`."""
     queued = Fields.of(entry.value, "ResInit")
     config = queued.struct("new_config")
-    config.numbers(CONFIG)
+    decode_config(config)  # so that one that is not a configuration is refused
     before: Iterable[Parameter] = ()
-    with suppress(DecodeError):  # said of the reserve
+    with suppress(DecodeError):  # the reserve's own reading reports this
         before = () if now is None else tuple(_shown(Fields.of(now.value, "ResConfig")))
     terms = differences(before, _shown(config))
     return f"new reserve {new}: {terms}" if new else terms, queued.u64("unlock_time")

@@ -8,8 +8,10 @@ base units. Every value that has a name in the contract must fit into signed 128
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 from exporter import exact
 from exporter.errors import ExactOverflowError
@@ -17,10 +19,29 @@ from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval_encode import encode_scval, symbol
-from exporter.protocols.base import AccrualRule, RateModel, Step, Transition, UntriedError, changed, is_variant
+from exporter.protocols.base import (
+    AccrualRule,
+    Market,
+    PoolRead,
+    RateModel,
+    Step,
+    Transition,
+    UntriedError,
+    changed,
+    is_variant,
+)
 from exporter.protocols.blend.emissions import RATE_DECIMALS as REWARD_DECIMALS
-from exporter.protocols.blend.emissions import SIDES
-from exporter.protocols.blend.layout import GENERATIONS, NO_CAP, RATE_DECIMALS, decode_instance, decode_reserve
+from exporter.protocols.blend.layout import (
+    GENERATIONS,
+    NO_CAP,
+    RATE_DECIMALS,
+    Reserve,
+    ReserveConfig,
+    ReserveData,
+    decode_instance,
+    decode_reserve,
+)
+from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
 
 S7 = 10**7
 SECONDS_PER_YEAR = 31_536_000
@@ -30,45 +51,45 @@ SUPPLY_PERIODS = 52
 
 _STEEP_UTILIZATION = 9_500_000  # where the third slope starts; a constant of the contract, not max_util
 
-ACCRUING = ("b_rate", "d_rate", "ir_mod", "backstop_credit")
-"""The fields of a reserve's state that an accrual changes."""
-
 _KNOWN_CODE = {digest.hex() for digest in GENERATIONS}
 _BORROWING = ("admin_active", "active")
 _SUPPLYING = (*_BORROWING, "admin_on_ice", "on_ice")
 
 
-def project(pool: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a reserve at its close time, as `ProtocolModule.project` gives them. Raises `ExactError`."""
-    stored = rates_of(pool)
-    accrued = {**pool, **accrue(pool, stored)}
+def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
+    """The numbers of a reserve at the ledger's close time. Raises `ExactError`."""
+    reserve = pool.state
+    stored = rates_of(reserve)
+    accrued = replace(reserve, data=accrue(reserve, stored, close_time))
     now = rates_of(accrued)
-    generation = pool["generation"]
-    return {
-        "total_supplied": now.supplied,
-        "total_borrowed": now.borrowed,
-        "total_collateral": 0,  # in Blend collateral is supplied, and is in that total
-        "utilization_bps": exact.utilization_bps(now.borrowed, now.supplied),
-        "supply_apy_bps": exact.annual_yield_bps(stored.supply_apr, SUPPLY_PERIODS, S7),
-        "borrow_apy_bps": exact.annual_yield_bps(stored.borrow_apr, BORROW_PERIODS, S7),
-        "last_accrual_time": pool["last_time"],
-        "supply_index": accrued["b_rate"],
-        "borrow_index": accrued["d_rate"],
-        "index_decimals": RATE_DECIMALS[generation],
-        "stored_supply_apr": stored.supply_apr,
-        "stored_borrow_apr": stored.borrow_apr,
-        "accrued_supply_apr": now.supply_apr,
-        "accrued_borrow_apr": now.borrow_apr,
-        "apr_decimals": 7,
-        "stored_utilization": stored.utilization,
-        "accrued_utilization": now.utilization,
-        "utilization_decimals": 7,
-        "rate_modifier": accrued["ir_mod"],
-        "rate_modifier_decimals": MODIFIER_DECIMALS[generation],
-        "backstop_credit": accrued["backstop_credit"],
-        **terms(accrued, now),
-        **rewards(pool),
-    }
+    generation = reserve.config.generation
+    return PoolNumbers(
+        total_supplied=now.supplied,
+        total_borrowed=now.borrowed,
+        total_collateral=0,  # in Blend collateral is supplied, and is in that total
+        utilization_bps=exact.utilization_bps(now.borrowed, now.supplied),
+        supply_apy_bps=exact.annual_yield_bps(stored.supply_apr, SUPPLY_PERIODS, S7),
+        borrow_apy_bps=exact.annual_yield_bps(stored.borrow_apr, BORROW_PERIODS, S7),
+        last_accrual_time=reserve.data.last_time,
+        supply_index=accrued.data.b_rate,
+        borrow_index=accrued.data.d_rate,
+        index_decimals=RATE_DECIMALS[generation],
+        stored_supply_apr=stored.supply_apr,
+        stored_borrow_apr=stored.borrow_apr,
+        accrued_supply_apr=now.supply_apr,
+        accrued_borrow_apr=now.borrow_apr,
+        apr_decimals=7,
+        stored_utilization=stored.utilization,
+        accrued_utilization=now.utilization,
+        utilization_decimals=7,
+        rate_modifier=accrued.data.ir_mod,
+        rate_modifier_decimals=MODIFIER_DECIMALS[generation],
+        backstop_credit=accrued.data.backstop_credit,
+        operations=operations_of(pool.market, reserve.config),
+        amounts=amounts_of(accrued, now),
+        risk=risk_of(reserve),
+        rewards=rewards_at(reserve, pool.decimals, close_time),
+    )
 
 
 class Rates(NamedTuple):
@@ -81,17 +102,18 @@ class Rates(NamedTuple):
     supply_apr: int
 
 
-def rates_of(reserve: Mapping[str, Any]) -> Rates:
-    """The totals and rates of a state."""
-    generation = reserve["generation"]
-    rate_scale, modifier_scale = 10 ** RATE_DECIMALS[generation], 10 ** MODIFIER_DECIMALS[generation]
+def rates_of(reserve: Reserve) -> Rates:
+    """The totals and rates of a state. Raises `ExactError`."""
+    config, data = reserve.config, reserve.data
+    rate_scale, modifier_scale = 10 ** RATE_DECIMALS[config.generation], 10 ** MODIFIER_DECIMALS[config.generation]
     with exact.naming("total supply"):
-        supplied = exact.multiply_divide_floor(reserve["b_supply"], reserve["b_rate"], rate_scale)
-    borrowed = total_liabilities(reserve["d_supply"], reserve["d_rate"], rate_scale)
-    used = utilization(borrowed, supplied, reserve["b_supply"], generation)
-    slopes = (reserve[name] for name in RATE_MODEL.parameters)
-    borrow_apr = borrow_rate(used, reserve["ir_mod"], modifier_scale, *slopes)
-    return Rates(supplied, borrowed, used, borrow_apr, supply_rate(borrow_apr, used, reserve["bstop_rate"]))
+        supplied = exact.multiply_divide_floor(data.b_supply, data.b_rate, rate_scale)
+    borrowed = total_liabilities(data.d_supply, data.d_rate, rate_scale)
+    used = utilization(borrowed, supplied, data.b_supply, config.generation)
+    borrow_apr = borrow_rate(
+        used, data.ir_mod, modifier_scale, config.util, config.r_base, config.r_one, config.r_two, config.r_three
+    )
+    return Rates(supplied, borrowed, used, borrow_apr, supply_rate(borrow_apr, used, reserve.bstop_rate))
 
 
 @exact.naming("total liabilities")
@@ -151,31 +173,33 @@ def supply_rate(borrow_rate: int, utilization: int, bstop_rate: int) -> int:
     return borrow_rate * ((S7 - bstop_rate) * utilization // S7) // S7
 
 
-def accrue(reserve: Mapping[str, Any], stored: Rates) -> dict[str, int]:
-    """`ACCRUING` after the interest of the time since `last_time`, at the one simple rate of the stored state."""
-    state = {name: reserve[name] for name in ACCRUING}
-    seconds = reserve["close_time"] - reserve["last_time"]
-    if seconds <= 0 or reserve["b_supply"] == 0 or stored.utilization == 0:
-        return state
-    rate_scale = 10 ** RATE_DECIMALS[reserve["generation"]]
-    modifier_scale = 10 ** MODIFIER_DECIMALS[reserve["generation"]]
-    state["ir_mod"] = next_modifier(
-        state["ir_mod"], seconds, stored.utilization, reserve["util"], reserve["reactivity"], modifier_scale
-    )
+def accrue(reserve: Reserve, stored: Rates, close_time: int) -> ReserveData:
+    """The state after the interest since ``last_time``, at the one simple rate of the stored state.
+
+    ``last_time`` itself stays. Raises `ExactError`.
+    """
+    config, data = reserve.config, reserve.data
+    seconds = close_time - data.last_time
+    if seconds <= 0 or data.b_supply == 0 or stored.utilization == 0:
+        return data
+    rate_scale, modifier_scale = 10 ** RATE_DECIMALS[config.generation], 10 ** MODIFIER_DECIMALS[config.generation]
+    ir_mod = next_modifier(data.ir_mod, seconds, stored.utilization, config.util, config.reactivity, modifier_scale)
     accrual = loan_accrual(stored.borrow_apr, seconds, rate_scale)
     with exact.naming("accrued d_rate"):
-        state["d_rate"] = exact.multiply_divide_ceil(accrual, state["d_rate"], rate_scale)
-    borrowed = total_liabilities(reserve["d_supply"], state["d_rate"], rate_scale)
+        d_rate = exact.multiply_divide_ceil(accrual, data.d_rate, rate_scale)
+    accrued = replace(data, ir_mod=ir_mod, d_rate=d_rate)
+    borrowed = total_liabilities(data.d_supply, d_rate, rate_scale)
     with exact.naming("gain"):
         gain = exact.subtract(borrowed, stored.borrowed)
-    if gain > 0:  # else b_rate stays: it may be off the formula
-        with exact.naming("accrued backstop credit"):
-            credit = exact.multiply_divide_floor(gain, reserve["bstop_rate"], S7)
-            state["backstop_credit"] = exact.add(state["backstop_credit"], credit)
-        with exact.naming("accrued b_rate"):
-            supplied = exact.add(stored.supplied, gain - credit)
-            state["b_rate"] = exact.multiply_divide_floor(supplied, rate_scale, reserve["b_supply"])
-    return state
+    if gain <= 0:  # b_rate stays: it may be off the formula
+        return accrued
+    with exact.naming("accrued backstop credit"):
+        credit = exact.multiply_divide_floor(gain, reserve.bstop_rate, S7)
+        backstop_credit = exact.add(data.backstop_credit, credit)
+    with exact.naming("accrued b_rate"):
+        supplied = exact.add(stored.supplied, gain - credit)
+        b_rate = exact.multiply_divide_floor(supplied, rate_scale, data.b_supply)
+    return replace(accrued, backstop_credit=backstop_credit, b_rate=b_rate)
 
 
 @exact.naming("rate modifier")
@@ -205,85 +229,103 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
             raise UntriedError
         return
     instance = decode_instance(instance_entry)
-    old, new = (decode_reserve(config, entry) for entry in changed(key, step))
-    if not old["last_time"] < new["last_time"] == step.time or not old["b_supply"] or not old["d_supply"]:
+    old, new = (decode_reserve(config, entry, instance.backstop_rate) for entry in changed(key, step))
+    if not old.data.last_time < new.data.last_time == step.time or not old.data.b_supply or not old.data.d_supply:
         return
-    own = {"bstop_rate": instance.backstop_rate, "generation": instance.generation, "close_time": step.time}
-    yield Transition(old | own, {name: new[name] for name in ACCRUING})
+    yield Transition(partial(_accrued_fields, old, step.time), _fields_that_accrue(new.data))
 
 
-ACCRUAL = AccrualRule(is_variant("ResData"), _read, lambda before: accrue(before, rates_of(before)))
+def _accrued_fields(reserve: Reserve, close_time: int) -> dict[str, int]:
+    return _fields_that_accrue(accrue(reserve, rates_of(reserve), close_time))
 
 
-def terms(reserve: Mapping[str, Any], now: Rates) -> dict[str, Any]:
-    """Operations, amounts and risk of an accrued reserve (docs/protocols/blend.md, "Terms")."""
-    enabled, is_known = bool(reserve["enabled"]), reserve["wasm_hash"] in _KNOWN_CODE
-    borrowable = enabled and reserve["l_factor"] > 0
-    status = ("enabled" if enabled else "disabled") if reserve["generation"] == "v2" else None
-    gates = {
-        "can_supply": enabled and reserve["market_status"] in _SUPPLYING,
-        "can_withdraw": True,
-        "can_borrow": borrowable and reserve["market_status"] in _BORROWING,
-        "can_repay": True,
-        "can_liquidate": True,
-    }
+def _fields_that_accrue(data: ReserveData) -> dict[str, int]:
     return {
-        **(gates if is_known else {"can_reason": "the market runs code whose rules are not known"}),
-        "pool_status": status,
-        **amounts(reserve, now),
-        "risk_scope": "reserve",
-        "collateral_factor_bps": reserve["c_factor"] // 1000,
-        "liquidation_threshold_bps": reserve["c_factor"] // 1000,
-        "liability_factor_bps": exact.ceil_divide(10**11, reserve["l_factor"]) if reserve["l_factor"] else None,
-        "liquidation_kind": "auction",
-        "supply_cap": reserve["supply_cap"] if reserve["supply_cap"] < NO_CAP else None,
-        "max_utilization_bps": reserve["max_util"] // 1000,
-        "reserve_factor_bps": reserve["bstop_rate"] // 1000,
-        "can_be_collateral": reserve["c_factor"] > 0,
-        "can_be_borrowed": borrowable,
+        "b_rate": data.b_rate,
+        "d_rate": data.d_rate,
+        "ir_mod": data.ir_mod,
+        "backstop_credit": data.backstop_credit,
     }
 
 
-def amounts(reserve: Mapping[str, Any], now: Rates) -> dict[str, int | None]:
-    """What can be withdrawn, borrowed and supplied at the most, of any size.
+ACCRUAL = AccrualRule(is_variant("ResData"), _read)
+
+
+def operations_of(market: Market, config: ReserveConfig) -> Operations:
+    """What the status of the market and of the reserve allows (docs/protocols/blend.md, "Terms")."""
+    status = ("enabled" if config.enabled else "disabled") if config.generation == "v2" else None
+    if market.wasm_hash not in _KNOWN_CODE:
+        return Operations(can_reason="the market runs code whose rules are not known", pool_status=status)
+    return Operations(
+        can_supply=config.enabled and market.status in _SUPPLYING,
+        can_withdraw=True,
+        can_borrow=is_borrowable(config) and market.status in _BORROWING,
+        can_repay=True,
+        can_liquidate=True,
+        pool_status=status,
+    )
+
+
+def is_borrowable(config: ReserveConfig) -> bool:
+    """Whether the configuration lets a reserve be borrowed."""
+    return config.enabled and config.l_factor > 0
+
+
+def risk_of(reserve: Reserve) -> Risk:
+    """Collateral, debt and limits of a reserve's configuration."""
+    config = reserve.config
+    return Risk(
+        risk_scope="reserve",
+        collateral_factor_bps=config.c_factor // 1000,
+        liquidation_threshold_bps=config.c_factor // 1000,
+        liability_factor_bps=exact.ceil_divide(10**11, config.l_factor) if config.l_factor else None,
+        liquidation_kind="auction",
+        supply_cap=config.supply_cap if config.supply_cap < NO_CAP else None,
+        max_utilization_bps=config.max_util // 1000,
+        reserve_factor_bps=reserve.bstop_rate // 1000,
+        can_be_collateral=config.c_factor > 0,
+        can_be_borrowed=is_borrowable(config),
+    )
+
+
+def amounts_of(reserve: Reserve, now: Rates) -> Amounts:
+    """What can be withdrawn from, borrowed from and supplied to an accrued reserve at the most, of any size.
 
     Each is the largest that passes the contract's own test, with its own rounding, of one operation by one user who has
     all the shares or collateral that it takes.
     """
-    is_v2, one = reserve["generation"] == "v2", 10 ** RATE_DECIMALS[reserve["generation"]]
-    b_rate, d_rate = reserve["b_rate"], reserve["d_rate"]
+    config, data = reserve.config, reserve.data
+    is_v2, one = config.generation == "v2", 10 ** RATE_DECIMALS[config.generation]
     if is_v2:  # ceil(borrowed × S7 / supply) must stay below S7 when the shares are gone
-        kept = exact.ceil_divide(exact.ceil_divide(now.borrowed * S7, S7 - 1) * one, b_rate or 1)
-        withdrawn = max(reserve["b_supply"] - kept, 0) * b_rate // one
+        kept = exact.ceil_divide(exact.ceil_divide(now.borrowed * S7, S7 - 1) * one, data.b_rate or 1)
+        withdrawn = max(data.b_supply - kept, 0) * data.b_rate // one
     else:  # v1 tests nothing, and pays from whatever tokens it holds: this is what is the suppliers' and not lent
         withdrawn = max(now.supplied - now.borrowed, 0)
 
     # Borrowing: ceil(debt × S7 / supply) must not be above max_util, in v2 also below S7.
-    most_util = min(reserve["max_util"], S7 - 1 if is_v2 else S7)
-    d_tokens = most_util * now.supplied // S7 * one // (d_rate or 1) - reserve["d_supply"]
-    lent = max(d_tokens, 0) * d_rate // one
+    most_util = min(config.max_util, S7 - 1 if is_v2 else S7)
+    d_tokens = most_util * now.supplied // S7 * one // (data.d_rate or 1) - data.d_supply
+    lent = max(d_tokens, 0) * data.d_rate // one
 
     # Supplying: floor(shares × b_rate / R) must not be above the cap.
-    cap, taken = reserve["supply_cap"], None
+    cap, taken = config.supply_cap, None
     if cap < NO_CAP:
-        b_tokens = exact.ceil_divide((cap + 1) * one, b_rate or 1) - 1 - reserve["b_supply"]
-        taken = exact.ceil_divide((b_tokens + 1) * b_rate, one) - 1 if b_rate and b_tokens > 0 else 0
-    return {"available_to_withdraw": withdrawn, "available_to_borrow": lent, "available_to_supply": taken}
+        b_tokens = exact.ceil_divide((cap + 1) * one, data.b_rate or 1) - 1 - data.b_supply
+        taken = exact.ceil_divide((b_tokens + 1) * data.b_rate, one) - 1 if data.b_rate and b_tokens > 0 else 0
+    return Amounts(available_to_withdraw=withdrawn, available_to_borrow=lent, available_to_supply=taken)
 
 
-def rewards(pool: Mapping[str, Any]) -> dict[str, Any]:
-    """What each side of a reserve is paid in BLND at its close time."""
-    time = pool["close_time"]
-    found = {
-        "reward_token": pool["reward_token"],
-        "reward_decimals": REWARD_DECIMALS[pool["generation"]],
-        "supply_reward_index": pool["supply_emission"].index_at(time, pool["b_supply"], pool["decimals"]),
-    }
-    for side in SIDES:
-        emission = pool[f"{side}_emission"].at(time)
-        found |= {
-            f"{side}_reward_per_second": emission.eps,
-            f"{side}_reward_expiration": emission.expiration,
-            f"{side}_reward_reason": emission.reason,
-        }
-    return found
+def rewards_at(reserve: Reserve, decimals: int, time: int) -> Rewards:
+    """What each side of a reserve is paid in BLND at a time (unix seconds); ``decimals`` are those of the token."""
+    supply, borrow = reserve.supply_emission.at(time), reserve.borrow_emission.at(time)
+    return Rewards(
+        reward_token=reserve.reward_token,
+        reward_decimals=REWARD_DECIMALS[reserve.config.generation],
+        supply_reward_per_second=supply.eps,
+        supply_reward_expiration=supply.expiration,
+        supply_reward_reason=supply.reason,
+        supply_reward_index=reserve.supply_emission.index_at(time, reserve.data.b_supply, decimals),
+        borrow_reward_per_second=borrow.eps,
+        borrow_reward_expiration=borrow.expiration,
+        borrow_reward_reason=borrow.reason,
+    )

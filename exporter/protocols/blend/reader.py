@@ -13,9 +13,9 @@ from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
+from exporter.protocols.base import Candidate, Market, Origin, PoolRead, ProtocolReading
 from exporter.protocols.blend import layout
-from exporter.protocols.blend.backstop import Insurance, PoolBackstop
+from exporter.protocols.blend.backstop import BackstopKeys, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
 from exporter.protocols.blend.records import Records
 from exporter.protocols.collector import Collector, UnreadError, instance_keys, proposed, required, shortened
@@ -95,7 +95,7 @@ class _Reader(Collector):
         lacking = [asset for place, (asset, config) in places if not layout.has_index(config, place)]
         if not self.list_is_its_own(market, assets, lacking):
             return
-        found = Market(
+        taken = Market(
             address=market,
             protocol=NAME,
             version=instance.generation,
@@ -106,7 +106,7 @@ class _Reader(Collector):
             wasm_hash=instance.wasm_hash,
             members=assets,
         )
-        self.reading.markets.append(found)
+        self.reading.markets.append(taken)
         if market in self.backstops:
             self.reading.backstops[market] = self.backstops[market].row
         admin = None if instance.generation == "v1" else entries[layout.proposed_admin_key(market)]
@@ -123,12 +123,12 @@ class _Reader(Collector):
             with self.noting(market, asset):
                 config = required(entry, "the reserve's ResConfig entry")
                 data = required(entries[layout.reserve_data_key(market, asset)], "the reserve's ResData entry")
-                self.take_reserve(found, asset, config, data, entries)
+                self.take_reserve(taken, asset, config, data, entries)
 
-    def take_backstop(self, market: str, insurance: Insurance, entries: Entries, records: Records) -> None:
+    def take_backstop(self, market: str, backstop_keys: BackstopKeys, entries: Entries, records: Records) -> None:
         """Keep what the entries say of a market's backstop. A failure that nobody foresaw costs this and no pool."""
         try:
-            self.backstops[market] = insurance.read(entries, records.zones)
+            self.backstops[market] = backstop_keys.read(entries, records.zones)
         except Exception as error:
             self.notice(f"the backstop of market {market} was not read: {described(error)}")
 
@@ -144,33 +144,37 @@ class _Reader(Collector):
             for side in SIDES
         }
 
-    def take_reserve(self, found: Market, asset: str, config: Entry, data: Entry, entries: Entries) -> None:
-        market, instance = found.address, self.instances[found.address]
-        reserve = layout.decode_reserve(config, data)
-        form, place = reserve["generation"], found.members.index(asset)
-        if form != found.version:  # their scales differ, so numbers of the one are wrong in the other
-            detail = f"its ResConfig has the form of {form}, but the market is of {found.version}"
+    def take_reserve(self, market: Market, asset: str, config: Entry, data: Entry, entries: Entries) -> None:
+        instance, place = self.instances[market.address], market.members.index(asset)
+        reserve = layout.decode_reserve(config, data, instance.backstop_rate)
+        form = reserve.config.generation
+        if form != market.version:  # their scales differ, so numbers of the one are wrong in the other
+            detail = f"its ResConfig has the form of {form}, but the market is of {market.version}"
             raise UnreadError("inconsistent", detail)
-        if reserve["index"] != place:
+        if reserve.config.index != place:
             raise UnreadError("inconsistent", f"the list has it at place {place}, but its ResConfig has another index")
-        funded = self.backstops[market].funding.funded if market in self.backstops else None
-        emissions = {
-            f"{side}_emission": decode_emission(entries[key], funded)
-            for side, key in self.emission_keys(market, asset).items()
-        }
-        self.compare_decimals(market, reserve["decimals"], self.reading.tokens.get(asset))
-        own = {"bstop_rate": instance.backstop_rate, "reward_token": instance.reward_token}
-        keys = (
-            layout.market_keys(market)[1],
-            plan_key(market),
-            layout.reserve_config_key(market, asset),
-            layout.reserve_data_key(market, asset),
-            *self.emission_keys(market, asset).values(),
+        backstop = self.backstops.get(market.address)
+        funded = None if backstop is None else backstop.funding.funded
+        emission_keys = self.emission_keys(market.address, asset)
+        reserve = replace(
+            reserve,
+            reward_token=instance.reward_token,
+            supply_emission=decode_emission(entries[emission_keys["supply"]], funded),
+            borrow_emission=decode_emission(entries[emission_keys["borrow"]], funded),
         )
-        self.append_row(found, asset, asset, reserve | emissions | own, keys)
+        decimals = reserve.config.decimals
+        self.compare_decimals(market.address, decimals, self.reading.tokens.get(asset))
+        keys = (
+            layout.market_keys(market.address)[1],
+            plan_key(market.address),
+            layout.reserve_config_key(market.address, asset),
+            layout.reserve_data_key(market.address, asset),
+            *emission_keys.values(),
+        )
+        self.append_pool(PoolRead(market, asset, asset, decimals, market.oracle, reserve), keys)
         if instance.wasm_hash in layout.PRICE_LIMITS:
-            self.reading.price_limits[market, asset] = layout.PRICE_LIMITS[instance.wasm_hash]
-        self.reading.parameters[market, asset] = layout.shown_parameters(instance, config)
+            self.reading.price_limits[market.address, asset] = layout.PRICE_LIMITS[instance.wasm_hash]
+        self.reading.parameters[market.address, asset] = layout.shown_parameters(instance, config)
 
 
 async def read_pools(
@@ -205,29 +209,29 @@ async def read_pools(
     instances = reader.instances
     await view.make_room(sum(map(len, reader.assets.values())))
     reader.planned = {market for market in instances if entries[plan_key(market)] is not None}
-    insured = {
-        market: Insurance(market, found, found.backstop, entries.get(instance_key(found.backstop)))
-        for market, found in instances.items()
-        if found.backstop is not None
+    backstop_keys = {
+        market: BackstopKeys(market, instance, instance.backstop, entries.get(instance_key(instance.backstop)))
+        for market, instance in instances.items()
+        if instance.backstop is not None
     }
     reserves = [(market, asset) for market in instances for asset in reader.assets[market]]
     new = [(market, asset) for market in instances for asset in reader.new_assets(market)]
-    priced = (token for item in insured.values() if item.tokens is not None for token in item.tokens[1:])
+    priced = (token for item in backstop_keys.values() if item.tokens is not None for token in item.tokens[1:])
     tokens = list(dict.fromkeys([*(asset for _, asset in reserves), *priced]))
     keys = [
-        *(key for item in insured.values() for key in item.keys.values()),
+        *(key for item in backstop_keys.values() for key in item.keys.values()),
         *(layout.reserve_data_key(*reserve) for reserve in reserves),
         *(layout.reserve_config_key(*reserve) for reserve in reserves),
         *(layout.queued_reserve_key(*reserve) for reserve in (*reserves, *new)),
-        *instance_keys(found.oracle for found in instances.values()),
-        *(layout.proposed_admin_key(market) for market, found in instances.items() if found.generation != "v1"),
+        *instance_keys(instance.oracle for instance in instances.values()),
+        *(layout.proposed_admin_key(market) for market, instance in instances.items() if instance.generation != "v1"),
     ]
     kept = [key for reserve in reserves for key in reader.emission_keys(*reserve).values()]
-    kept += [key for item in insured.values() for key in item.kept.values()]
+    kept += [key for item in backstop_keys.values() for key in item.never_removed.values()]
     # In as few requests as both together need.
     await view.read([*keys, *map(instance_key, tokens)], kept)
     states, reader.reading.tokens = await view.read(keys, kept), await read_tokens(view, tokens)
-    for market, item in insured.items():
+    for market, item in backstop_keys.items():
         reader.take_backstop(market, item, states, records)
     for market in instances:
         reader.take_reserves(market, states)
@@ -247,10 +251,10 @@ def _keys_of_markets(markets: Iterable[str]) -> list[bytes]:
 
 
 def _backstops_of(markets: Iterable[str], entries: Entries) -> list[str]:
-    found = []
+    backstops = []
     for market in markets:
         entry = entries.get(instance_key(market))
-        with suppress(DecodeError):  # said when the market is taken
+        with suppress(DecodeError):  # `take_market` reports it
             backstop = None if entry is None else layout.decode_instance(entry).backstop
-            found += [] if backstop is None else [backstop]
-    return found
+            backstops += [] if backstop is None else [backstop]
+    return backstops
