@@ -6,7 +6,8 @@ One pool contract holds every hub market, under a symbol with a `HubAssetKey`: a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval, strkey
@@ -53,17 +54,45 @@ _RAY_FIELDS = (
     "max_utilization",
 )
 
-PARAMETERS = dict.fromkeys(_RAY_FIELDS, AMOUNT) | {
-    "reserve_factor": Number(scval.U32, most=BPS),
-    "asset_decimals": Number(scval.U32, most=RAY_DECIMALS),
-}
-"""The numbers of a ``Params`` entry: RAY, but ``reserve_factor`` in basis points and ``asset_decimals``."""
+RESERVE_FACTOR = Number(scval.U32, most=BPS)
+DECIMALS = Number(scval.U32, most=RAY_DECIMALS)
+INDEX = Number(scval.I128, 1, HIGHEST_INDEX)
 
-STATE = dict.fromkeys(("borrow_index", "borrowed", "cash", "revenue", "supplied", "supply_index"), AMOUNT) | {
-    **dict.fromkeys(("borrow_index", "supply_index"), Number(scval.I128, 1, HIGHEST_INDEX)),
-    "last_timestamp": TIME,
-}
-"""The numbers of a ``State`` entry: scaled amounts and indexes in RAY, ``cash`` in base units, milliseconds."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """The numbers of a ``Params`` entry; rates are of a year, rates and utilizations are RAY."""
+
+    base_borrow_rate: int
+    max_borrow_rate: int
+    mid_utilization: int
+    optimal_utilization: int
+    slope1: int
+    slope2: int
+    slope3: int
+    max_utilization: int
+    """The utilization that no loan may exceed."""
+    reserve_factor: int
+    """Basis points of the borrowers' interest that suppliers do not get."""
+    asset_decimals: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """The numbers of a ``State`` entry; scaled amounts and indexes are RAY."""
+
+    borrow_index: int
+    borrowed: int
+    """Scaled."""
+    cash: int
+    """Base units."""
+    revenue: int
+    """Scaled: the protocol's part of what is supplied."""
+    supplied: int
+    """Scaled."""
+    supply_index: int
+    last_timestamp: int
+    """Milliseconds."""
 
 
 class HubAsset(NamedTuple):
@@ -91,11 +120,45 @@ class Controller(NamedTuple):
     storage: tuple[tuple[str, ScVal], ...]
 
 
-Spoke = dict[str, Any]
-"""A spoke's terms for a hub market, in the words of `exporter.tree.pools.AssetSpoke`: caps are base units, 0 is closed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoke:
+    """A spoke's terms for a hub market, and what its accounts have there."""
 
-``supplied`` and ``borrowed`` are what its accounts have, scaled, RAY.
-"""
+    spoke: int
+    """The spoke's number."""
+    deprecated: bool
+    paused: bool
+    frozen: bool
+    can_be_collateral: bool
+    can_be_borrowed: bool
+    can_be_seized: bool
+    collateral_factor_bps: int
+    liquidation_threshold_bps: int
+    liquidation_bonus_bps: int
+    supply_cap: int
+    """Base units; 0 is closed."""
+    borrow_cap: int
+    """Base units; 0 is closed."""
+    supplied: int
+    """Scaled, RAY."""
+    borrowed: int
+    """Scaled, RAY."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubMarket:
+    """Everything that the numbers of a hub market follow from."""
+
+    state: State
+    parameters: Parameters
+    pool_contract: str
+    """The contract that keeps the hub market's entries."""
+    paused: bool
+    """Whether the controller is paused."""
+    hub_active: bool | None
+    """Whether its hub is active; None if that is not known."""
+    spokes: tuple[Spoke, ...] | None
+    """The spokes that allow something with it; None if they could not be read."""
 
 
 def hub_asset(pool: str) -> HubAsset:
@@ -169,37 +232,59 @@ def decode_proposed_owner(entry: Entry) -> Queued:
     return proposed(value if value[0] == scval.ADDRESS else Fields.of(value, "owner").required("address"), "owner")
 
 
-def decode_parameters(entry: Entry) -> tuple[str, dict[str, int], tuple[Parameter, ...]]:
-    """The token that a ``Params`` entry says it is of, its numbers by name, and what is shown. Raises `DecodeError`."""
+def decode_parameters(entry: Entry) -> tuple[str, Parameters, tuple[Parameter, ...]]:
+    """The token that a ``Params`` entry says it is of, its numbers, and what is shown. Raises `DecodeError`."""
     fields = Fields.of(entry.value, "Params")
     scales = dict.fromkeys(_RAY_FIELDS, RAY_DECIMALS) | {"reserve_factor": 4, "flashloan_fee": 4, "is_flashloanable": 0}
-    return fields.address("asset_id"), fields.numbers(PARAMETERS), tuple(parameters_of(fields, scales))
+    parameters = Parameters(
+        base_borrow_rate=fields.number("base_borrow_rate", *AMOUNT),
+        max_borrow_rate=fields.number("max_borrow_rate", *AMOUNT),
+        mid_utilization=fields.number("mid_utilization", *AMOUNT),
+        optimal_utilization=fields.number("optimal_utilization", *AMOUNT),
+        slope1=fields.number("slope1", *AMOUNT),
+        slope2=fields.number("slope2", *AMOUNT),
+        slope3=fields.number("slope3", *AMOUNT),
+        max_utilization=fields.number("max_utilization", *AMOUNT),
+        reserve_factor=fields.number("reserve_factor", *RESERVE_FACTOR),
+        asset_decimals=fields.number("asset_decimals", *DECIMALS),
+    )
+    return fields.address("asset_id"), parameters, tuple(parameters_of(fields, scales))
 
 
-def decode_state(entry: Entry) -> dict[str, int]:
-    """Decode a ``State`` entry to its numbers by field name. Raises `DecodeError` naming the field."""
-    return Fields.of(entry.value, "State").numbers(STATE)
+def decode_state(entry: Entry) -> State:
+    """Decode a ``State`` entry. Raises `DecodeError` naming the field."""
+    fields = Fields.of(entry.value, "State")
+    return State(
+        borrow_index=fields.number("borrow_index", *INDEX),
+        borrowed=fields.number("borrowed", *AMOUNT),
+        cash=fields.number("cash", *AMOUNT),
+        revenue=fields.number("revenue", *AMOUNT),
+        supplied=fields.number("supplied", *AMOUNT),
+        supply_index=fields.number("supply_index", *INDEX),
+        last_timestamp=fields.number("last_timestamp", *TIME),
+    )
 
 
 def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | None) -> Spoke:
     """A spoke's terms for a hub market; one without an entry takes nothing new. Raises `DecodeError`."""
     fields = Fields.of(asset.value, "SpokeAsset")
     used = None if usage is None else Fields.of(usage.value, "SpokeUsage")
-    return {
-        "spoke": number,
-        "deprecated": spoke is None or Fields.of(spoke.value, "Spoke").boolean("is_deprecated"),
-        "paused": fields.boolean("paused"),
-        "frozen": fields.boolean("frozen"),
-        "can_be_collateral": fields.boolean("is_collateralizable"),
-        "can_be_borrowed": fields.boolean("is_borrowable"),
-        "can_be_seized": not fields.boolean("no_seize"),
-        "collateral_factor_bps": fields.u32("loan_to_value"),
-        "liquidation_threshold_bps": fields.u32("liquidation_threshold"),
-        "liquidation_bonus_bps": fields.u32("liquidation_bonus"),
-        **fields.numbers({"supply_cap": AMOUNT, "borrow_cap": AMOUNT}),
-        "supplied": 0 if used is None else used.number("supplied_scaled_ray", *AMOUNT),
-        "borrowed": 0 if used is None else used.number("borrowed_scaled_ray", *AMOUNT),
-    }
+    return Spoke(
+        spoke=number,
+        deprecated=spoke is None or Fields.of(spoke.value, "Spoke").boolean("is_deprecated"),
+        paused=fields.boolean("paused"),
+        frozen=fields.boolean("frozen"),
+        can_be_collateral=fields.boolean("is_collateralizable"),
+        can_be_borrowed=fields.boolean("is_borrowable"),
+        can_be_seized=not fields.boolean("no_seize"),
+        collateral_factor_bps=fields.u32("loan_to_value"),
+        liquidation_threshold_bps=fields.u32("liquidation_threshold"),
+        liquidation_bonus_bps=fields.u32("liquidation_bonus"),
+        supply_cap=fields.number("supply_cap", *AMOUNT),
+        borrow_cap=fields.number("borrow_cap", *AMOUNT),
+        supplied=0 if used is None else used.number("supplied_scaled_ray", *AMOUNT),
+        borrowed=0 if used is None else used.number("borrowed_scaled_ray", *AMOUNT),
+    )
 
 
 def config_hash(controller: Controller, pools: Iterable[tuple[HubAsset, Entry | None]]) -> str:

@@ -9,15 +9,17 @@ Otherwise there is an ExactError.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import replace
+from functools import partial
 from math import factorial
-from typing import Any
+from typing import NamedTuple
 
 from exporter import exact
 from exporter.ledger.codec.scval_encode import encode_scval, symbol
 from exporter.protocols.base import (
     NO_REWARDS,
     AccrualRule,
+    PoolRead,
     RateModel,
     Step,
     Transition,
@@ -25,8 +27,9 @@ from exporter.protocols.base import (
     changed,
     is_variant,
 )
+from exporter.protocols.numbers import PoolNumbers
 from exporter.protocols.xoxno import layout
-from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, RAY, RAY_DECIMALS
+from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, RAY, RAY_DECIMALS, HubMarket, Parameters, State
 from exporter.protocols.xoxno.terms import terms_of
 
 YEAR_MILLISECONDS = 31_556_926_000
@@ -39,60 +42,83 @@ _SERIES_TERMS = 8
 _DAYS = 365
 _DAYS_NUMERATOR, _DAYS_DENOMINATOR = 15_768_000, 15_778_463
 
-State = Mapping[str, Any]
-"""The numbers of a hub market's ``State`` and ``Params`` by field name."""
 
-
-def project(pool: Mapping[str, Any]) -> dict[str, Any]:
-    """The published numbers of a hub market at its ``close_time``. Raises `ExactError`."""
-    accrued = accrue(pool, pool["close_time"] * 1_000)
-    stored_utilization, stored_borrow_apr, stored_supply_apr = rates(pool)
-    utilization, borrow_apr, supply_apr = rates(accrued)
-    supplied, borrowed = (base_units(value, pool["asset_decimals"]) for value in values(accrued))
-    most = pool["max_utilization"]
-    return {
-        "total_supplied": supplied,
-        "total_borrowed": borrowed,
-        "utilization_bps": exact.utilization_bps(borrowed, supplied),
-        "last_accrual_time": pool["last_timestamp"] // 1_000,
-        "supply_index": accrued["supply_index"],
-        "borrow_index": accrued["borrow_index"],
-        "stored_supply_apr": stored_supply_apr,
-        "stored_borrow_apr": stored_borrow_apr,
-        "accrued_supply_apr": supply_apr,
-        "accrued_borrow_apr": borrow_apr,
-        "supply_apy_bps": apy_bps(stored_supply_apr),
-        "borrow_apy_bps": apy_bps(stored_borrow_apr),
-        "stored_utilization": stored_utilization,
-        "accrued_utilization": utilization,
-        **dict.fromkeys(("index_decimals", "apr_decimals", "utilization_decimals"), RAY_DECIMALS),
-        "rate_modifier": 1,
-        **dict.fromkeys(("total_collateral", "backstop_credit", "rate_modifier_decimals"), 0),
-        **terms_of(accrued),
-        **asdict(NO_REWARDS),
-        "pool_label": f"Hub {pool['pool'].split('-')[0]}",
-        "liability_factor_bps": 10_000,
-        "reserve_factor_bps": pool["reserve_factor"],
-        "max_utilization_bps": most // (RAY // BPS) if most < RAY else None,
-    }
+def project(pool: PoolRead[HubMarket], close_time: int) -> PoolNumbers:
+    """The numbers of a hub market at the ledger's close time. Raises `ExactError`."""
+    market, parameters = pool.state, pool.state.parameters
+    accrued = accrue(market.state, parameters, close_time * 1_000)
+    stored, now = rates(market.state, parameters), rates(accrued, parameters)
+    supplied, borrowed = (base_units(value, parameters.asset_decimals) for value in values(accrued))
+    terms = terms_of(replace(market, state=accrued))
+    return PoolNumbers(
+        total_supplied=supplied,
+        total_borrowed=borrowed,
+        total_collateral=0,
+        utilization_bps=exact.utilization_bps(borrowed, supplied),
+        last_accrual_time=market.state.last_timestamp // 1_000,
+        supply_index=accrued.supply_index,
+        borrow_index=accrued.borrow_index,
+        index_decimals=RAY_DECIMALS,
+        stored_supply_apr=stored.supply_apr,
+        stored_borrow_apr=stored.borrow_apr,
+        accrued_supply_apr=now.supply_apr,
+        accrued_borrow_apr=now.borrow_apr,
+        apr_decimals=RAY_DECIMALS,
+        supply_apy_bps=apy_bps(stored.supply_apr),
+        borrow_apy_bps=apy_bps(stored.borrow_apr),
+        stored_utilization=stored.utilization,
+        accrued_utilization=now.utilization,
+        utilization_decimals=RAY_DECIMALS,
+        rate_modifier=1,
+        rate_modifier_decimals=0,
+        backstop_credit=0,
+        pool_label=f"Hub {pool.pool.split('-')[0]}",
+        operations=terms.operations,
+        amounts=terms.amounts,
+        risk=terms.risk,
+        rewards=NO_REWARDS,
+        spokes=terms.spokes,
+    )
 
 
 CURVE = ("base_borrow_rate", "slope1", "slope2", "slope3", "mid_utilization", "optimal_utilization", "max_borrow_rate")
 """The parameters of the rate curve, all RAY; rates are of a year."""
 
 
+class Rates(NamedTuple):
+    """The utilization, and the annual rates of debt and of supply there, RAY."""
+
+    utilization: int
+    borrow_apr: int
+    supply_apr: int
+
+
 def values(state: State) -> tuple[int, int]:
     """The value of what is supplied and of what is borrowed."""
-    supplied = value_of(state["supplied"], state["supply_index"])
-    return supplied, value_of(state["borrowed"], state["borrow_index"])
+    supplied = value_of(state.supplied, state.supply_index)
+    return supplied, value_of(state.borrowed, state.borrow_index)
 
 
-def rates(state: State) -> tuple[int, int, int]:
-    """The utilization, and the rates a year of debt and of supply there."""
+def rates(state: State, parameters: Parameters) -> Rates:
+    """The rates of a state."""
     supplied, borrowed = values(state)
     used = utilization(borrowed, supplied)
-    borrow_apr = borrow_rate(used, *(state[name] for name in CURVE))
-    return used, borrow_apr, supply_rate(used, borrow_apr, state["reserve_factor"])
+    borrow_apr = rate_at(used, parameters)
+    return Rates(used, borrow_apr, supply_rate(used, borrow_apr, parameters.reserve_factor))
+
+
+def rate_at(utilization: int, parameters: Parameters) -> int:
+    """The annual rate that borrowers pay at a utilization, RAY."""
+    return borrow_rate(
+        utilization,
+        parameters.base_borrow_rate,
+        parameters.slope1,
+        parameters.slope2,
+        parameters.slope3,
+        parameters.mid_utilization,
+        parameters.optimal_utilization,
+        parameters.max_borrow_rate,
+    )
 
 
 @exact.naming("value of shares")
@@ -167,42 +193,42 @@ def growth(rate: int, milliseconds: int) -> int:
     return result
 
 
-def accrue(state: State, now: int) -> dict[str, Any]:
+def accrue(state: State, parameters: Parameters, now: int) -> State:
     """The state at ``now`` (milliseconds), in chunks of at most a year; never back. Raises `ExactError`."""
-    accrued = dict(state)
-    remaining = now - state["last_timestamp"]
+    remaining = now - state.last_timestamp
     while remaining > 0:
         chunk = min(remaining, YEAR_MILLISECONDS)
-        accrued |= _accrue_chunk(accrued, chunk)
+        state = _accrue_chunk(state, parameters, chunk)
         remaining -= chunk
-    return accrued
+    return state
 
 
-def _accrue_chunk(before: State, chunk: int) -> dict[str, int]:
-    """What one chunk of this many milliseconds changes (docs/protocols/xoxno.md, "Formulas")."""
+def _accrue_chunk(before: State, parameters: Parameters, chunk: int) -> State:
+    """The state after one chunk of this many milliseconds (docs/protocols/xoxno.md, "Formulas")."""
     supply, debt = values(before)
-    rate = borrow_rate(utilization(debt, supply), *(before[name] for name in CURVE))
+    rate = rate_at(utilization(debt, supply), parameters)
     with exact.naming("borrow index"):
         factor = growth(rate, chunk)
-        borrow_index = min(exact.multiply_divide_half_up(before["borrow_index"], factor, RAY), HIGHEST_INDEX)
-    interest = exact.subtract(value_of(before["borrowed"], borrow_index), debt)
-    fee = exact.multiply_divide_half_up(interest, before["reserve_factor"], BPS)
+        borrow_index = min(exact.multiply_divide_half_up(before.borrow_index, factor, RAY), HIGHEST_INDEX)
+    interest = exact.subtract(value_of(before.borrowed, borrow_index), debt)
+    fee = exact.multiply_divide_half_up(interest, parameters.reserve_factor, BPS)
     rewards = exact.subtract(interest, fee)
-    supply_index = before["supply_index"]
+    supply_index = before.supply_index
     if rewards and supply:
         with exact.naming("supply index"):
-            raised = exact.add(supply, rewards) * RAY // before["supplied"]  # saturates at the highest index
+            raised = exact.add(supply, rewards) * RAY // before.supplied  # saturates at the highest index
             supply_index = min(max(raised, supply_index), HIGHEST_INDEX)
     with exact.naming("revenue"):
-        given = exact.subtract(value_of(before["supplied"], supply_index), supply)
+        given = exact.subtract(value_of(before.supplied, supply_index), supply)
         owed = exact.add(fee, exact.subtract(rewards, given))
-        added = exact.clamp(owed * RAY // supply_index, 0, exact.INT128_MAX - before["supplied"])
-        return {
-            "borrow_index": borrow_index,
-            "supply_index": supply_index,
-            "supplied": before["supplied"] + added,
-            "revenue": exact.add(before["revenue"], added),
-        }
+        added = exact.clamp(owed * RAY // supply_index, 0, exact.INT128_MAX - before.supplied)
+        return replace(
+            before,
+            borrow_index=borrow_index,
+            supply_index=supply_index,
+            supplied=before.supplied + added,
+            revenue=exact.add(before.revenue, added),
+        )
 
 
 def apy_bps(rate: int) -> int:
@@ -215,21 +241,24 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
     entry = step.before(key.replace(encode_scval(symbol("State")), encode_scval(symbol("Params")), 1))
     old, new = (layout.decode_state(state) for state in changed(key, step))
     time = step.time * 1000
-    if not old["last_timestamp"] < new["last_timestamp"] == time or not old["supplied"] or not old["borrowed"]:
+    if not old.last_timestamp < new.last_timestamp == time or not old.supplied or not old.borrowed:
         return
     if entry is None:
         raise UntriedError
     _, parameters, _ = layout.decode_parameters(entry)
-    compared = ["borrow_index"]  # not the revenue, which a fee of the same call would change
-    if new["supply_index"] >= old["supply_index"]:  # or there was a loss
-        compared.append("supply_index")
-    row: dict[str, int | str] = {**parameters, **old, "close_time": step.time}
-    yield Transition(row, {name: new[name] for name in compared})
+    after = {"borrow_index": new.borrow_index}  # not the revenue, which a fee of the same call would change
+    if new.supply_index >= old.supply_index:  # or there was a loss
+        after["supply_index"] = new.supply_index
+    yield Transition(partial(_accrued_fields, old, parameters, time), after)
 
 
-def _compute(before: Mapping[str, Any]) -> dict[str, int]:
-    accrued = accrue(before, before["close_time"] * 1_000)
-    return {name: accrued[name] for name in ("borrow_index", "supply_index", "revenue")}
+def _accrued_fields(state: State, parameters: Parameters, now: int) -> dict[str, int]:
+    accrued = accrue(state, parameters, now)
+    return {
+        "borrow_index": accrued.borrow_index,
+        "supply_index": accrued.supply_index,
+        "revenue": accrued.revenue,
+    }
 
 
-ACCRUAL = AccrualRule(is_variant("State"), _read, _compute)
+ACCRUAL = AccrualRule(is_variant("State"), _read)

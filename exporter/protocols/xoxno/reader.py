@@ -15,7 +15,7 @@ from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Market, Origin, Parameter, ProtocolReading
+from exporter.protocols.base import Candidate, Market, Origin, Parameter, PoolRead, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, instance_keys, required
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.prices import read_prices
@@ -192,16 +192,16 @@ class _Reader(Collector):
         token, decoded, shown = layout.decode_parameters(parameters)
         if token != pool.token:
             raise UnreadError("inconsistent", f"the parameters of this pool say that they are of token {token}")
-        row = {
-            "pool_contract": self.controllers[market.address].pool,
-            "decimals": decoded["asset_decimals"],
-            **decoded,
-            **numbers,
-            "paused": market.status == "paused",
-            "hub_active": self.hub_active(market.address, pool.hub, entries),
-            "spokes": self.spokes_of(market.address, pool, entries),
-        }
-        self.append_row(market, pool.pool, pool.token, row, self.keys_of(market, pool, entries))
+        hub_market = layout.HubMarket(
+            state=numbers,
+            parameters=decoded,
+            pool_contract=self.controllers[market.address].pool,
+            paused=market.status == "paused",
+            hub_active=self.hub_active(market.address, pool.hub, entries),
+            spokes=self.spokes_of(market.address, pool, entries),
+        )
+        read = PoolRead(market, pool.pool, pool.token, decoded.asset_decimals, market.oracle, hub_market)
+        self.append_pool(read, self.keys_of(market, pool, entries))
         self.reading.parameters[market.address, pool.pool] = (Parameter("hub_id", pool.hub, 0), *shown)
 
 
@@ -230,10 +230,10 @@ async def read_markets(
         reader.take_pools(market, entries)
 
     pools = reader.reading.pools
-    reader.reading.tokens = await read_tokens(view, [pool["token_address"] for pool in pools])
+    reader.reading.tokens = await read_tokens(view, [pool.token_address for pool in pools])
     for pool in pools:
-        reader.compare_decimals(pool["market"], pool["decimals"], reader.reading.tokens[pool["token_address"]])
-    pairs = [(pool["oracle"], pool["token_address"]) for pool in pools if pool["oracle"] is not None]
+        reader.compare_decimals(pool.market.address, pool.decimals, reader.reading.tokens[pool.token_address])
+    pairs = [(pool.oracle, pool.token_address) for pool in pools if pool.oracle is not None]
     asked = {pair: entries[layout.oracle_key(*pair)] for pair in pairs}
     reader.reading.quotes = await read_prices(view, asked)
     return reader.reading

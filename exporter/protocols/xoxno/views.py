@@ -13,27 +13,47 @@ from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import vec
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import NoView, ProtocolReading, ProtocolViews, Row, ViewCall
-from exporter.protocols.xoxno.layout import RAY, RAY_DECIMALS, hub_asset
+from exporter.protocols.base import ComputedPool, NoView, Pairs, ProtocolReading, ProtocolViews, ViewCall
+from exporter.protocols.xoxno.layout import RAY, RAY_DECIMALS, HubMarket, hub_asset
 
 _BULK = "get_bulk_indexes"
 
 
-def _amount(row: Row, shares: str, index: str, half: int = 0) -> int:
-    """A stored amount in token base units, by two divisions; each rounds half up, or down without ``half``."""
-    raw, unit = row["raw"], 10 ** (RAY_DECIMALS - row["raw"]["asset_decimals"])
-    value = (raw[shares] * raw[index] + RAY // 2 * half) // RAY
-    return int((value + unit // 2 * half) // unit)
+def _hub_market(computed: ComputedPool) -> HubMarket:
+    market: HubMarket = computed.pool.state
+    return market
 
 
-_SINGLE: Mapping[str, tuple[str, Callable[[Row], object]]] = {
-    "get_borrow_rate": ("stored_borrow_apr", lambda row: row["stored_borrow_apr"]),
-    "get_borrowed_amount": ("stored total_borrowed", lambda row: _amount(row, "borrowed", "borrow_index", 1)),
-    "get_deposit_rate": ("stored_supply_apr", lambda row: row["stored_supply_apr"]),
-    "get_reserves": ("cash", lambda row: row["raw"]["cash"]),
-    "get_revenue": ("stored revenue", lambda row: _amount(row, "revenue", "supply_index")),
-    "get_supplied_amount": ("stored total_supplied", lambda row: _amount(row, "supplied", "supply_index", 1)),
-    "get_utilisation": ("stored_utilization", lambda row: row["stored_utilization"]),
+def _supplied(market: HubMarket) -> int:
+    return _half_up(market, market.state.supplied, market.state.supply_index)
+
+
+def _borrowed(market: HubMarket) -> int:
+    return _half_up(market, market.state.borrowed, market.state.borrow_index)
+
+
+def _half_up(market: HubMarket, shares: int, index: int) -> int:
+    """A stored amount in token base units, by two divisions; each rounds half up."""
+    unit = _unit(market)
+    return ((shares * index + RAY // 2) // RAY + unit // 2) // unit
+
+
+def _revenue(market: HubMarket) -> int:
+    return market.state.revenue * market.state.supply_index // RAY // _unit(market)
+
+
+def _unit(market: HubMarket) -> int:
+    return int(10 ** (RAY_DECIMALS - market.parameters.asset_decimals))
+
+
+_SINGLE: Mapping[str, tuple[str, Callable[[ComputedPool], object]]] = {
+    "get_borrow_rate": ("stored_borrow_apr", lambda computed: computed.row["stored_borrow_apr"]),
+    "get_borrowed_amount": ("stored total_borrowed", lambda computed: _borrowed(_hub_market(computed))),
+    "get_deposit_rate": ("stored_supply_apr", lambda computed: computed.row["stored_supply_apr"]),
+    "get_reserves": ("cash", lambda computed: _hub_market(computed).state.cash),
+    "get_revenue": ("stored revenue", lambda computed: _revenue(_hub_market(computed))),
+    "get_supplied_amount": ("stored total_supplied", lambda computed: _supplied(_hub_market(computed))),
+    "get_utilisation": ("stored_utilization", lambda computed: computed.row["stored_utilization"]),
 }
 """By the view of a single pool: the field it gives, and where the exporter has it. All give one i128."""
 
@@ -42,21 +62,26 @@ class XoxnoViews(ProtocolViews):
     """The view functions of XOXNO Lending."""
 
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+        with_pools = {pool.market.address for pool in reading.pools}
         for market in reading.markets:
-            if market.address not in {raw["market"] for raw in reading.pools}:
+            if market.address not in with_pools:
                 yield NoView(market.address, "none of its pools could be read")
-        for raw in reading.pools:
-            key = hub_asset(raw["pool"]).value()
+        for pool in reading.pools:
+            hub_market: HubMarket = pool.state
+            key = hub_asset(pool.pool).value()
             for function in (*_SINGLE, _BULK):
-                call = ContractCall(raw["pool_contract"], function, (vec(key) if function == _BULK else key,))
-                yield ViewCall(raw["market"], raw["pool"], call)
+                call = ContractCall(hub_market.pool_contract, function, (vec(key) if function == _BULK else key,))
+                yield ViewCall(pool.market.address, pool.pool, call)
 
-    def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:  # noqa: ARG002
+    def fields(self, asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG002
         if asked.call.function == _BULK:
             items: Sequence[ScVal] = expect(value, scval.VEC, _BULK) or ()
             if len(items) != 1:
                 raise DecodeError(f"{_BULK} gave {len(items)} results for a pool")
             fields = Fields.of(items[0], _BULK)
-            return {name: (row[name], fields.i128(name)) for name in ("borrow_index", "supply_index")}
+            return {
+                "borrow_index": (computed.row["borrow_index"], fields.i128("borrow_index")),
+                "supply_index": (computed.row["supply_index"], fields.i128("supply_index")),
+            }
         name, ours = _SINGLE[asked.call.function]
-        return {name: (ours(row), expect(value, scval.I128, asked.call.function))}
+        return {name: (ours(computed), expect(value, scval.I128, asked.call.function))}
