@@ -22,6 +22,7 @@ from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import NoView
 from exporter.protocols.k2 import math as k2_math
 from exporter.protocols.k2.layout import Reserve
+from exporter.protocols.numbers import SpokeTerms
 from exporter.protocols.xoxno.layout import hub_asset
 from exporter.tables import GATES, VALID_PRICE
 from tests.protocols.contract_states import SUCCESS, Answered, State, states
@@ -245,8 +246,8 @@ def test_xoxno_fields(real_data: Path, every: int) -> None:
             fields = Fields.of(each.value, "get_spoke_asset")
             spoke = spokes_of(state, hub_asset_of(each.arguments[1]))[numbers(each.arguments[0])]
             limits = {
-                "supply_cap": str(fields.i128("supply_cap")),
-                "borrow_cap": str(fields.i128("borrow_cap")),
+                "supply_cap": fields.i128("supply_cap"),
+                "borrow_cap": fields.i128("borrow_cap"),
                 "collateral_factor_bps": fields.u32("loan_to_value"),
                 "liquidation_threshold_bps": fields.u32("liquidation_threshold"),
                 "liquidation_bonus_bps": fields.u32("liquidation_bonus"),
@@ -256,7 +257,7 @@ def test_xoxno_fields(real_data: Path, every: int) -> None:
                 "can_be_borrowed": fields.boolean("is_borrowable"),
                 "can_be_seized": not fields.boolean("no_seize"),
             }
-            assert limits == {name: spoke[name] for name in limits}, (state, each.arguments)
+            assert limits == {name: getattr(spoke, name) for name in limits}, (state, each.arguments)
 
 
 def hub_asset_of(key: Any) -> str:
@@ -284,9 +285,9 @@ def accrued_agrees(state: State, pool: str, calls: list[dict[str, Any]]) -> None
     assert expected == {name: row[name] for name in expected}, (state, pool)
 
 
-def spokes_of(state: State, pool: str) -> dict[int, dict[str, Any]]:
+def spokes_of(state: State, pool: str) -> dict[int, SpokeTerms]:
     """What is published of a pool's spokes, by their number."""
-    return {spoke["spoke"]: spoke for spoke in state.tables.spokes[state.answers["ctrl"], pool]}
+    return {spoke.spoke: spoke for spoke in state.tables.spokes[state.answers["ctrl"], pool]}
 
 
 @EVERY
@@ -322,16 +323,16 @@ def test_xoxno_operations(real_data: Path, every: int) -> None:
             if probe["op"] == "withdraw":
                 xoxno_withdrawal(probe, row, what)
             elif probe["op"] == "repay":
-                assert (True, True) == (row["can_repay"], spoke["can_repay"]), what
+                assert (True, True) == (row["can_repay"], spoke.can_repay), what
                 assert SUCCESS == probe["one"], what
             else:
                 xoxno_operation(probe, row, spoke, what)
 
 
-def xoxno_operation(probe: Probe, row: Row, spoke: dict[str, Any], what: str) -> None:
+def xoxno_operation(probe: Probe, row: Row, spoke: SpokeTerms, what: str) -> None:
     """A supply or a loan in one spoke; the pool's own amount is that of all spokes together."""
     gate = OPERATIONS[probe["op"]]
-    can, amount = spoke[gate], int(spoke[GATES[gate]])
+    can, amount = getattr(spoke, gate), getattr(spoke, GATES[gate])
     one, code, most = probe["one"], probe["code"], int(probe["max"])
     if one == XOXNO_PAUSED:
         assert (False, 0) == (row[gate], row[GATES[gate]]), what

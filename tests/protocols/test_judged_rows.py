@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ import pytest
 from exporter.errors import ExactError
 from exporter.exact import INT128_MAX
 from exporter.protocols.alula import math as alula
-from exporter.protocols.xoxno import math as xoxno
 from tests.protocols.judged import published
 from tests.protocols.test_xoxno_math import SPOKE
+from tests.protocols.test_xoxno_math import accrued as xoxno_accrued
 
 Row = dict[str, Any]
 ROWS: list[Row] = json.loads(Path(__file__).with_name("judged_rows.json").read_text())
@@ -26,7 +27,8 @@ NOW = 1_800_000_000
 
 
 def accrued_of_xoxno(row: Row) -> Row:
-    return {f"accrued_{name}": value for name, value in xoxno.accrue(row, NOW * 1_000).items()}
+    accrued = asdict(xoxno_accrued(row, NOW * 1_000))
+    return {f"accrued_{name}": value for name, value in accrued.items()}
 
 
 PROJECTS: dict[str, Callable[[Row], Mapping[str, Any]]] = {
@@ -66,7 +68,7 @@ def test_amounts(protocol: str) -> None:
         more: Row = {"decimals": 7, "borrow_principal": None, "hub_active": True}
         if protocol == "xoxno":
             caps, used = dict.fromkeys(("supply_cap", "borrow_cap"), row["cap"]), row["used"]
-            more["spokes"] = (SPOKE | caps | {"supplied": used, "borrowed": used},)
+            more["spokes"] = (replace(SPOKE, **caps, supplied=used, borrowed=used),)
         found = published(protocol, more | row["row"], NOW)
         assert row["available"] == {name: found[f"available_to_{name}"] for name in row["available"]}, row
 

@@ -158,6 +158,27 @@ SLENDER_DATA = {
 }
 SLENDER_CONFIGURATION = {"util_cap": U32, "discount": U32, "liquidity_cap": AMOUNT}
 
+RAY_FIELDS = (
+    "base_borrow_rate",
+    "max_borrow_rate",
+    "mid_utilization",
+    "optimal_utilization",
+    "slope1",
+    "slope2",
+    "slope3",
+    "max_utilization",
+)
+XOXNO_PARAMETERS = {
+    **dict.fromkeys(RAY_FIELDS, AMOUNT),
+    "reserve_factor": Number(scval.U32, 0, 10_000),
+    "asset_decimals": Number(scval.U32, 0, 27),
+}
+XOXNO_STATE = {
+    **dict.fromkeys(("borrowed", "cash", "revenue", "supplied"), AMOUNT),
+    **dict.fromkeys(("borrow_index", "supply_index"), Number(scval.I128, 1, 10**36)),
+    "last_timestamp": TIME,
+}
+
 DATA_ENTRY, CONFIG_ENTRY = changed("blend", DATA), changed("blend", CONFIG)
 NUMBERS: list[tuple[Numbers, str, bytes, tuple[Any, ...], Callable[[Entry], object]]] = [
     (alula_layout.STATE, "alula", ALULA_POOL, (), alula_layout.decode_pool),
@@ -168,8 +189,8 @@ NUMBERS: list[tuple[Numbers, str, bytes, tuple[Any, ...], Callable[[Entry], obje
     (blend_layout.STATE, "blend", DATA, (), lambda entry: blend_layout.decode_reserve(CONFIG_ENTRY, entry)),
     (K2_DATA, "k2", K2_RESERVE, (), k2_layout.decode_reserve),
     (K2_MODEL, "k2", OWN_MODEL, (), lambda entry: k2_layout.decode_rate_model(entry, None)),
-    (xoxno_layout.PARAMETERS, "xoxno", PARAMETERS, (), xoxno_layout.decode_parameters),
-    (xoxno_layout.STATE, "xoxno", STATE, (), xoxno_layout.decode_state),
+    (XOXNO_PARAMETERS, "xoxno", PARAMETERS, (), xoxno_layout.decode_parameters),
+    (XOXNO_STATE, "xoxno", STATE, (), xoxno_layout.decode_state),
     (SLENDER_DATA, "slender", SLENDER, (RESERVE,), slender_reserve),
     (SLENDER_CONFIGURATION, "slender", SLENDER, (RESERVE, "configuration"), slender_reserve),
 ]
