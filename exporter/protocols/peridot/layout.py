@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from exporter.errors import DecodeError
 from exporter.exact import INT128_MAX
@@ -95,30 +94,44 @@ BOOST_RULES = {
     "2aa62df324ae3d28b6492e8e08d230a41c62e1fd6d4719e4bec5ee11b30c66bc": BoostRule.CACHED,
     "016c4baed7298f4835c49cae27857232ec9de9422bf77dcb55cc97d3664b05b6": BoostRule.CACHED,
 }
-"""By the wasm hash of a vault (docs/protocols/peridot.md, "Revisions")."""
+"""The rule of each known code, keyed by its wasm hash (docs/protocols/peridot.md, "Revisions")."""
 
 Entries = Mapping[bytes, Entry | None]
 
 
+class Pause(NamedTuple):
+    """A pause that a controller stores for one vault."""
+
+    what: str
+    """One of the names in `PAUSES`."""
+    vault: str
+    last_second: int | None
+    """Unix seconds: after this the pause ends by itself; None if it stays until somebody lifts it."""
+
+    def is_in_effect(self, time: int) -> bool:
+        """Whether the pause is in effect at a time (unix seconds)."""
+        return self.last_second is None or time <= self.last_second
+
+
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A controller's stored state.
-
-    ``pauses`` has, for each of `PAUSES`, the paused vaults with the last second of the pause, after which it ends by
-    itself. ``incentive`` is what a liquidator gets for a debt of 1, 6 decimals.
-    """
+    """A controller's stored state."""
 
     wasm_hash: str
     oracle: str | None
     age_multiplier: int
+    """The controller takes prices of up to this many times its oracle's resolution."""
     supported: tuple[str, ...] | None
-    pauses: dict[str, dict[str, float]]
+    """The vaults that it lists; None if it has no list."""
+    pauses: tuple[Pause, ...]
     incentive: int
+    """What a liquidator gets for a debt of 1, 6 decimals."""
     reward_token: str | None
+    """The token of the rewards; None if the controller does not name it."""
 
-    def paused(self, vault: str, time: int) -> set[str]:
-        """What is paused of a vault at a time (unix seconds)."""
-        return {what for what, ends in self.pauses.items() if vault in ends and time <= ends[vault]}
+    def paused(self, vault: str, time: int) -> frozenset[str]:
+        """Which of `PAUSES` are in effect for a vault at a time (unix seconds)."""
+        return frozenset(pause.what for pause in self.pauses if pause.vault == vault and pause.is_in_effect(time))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +139,7 @@ class StoredNumbers:
     """The numbers that a vault keeps: base units of its token, unix seconds, factors of 6 decimals."""
 
     last_update_time: int
+    """When the vault last added interest."""
     total_borrowed: int
     borrow_index: int
     """18 decimals."""
@@ -134,15 +148,19 @@ class StoredNumbers:
     total_reserves: int
     total_admin_fees: int
     total_deposited: int
+    """What suppliers have in the vault by its own count, which `implied_cash` starts from."""
     managed_cash: int | None
     """The cash that the vault keeps itself; None before the first operation of code that counts it."""
     boost_cached: int
     """What the boosted cash was worth when it was last asked for."""
     boost_cached_at: int
+    """When it was last asked for."""
     initial_exchange_rate: int
     """6 decimals: the value of the first receipt token."""
     reserve_factor: int
+    """Share of the borrowers' interest that goes to the reserves."""
     admin_fee: int
+    """Share of the borrowers' interest that goes to the admin."""
     supply_cap: int
     """0: no cap."""
     borrow_cap: int
@@ -187,7 +205,7 @@ CURVE_ENTRIES = {
     "jump_multiplier": "JumpMultiplierPerYear",
     "kink": "Kink",
 }
-"""By the field of `Curve`: the entry of a rate model."""
+"""The entry of a rate model that has each field of `Curve`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,8 +300,8 @@ def speed_keys(controller: str, vault: str) -> list[bytes]:
 
 def _stored(contract: str, what: str, names: Iterable[str], entries: Entries) -> Fields:
     """The entries of a contract as the fields of a struct, archived or not. Raises `DecodeError`."""
-    found = ((name, entries.get(variant_key(contract, name))) for name in names)
-    return Fields([(symbol(name), entry.value) for name, entry in found if entry is not None], what)
+    by_name = ((name, entries.get(variant_key(contract, name))) for name in names)
+    return Fields([(symbol(name), entry.value) for name, entry in by_name if entry is not None], what)
 
 
 def _instance(contract: str, what: str, entries: Entries) -> tuple[Fields, str]:
@@ -296,35 +314,43 @@ def _instance(contract: str, what: str, entries: Entries) -> tuple[Fields, str]:
     return Fields(pairs, f"{what} instance"), wasm_hash.hex()
 
 
-def _by_vault(stored: Fields, name: str, kind: int) -> dict[str, Any]:
+def _by_vault(stored: Fields, name: str) -> list[tuple[str, ScVal]]:
+    """The vaults of a stored map with their values; empty if the controller has no such map. Raises `DecodeError`."""
     if name not in stored:
-        return {}
+        return []
     pairs = expect(stored.required(name), scval.MAP, name) or ()
     if len(pairs) > MAX_VAULTS:
         raise DecodeError(f"{name}: {len(pairs)} vaults, more than {MAX_VAULTS}")
-    return {expect(key, scval.ADDRESS, name): expect(item, kind, name) for key, item in pairs}
+    return [(expect(vault, scval.ADDRESS, name), value) for vault, value in pairs]
 
 
-def _pauses(stored: Fields, name: str) -> dict[str, float]:
-    ends = _by_vault(stored, f"{name}Until", scval.U64)
-    paused = _by_vault(stored, name, scval.BOOL)
-    return {vault: ends.get(vault, inf) for vault, is_paused in paused.items() if is_paused}
+def _marked(stored: Fields, name: str) -> list[str]:
+    """The vaults to which a stored map gives true."""
+    return [vault for vault, value in _by_vault(stored, name) if expect(value, scval.BOOL, name)]
+
+
+def _pauses(stored: Fields) -> Iterator[Pause]:
+    for what, name in PAUSES.items():
+        until = f"{name}Until"
+        ends = {vault: int(expect(value, scval.U64, until)) for vault, value in _by_vault(stored, until)}
+        for vault in _marked(stored, name):
+            yield Pause(what, vault, ends.get(vault))
 
 
 def decode_controller(controller: str, entries: Entries) -> Controller:
     """Decode a controller's entries. Raises `DecodeError` naming one of another form, and `UnreadError`."""
     _, wasm_hash = _instance(controller, "controller", entries)
     stored = _stored(controller, "controller", _CONTROLLER_ENTRIES, entries)
-    supported, paid_in = _by_vault(stored, "SupportedMarkets", scval.BOOL), stored.get(_REWARD_TOKEN)
+    supported, reward_token = _marked(stored, "SupportedMarkets"), stored.get(_REWARD_TOKEN)
     multiplier = "OracleMaxAgeMultiplier"
     return Controller(
         wasm_hash=wasm_hash,
         oracle=stored.address("Oracle") if "Oracle" in stored else None,
         age_multiplier=stored.u64(multiplier) if multiplier in stored else USUAL_AGE_MULTIPLIER,
-        supported=tuple(vault for vault, flag in supported.items() if flag) if "SupportedMarkets" in stored else None,
-        pauses={what: _pauses(stored, name) for what, name in PAUSES.items()},
+        supported=tuple(supported) if "SupportedMarkets" in stored else None,
+        pauses=tuple(_pauses(stored)),
         incentive=stored.number(_INCENTIVE, *_AMOUNT) if _INCENTIVE in stored else _USUAL_INCENTIVE,
-        reward_token=paid_in[1] if paid_in is not None and paid_in[0] == scval.ADDRESS else None,
+        reward_token=reward_token[1] if reward_token is not None and reward_token[0] == scval.ADDRESS else None,
     )
 
 

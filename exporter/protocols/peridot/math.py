@@ -147,14 +147,14 @@ def risk_of(vault: VaultState, kept: int) -> Risk:
         borrow_cap=numbers.borrow_cap or None,
         reserve_factor_bps=kept // _BPS,
         can_be_collateral=factor_bps > 0,
-        can_be_borrowed=bool(numbers.rates_ready),
+        can_be_borrowed=numbers.rates_ready,
     )
 
 
 def operations_of(vault: VaultState) -> Operations:
     """Who may do what (docs/protocols/peridot.md, "Statuses")."""
     is_open = {what: what not in vault.paused for what in PAUSES}
-    listed, ready = vault.listed, bool(vault.books.numbers.rates_ready)
+    listed, ready = vault.listed, vault.books.numbers.rates_ready
     can_borrow, can_liquidate, reason = True if listed else None, listed, None
     if not vault.governed:
         can_borrow, can_liquidate = True, False
@@ -175,7 +175,7 @@ def operations_of(vault: VaultState) -> Operations:
 
 
 def rewards_of(vault: VaultState) -> Rewards:
-    """A speed that is not known, or of a token that is not, is None."""
+    """What the controller pays both sides; None where the speed, or the token that it pays in, could not be read."""
     supply, borrow = (
         None if speed and vault.reward_token is None else speed for speed in (vault.supply_speed, vault.borrow_speed)
     )
@@ -332,7 +332,7 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
         raise UntriedError  # a token that keeps its balances in its own way
     curve_keys = [] if old.model is None else entry_keys(old.model, CURVE_ENTRIES.values())
     curve = decode_curve(old, {each: step.before(each) for each in curve_keys})
-    known = Cash(
+    counted = Cash(
         net_cash=cash - was.set_aside,
         managed_cash=cash,
         live_cash=decode_balance(balance),
@@ -345,7 +345,7 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
     if was.receipt_supply != now.receipt_supply:  # a deposit or a redemption, which changes neither
         after["total_borrowed"] = now.total_borrowed
         after["total_reserves"] = now.total_reserves
-    yield Transition(partial(accrued_fields, Books(was, curve, known), step.time), after)
+    yield Transition(partial(accrued_fields, Books(was, curve, counted), step.time), after)
 
 
 def accrued_fields(books: Books, close_time: int) -> dict[str, int]:

@@ -1,4 +1,8 @@
-"""Reading every Peridot market: which keys, in which waves, and what becomes of each vault that cannot be read."""
+"""Reads every Peridot market. A market or vault that cannot be read is recorded as unread.
+
+The first request has the controllers and the vaults that lists name, the second the vaults that the controllers list,
+the third the rate models, balances and tokens. What entries do not show is asked of the vaults themselves.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +49,7 @@ class PeridotReading(ProtocolReading):
         for at, pool in enumerate(self.pools):
             paused = self.controllers[pool.market.address].paused(pool.pool, close_time)
             stored: layout.VaultState = pool.state
-            state = replace(stored, paused=frozenset(paused) if stored.governed else frozenset())
+            state = replace(stored, paused=paused if stored.governed else frozenset())
             self.pools[at] = replace(pool, market=settled[pool.market.address], state=state)
         for (market, vault), shown in self.parameters.items():
             paused = self.controllers[market].paused(vault, close_time)
@@ -133,7 +137,7 @@ class _Reader(Collector):
     def append_market(self, market: str) -> Market:
         models = {item.model for (owner, _), item in self.vaults.items() if owner == market and item.model is not None}
         controller, members = self.reading.controllers[market], tuple(self.members[market])
-        found = Market(
+        read = Market(
             address=market,
             protocol=NAME,
             version=layout.VERSION,
@@ -144,8 +148,8 @@ class _Reader(Collector):
             wasm_hash=controller.wasm_hash,
             members=members,
         )
-        self.reading.markets.append(found)
-        return found
+        self.reading.markets.append(read)
+        return read
 
     def append_vault(self, market: Market, vault: str, balance: Balance) -> None:
         decoded, controller = self.vaults[market.address, vault], self.reading.controllers[market.address]
@@ -315,9 +319,9 @@ async def read_markets(
         ContractCall(vault, "get_total_ptokens") for (_, vault), item in pools if item.numbers.receipt_supply is None
     ]
     reader.answers = dict(zip(calls, await view.call(calls), strict=True))
-    found = {market: reader.append_market(market) for market in reader.members}
+    markets_read = {market: reader.append_market(market) for market in reader.members}
     for (market, vault), decoded in pools:
         with reader.noting(market, vault):
-            reader.append_vault(found[market], vault, balances[decoded.token, vault])
+            reader.append_vault(markets_read[market], vault, balances[decoded.token, vault])
     await reader.read_prices(view)
     return reader.reading
