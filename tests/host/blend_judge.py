@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any
 
 from exporter.errors import ExactError
 from exporter.ledger.codec.fields import Fields
@@ -13,8 +12,15 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.protocols.blend import math
-from exporter.protocols.blend.layout import decode_reserve, reserve_config_key, reserve_data_key
+from exporter.protocols.blend.layout import (
+    Reserve,
+    ReserveData,
+    decode_reserve,
+    reserve_config_key,
+    reserve_data_key,
+)
 
+_DATA = ("b_rate", "d_rate", "ir_mod", "backstop_credit", "b_supply", "d_supply")
 _CONFIG = ("decimals", "util", "r_base", "r_one", "r_two", "r_three", "reactivity")
 
 
@@ -46,20 +52,29 @@ class Difference:
     contract: int | bool | str | None
 
 
-def accrued(reserve: Mapping[str, Any], by: ModuleType = math) -> dict[str, Any]:
-    """A reserve at its close time, with its totals."""
-    at_close: dict[str, Any] = {**reserve, **by.accrue(reserve, by.rates_of(reserve))}
-    now = by.rates_of(at_close)
-    return at_close | {"total_supplied": now.supplied, "total_borrowed": now.borrowed}
+@dataclass(frozen=True)
+class Accrued:
+    """A reserve's state at a close time, with its totals in base units."""
+
+    data: ReserveData
+    total_supplied: int
+    total_borrowed: int
+
+
+def accrued(reserve: Reserve, close_time: int, by: ModuleType = math) -> Accrued:
+    """A reserve at its close time. Raises `ExactError`."""
+    data: ReserveData = by.accrue(reserve, by.rates_of(reserve), close_time)
+    now = by.rates_of(replace(reserve, data=data))
+    return Accrued(data, now.supplied, now.borrowed)
 
 
 def compare(samples: Sequence[Sample], by: ModuleType = math) -> list[Difference]:
     """The fields that differ, by our math or by a mutant of it."""
     differences: list[Difference] = []
     for sample in samples:
-        row, ours, reason = _row(sample), None, "a result"
+        reserve, ours, reason = _reserve(sample), None, "a result"
         try:
-            ours = accrued(row, by)
+            ours = accrued(reserve, sample.time, by)
         except ExactError as error:
             reason = str(error)
         if ours is None or sample.answer is None:
@@ -68,18 +83,17 @@ def compare(samples: Sequence[Sample], by: ModuleType = math) -> list[Difference
             if (ours is None) != (sample.answer is None):
                 differences.append(Difference(sample.where, "whether there is a result", reason, sample.error or "one"))
             continue
-        reserve = Fields.of(sample.answer, "get_reserve")
-        data, config = reserve.struct("data"), reserve.struct("config")
+        view = Fields.of(sample.answer, "get_reserve")
+        data, config = view.struct("data"), view.struct("config")
         pairs: dict[str, tuple[int | bool | str | None, int | bool | str | None]] = {
-            "asset": (sample.asset, reserve.address("asset")),
-            "scalar": (10 ** row["decimals"], reserve.i128("scalar")),
+            "asset": (sample.asset, view.address("asset")),
+            "scalar": (10**reserve.config.decimals, view.i128("scalar")),
             "last_time": (sample.time, data.u64("last_time")),
-            **{name: (ours[name], data.i128(name)) for name in math.ACCRUING},
-            **{name: (row[name], data.i128(name)) for name in ("b_supply", "d_supply")},
-            **{name: (row[name], config.u32(name)) for name in _CONFIG},
-            "enabled": (row["enabled"], config.boolean("enabled")),
-            "total_supplied": (ours["total_supplied"], data.i128("b_supply") * data.i128("b_rate") // 10**12),
-            "total_borrowed": (ours["total_borrowed"], -(-data.i128("d_supply") * data.i128("d_rate") // 10**12)),
+            **{name: (getattr(ours.data, name), data.i128(name)) for name in _DATA},
+            **{name: (getattr(reserve.config, name), config.u32(name)) for name in _CONFIG},
+            "enabled": (reserve.config.enabled, config.boolean("enabled")),
+            "total_supplied": (ours.total_supplied, data.i128("b_supply") * data.i128("b_rate") // 10**12),
+            "total_borrowed": (ours.total_borrowed, -(-data.i128("d_supply") * data.i128("d_rate") // 10**12)),
         }
         differences += [
             Difference(sample.where, field, our, contract)
@@ -95,8 +109,7 @@ def _totals_overflow(answer: ScVal) -> bool:
     return largest > (2**127 - 1) * 10**12
 
 
-def _row(sample: Sample) -> dict[str, Any]:
+def _reserve(sample: Sample) -> Reserve:
     config = Entry(reserve_config_key(sample.market, sample.asset), sample.config)
     data = Entry(reserve_data_key(sample.market, sample.asset), sample.data)
-    row = decode_reserve(config, data)
-    return {**row, "close_time": sample.time, "bstop_rate": sample.backstop_rate}
+    return decode_reserve(config, data, sample.backstop_rate)

@@ -9,7 +9,7 @@ from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.protocols.base import Liquidation
-from exporter.protocols.blend.backstop import ALLOTMENT, EmissionSource, Funding, Insurance
+from exporter.protocols.blend.backstop import ALLOTMENT, BackstopKeys, EmissionSource, Funding
 from exporter.protocols.blend.emissions import decode_emission, reserve_emission_key
 from exporter.protocols.blend.layout import (
     decode_instance,
@@ -37,7 +37,7 @@ class Paid:
         pool, own = (Entry(key, world.entries[key]) for key in map(instance_key, (POOL, world.backstop)))
         (emitter,) = named_contracts(own, "Emitter")
         self.emitter = emitter
-        self.insurance = Insurance(POOL, decode_instance(pool), world.backstop, own)
+        self.keys = BackstopKeys(POOL, decode_instance(pool), world.backstop, own)
         written = decode_contract_data(world.entries[instance_key(emitter)].data)
         code = instance_of(written)
         assert code.wasm_hash is not None
@@ -85,9 +85,9 @@ class Paid:
 
     def said(self) -> Funding:
         """What we say."""
-        keys, entries = (*self.insurance.keys.values(), *self.insurance.kept.values()), self.world.entries
+        keys, entries = (*self.keys.keys.values(), *self.keys.never_removed.values()), self.world.entries
         found = {key: Entry(key, entries[key]) if key in entries else None for key in keys}
-        return self.insurance.read(found, {}).funding
+        return self.keys.read(found, {}).funding
 
     def noted(self, name: str) -> int:
         """A number that the backstop keeps under a symbol."""
@@ -108,8 +108,9 @@ def emission_of(world: World) -> tuple[Entry, int, int]:
     """What is paid to the suppliers of the first reserve, with its shares and decimals."""
     key, asset = reserve_emission_key("v2", POOL, 0, "supply"), world.assets[0]
     config, data = world.reserve(asset)
-    reserve = decode_reserve(Entry(reserve_config_key(POOL, asset), config), Entry(reserve_data_key(POOL, asset), data))
-    return Entry(key, world.entries[key]), reserve["b_supply"], reserve["decimals"]
+    stored = Entry(reserve_config_key(POOL, asset), config), Entry(reserve_data_key(POOL, asset), data)
+    reserve = decode_reserve(*stored, bstop_rate=0)
+    return Entry(key, world.entries[key]), reserve.data.b_supply, reserve.config.decimals
 
 
 def test_claims_succeed_where_rewards_are_funded(world: World) -> None:

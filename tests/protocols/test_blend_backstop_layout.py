@@ -51,7 +51,7 @@ def test_a_backstop_of_another_layout(value: ScVal) -> None:
         assert now.backstops[name].is_null().all(), name
 
 
-@pytest.mark.parametrize("part", ["Insurance.read", "PoolBackstop.row"])
+@pytest.mark.parametrize("part", ["BackstopKeys.read", "PoolBackstop.row"])
 def test_an_error_that_nobody_foresaw(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     """It costs the backstop, which a notice says, and no pool."""
     before = World("blend").compute()

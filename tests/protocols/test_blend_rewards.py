@@ -61,8 +61,8 @@ class TestVectors:
         """``test_load_pool_data`` of backstop/src/backstop/pool.rs: 250 tokens, a third of 150 shares queued."""
         row = backstop(balance=Balance(150 * ONE, 250 * ONE, 50 * ONE), comet=FIVE_BLND).row(NOW)
 
-        assert 3_333_334 == row["queued_part"]  # rounds up
-        assert (1_250 * ONE, 12_5000000, 2_500_000) == (row["blnd"], row["usdc"], row["lp_price_usdc"])
+        assert 3_333_334 == row.queued_part  # rounds up
+        assert (1_250 * ONE, 12_5000000, 2_500_000) == (row.blnd, row.usdc, row.lp_price_usdc)
 
     @pytest.mark.parametrize(
         ("generation", "blnd", "usdc", "met"),
@@ -79,11 +79,11 @@ class TestVectors:
     )
     def test_threshold(self, generation: str, blnd: int, usdc: int, met: bool) -> None:
         """``test_require_pool_above_threshold_*`` of both generations' backstops."""
-        assert met == of_whole_units(generation, blnd, usdc).row(NOW)["threshold_met"]
+        assert met == of_whole_units(generation, blnd, usdc).row(NOW).threshold_met
 
     def test_threshold_product(self) -> None:
         """99 % of the product is said to be that, and one beyond 128 bits is what the contract takes it for."""
-        assert 9_998 == of_whole_units("v2", 200_000, 6_249).row(NOW)["threshold_product_bps"]
+        assert 9_998 == of_whole_units("v2", 200_000, 6_249).row(NOW).threshold_product_bps
         assert 2**127 - 1 == of_whole_units("v2", 10**9, 10**9).threshold_product
 
     @pytest.mark.parametrize(
@@ -157,10 +157,10 @@ class TestEmission:
         row = pool.row(NOW)
         year = {"v1": 1_000_496 * YEAR, "v2": 10_004_960_317_460 * YEAR // ONE}[generation]
 
-        assert year == row["emission_per_year"]
+        assert year == row.emission_per_year
         # 0.04 USDC for a BLND, 0.25 for a token, of which 200,000 earn.
-        assert year * 400_000 * 10_000 // (200_000 * ONE * 2_500_000) == row["emission_apr_bps"]
-        assert ("valid", NOW + 1) == (row["emission_reason"], row["emission_expiration"])
+        assert year * 400_000 * 10_000 // (200_000 * ONE * 2_500_000) == row.emission_apr_bps
+        assert ("valid", NOW + 1) == (row.emission_reason, row.emission_expiration)
 
     def test_nobody_and_no_price(self) -> None:
         """Without tokens that earn, or without Comet's pool, the yield is null and the pace is known."""
@@ -169,7 +169,7 @@ class TestEmission:
         unpriced = backstop(emission=paid).row(NOW)
 
         for row, reason in ((nobody, "no_backstop"), (unpriced, "no_reward_price")):
-            assert (None, reason, 5) == tuple(row[f"emission_{part}"] for part in ("apr_bps", "reason", "per_second"))
+            assert (None, reason, 5) == (row.emission_apr_bps, row.emission_reason, row.emission_per_second)
 
 
 BACKSTOP_1, BACKSTOP_2 = (item.address(BACKSTOP) or "" for item in World("blend").deployments)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ import pytest
 from exporter.errors import ExactError
 from exporter.exact import INT128_MAX
 from exporter.protocols.alula import math as alula
-from tests.protocols.judged import published
+from exporter.protocols.alula.layout import Pool
+from tests.protocols.judged import plain, published, with_numbers
 from tests.protocols.test_xoxno_math import SPOKE
 from tests.protocols.test_xoxno_math import accrued as xoxno_accrued
 
@@ -80,11 +81,12 @@ def test_accruals_of_alula() -> None:
     rows = rows_of("alula", "accruals")
     assert len(rows) > 10
     for row in rows:
-        accrued = alula.accrue(row["row"], row["row"]["seconds"])._asdict()
-        assert row["expected"] == {name: accrued[name] for name in row["expected"]}
-        for names in (("fees", "modifier"), ("fees_up", "modifier_wholly")):
-            found = dict(
-                zip(("take_rate_fees_sum", "interest_rate_modifier_bps"), map(accrued.get, names), strict=True)
-            )
-            computed = alula.RULE.compute(row["row"] | {f"found_{name}": value for name, value in found.items()})
-            assert found.items() <= dict(computed).items()
+        numbers = row["row"]
+        pool: Pool = with_numbers(plain("alula"), numbers).state
+        steering = alula.Steering(numbers["target_utilization_ratio_bps"], numbers["ir_reactivity_constant"])
+        accrued = alula.accrue(pool, steering, numbers["seconds"])
+        assert row["expected"] == {name: getattr(accrued, name) for name in row["expected"]}
+        for fees, modifier in ((accrued.fees, accrued.modifier), (accrued.fees_up, accrued.modifier_wholly)):
+            after = replace(pool, take_rate_fees_sum=fees, interest_rate_modifier_bps=modifier)
+            computed = alula.accrued_fields(pool, steering, numbers["seconds"], after)
+            assert (fees, modifier) == (computed["take_rate_fees_sum"], computed["interest_rate_modifier_bps"])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from exporter.exact import JSON_INTEGER_MAX
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import Market, ProtocolReading, RewardPrice
+from exporter.protocols.numbers import BackstopRow, PoolRow
 from exporter.protocols.rewards import Worths, backstop_frame, set_rewards
 from exporter.tables import MAX_DECIMAL, YEAR
 
@@ -47,7 +49,7 @@ def computed(
 ) -> dict[str, Any]:
     """The row with what follows from it."""
     row = PAID | changes
-    set_rewards(row, given or reading(), {("O", "U"): (2 * 10**7, 7)} if prices is None else prices)
+    set_rewards(cast(PoolRow, row), given or reading(), {("O", "U"): (2 * 10**7, 7)} if prices is None else prices)
     return row
 
 
@@ -126,9 +128,17 @@ def test_the_value_of_a_backstop() -> None:
     """Tokens at their price in USDC, times the price of USDC by the market's own oracle, floored to cents once."""
     given = reading()
     given.markets = [Market("M", "made", "v1", "", "", "O", "", None, ())]
-    row = {"market": "M", "backstop": "B", "emission_token": "R", "lp_tokens": 3_333_333, "lp_price_usdc": 4_481_960}
-    rows = [row, {**row, "market": "N"}, {**row, "lp_price_usdc": None}]
-    given.backstops = {str(at): partial(lambda each, _: dict(each), each) for at, each in enumerate(rows)}
+    row = BackstopRow(
+        market="M",
+        backstop="B",
+        emission_token="R",
+        emission_decimals=0,
+        emission_reason="valid",
+        lp_tokens=3_333_333,
+        lp_price_usdc=4_481_960,
+    )
+    rows = [row, replace(row, market="N"), replace(row, lp_price_usdc=None)]
+    given.backstops = {str(at): partial(lambda each, _: each, each) for at, each in enumerate(rows)}
     values = backstop_frame(given, {("O", "U"): (99_990, 5)}, 0)["value_usd_cents"]
 
     assert [3_333_333 * 4_481_960 * 99_990 * 100 // 10**19, None, None] == values.to_list()
