@@ -40,7 +40,7 @@ from exporter.localnet.recording import RecordedAnswer, RecordedEntry, Recording
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.protocols import PROTOCOLS, storage_answers
-from exporter.protocols.base import Candidate, Origin, ProtocolReading
+from exporter.protocols.base import AnyPool, Candidate, Origin, ProtocolReading
 from tests.past.archive.archive_snapshot import state_at
 from tests.protocols.contract_states import CANDIDATES, Answered, State, states
 from tests.protocols.made_ledger import Written, balance_at, entry, instance
@@ -271,10 +271,10 @@ XOXNO_TOKENS = {7: ["USDC", "EURC"], 6: ["USDT0"], 18: ["USST"]}
 PERIDOT_TOKENS = ("XLM", "USDC", "EURC", "wETH")
 
 
-def _by_decimals(pools: Iterable[Mapping[str, Any]], symbols: Mapping[int, Sequence[str]]) -> dict[str, str]:
+def _by_decimals(pools: Iterable[AnyPool], symbols: Mapping[int, Sequence[str]]) -> dict[str, str]:
     """By token: one of the symbols of its decimals."""
     left = {decimals: list(names) for decimals, names in symbols.items()}
-    return {pool["token_address"]: left[pool["decimals"]].pop(0) for pool in pools}
+    return {pool.token_address: left[pool.decimals].pop(0) for pool in pools}
 
 
 LEDGER, CLOSE_TIME = 65_000_000, 1_794_996_000

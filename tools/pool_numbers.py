@@ -11,7 +11,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from msgspec.structs import fields
 
@@ -99,17 +99,26 @@ def _optional(column: Column) -> str:
 
 def _spoke_fields() -> Iterator[str]:
     for found in fields(pools.AssetSpoke):
-        optional = " | None" if type(None) in get_args(found.type) else ""
-        yield f"{found.name}: {PYTHON_TYPES[column_type(found.type)]}{optional}\n"
+        optional = " | None" if _can_be_null(found.type) else ""
+        yield f"{found.name}: {PYTHON_TYPES[column_type(found.type)]}{optional}\n{_meaning(found.type)}"
+
+
+def _can_be_null(kind: Any) -> bool:
+    """Whether a document's field, whose type is annotated with its meaning, can be null."""
+    return type(None) in get_args(get_args(kind)[0])
+
+
+def _meaning(kind: Any) -> str:
+    """The docstring of a document's field: the meaning that its type is annotated with last."""
+    return _docstring(kind.__metadata__[-1].description.replace("`", "``"))
 
 
 def _backstop_fields() -> Iterator[str]:
     """The market and the fields of the document; one that can be null need not be given."""
     yield f"market: str\n{_docstring('The market that is insured, a strkey')}"
     for found in fields(MarketBackstop):
-        optional = " | None = None" if type(None) in get_args(get_args(found.type)[0]) else ""
-        meaning = _docstring(found.type.__metadata__[-1].description.replace("`", "``"))
-        yield f"{found.name}: {PYTHON_TYPES[column_type(found.type)]}{optional}\n{meaning}"
+        optional = " | None = None" if _can_be_null(found.type) else ""
+        yield f"{found.name}: {PYTHON_TYPES[column_type(found.type)]}{optional}\n{_meaning(found.type)}"
 
 
 def _type(column: Column) -> str:

@@ -106,24 +106,43 @@ class SpokeTerms:
     """One spoke's terms for a pool."""
 
     spoke: int
+    """The spoke's number."""
     deprecated: bool
+    """It takes nothing new."""
     paused: bool
+    """It takes liquidations of what secures a debt alone."""
     frozen: bool
+    """The pool takes nothing new in it."""
     can_supply: bool
+    """Whether it takes supplies."""
     can_withdraw: bool
-    can_borrow: bool
+    """Whether it lets its accounts withdraw."""
+    can_borrow: bool | None
+    """Whether it lends; null where it is not known whether the market has a price."""
     can_repay: bool
-    can_liquidate: bool
+    """Whether it takes repayments."""
+    can_liquidate: bool | None
+    """Whether debt can be liquidated; null where it is not known whether the market has a price."""
     can_be_seized: bool
+    """Whether liquidators can get it."""
     available_to_supply: int
-    available_to_borrow: int
+    """What its cap leaves to supply, in token base units."""
+    available_to_borrow: int | None
+    """What can be borrowed at most, in token base units; null when ``can_borrow`` is."""
     collateral_factor_bps: int
+    """Share of the value of collateral that counts when a debt is opened, in basis points."""
     liquidation_threshold_bps: int
+    """Share of the value of collateral that counts against liquidation, in basis points."""
     liquidation_bonus_bps: int
+    """What a liquidator gets above the debt, in basis points."""
     supply_cap: int
+    """Most that may be supplied, in token base units; 0: closed."""
     borrow_cap: int
+    """Most that may be borrowed, in token base units; 0: closed."""
     can_be_collateral: bool
+    """Whether its configuration lets the supply secure a debt."""
     can_be_borrowed: bool
+    """Whether its configuration lets the pool be borrowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

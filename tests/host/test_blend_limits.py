@@ -13,10 +13,11 @@ from exporter.ledger.codec import strkey
 from exporter.ledger.codec.scval_encode import u32
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.protocols import PROTOCOLS
-from exporter.protocols.blend.emissions import Emission
+from exporter.protocols.base import Market, PoolRead
 from exporter.protocols.blend.layout import STATUS_NAMES, WASM_HASHES, decode_reserve, reserve_config_key
 from exporter.protocols.blend.layout import reserve_data_key as data_key
+from exporter.protocols.blend.math import project
+from exporter.protocols.compute import row_of
 from tests.host.blend_world import (
     BORROW,
     MUCH,
@@ -38,20 +39,15 @@ POOL_STATUS, UTILIZATION, SUPPLY_CAP, DISABLED, NOTHING_MINTED = (
 )
 
 
-def row_of(world: World, asset: str) -> dict[str, Any]:
+def published(world: World, asset: str) -> dict[str, Any]:
     """What is published of a reserve at the world's time."""
-    entries = (Entry(key(POOL, asset), entry) for key, entry in zip(_KEYS, world.reserve(asset), strict=True))
-    config = world.config()
-    reserve = {
-        **dict.fromkeys(("market", "pool", "token_address", "oracle", "market_name", "reward_token"), "x"),
-        "wasm_hash": V2_CODE,
-        "market_status": STATUS_NAMES[config.u32("status")],
-        "bstop_rate": config.u32("bstop_rate"),
-        "close_time": world.info.close_time,
-        **dict.fromkeys(("supply_emission", "borrow_emission"), Emission()),
-        **decode_reserve(*entries),
-    }
-    return PROTOCOLS["blend"].project(reserve)
+    config, data = (Entry(key(POOL, asset), entry) for key, entry in zip(_KEYS, world.reserve(asset), strict=True))
+    settings = world.config()
+    status = STATUS_NAMES[settings.u32("status")]
+    market = Market(POOL, "blend", "v2", "x", status, None, "", V2_CODE, (asset,))
+    reserve = decode_reserve(config, data, settings.u32("bstop_rate"))
+    pool = PoolRead(market, asset, asset, reserve.config.decimals, None, reserve)
+    return row_of(pool, project(pool, world.info.close_time))
 
 
 _KEYS = (reserve_config_key, data_key)
@@ -96,7 +92,7 @@ def keep(world: World, entry: RawEntry, asset: str) -> None:
 
 def confirm(world: World, asset: str, other: str, seen: Counter[str]) -> None:
     """Try gates and amounts of one reserve; what cannot be tried in this state is not."""
-    row = row_of(world, asset)
+    row = published(world, asset)
     refused = refusal(world, (SUPPLY, asset, 10**6))
     assert row["can_supply"] == (refused not in (POOL_STATUS, DISABLED)), (row, refused)
     assert row["can_borrow"] == (refusal(world, (BORROW, asset, 1)) not in (POOL_STATUS, DISABLED))
@@ -104,7 +100,7 @@ def confirm(world: World, asset: str, other: str, seen: Counter[str]) -> None:
     uncapped = world.entries[reserve_config_key(POOL, asset)]
     for more in (-1, 0, 1, 2, 10**9 + 7):
         keep(world, changed(uncapped, {"supply_cap": max(0, row["total_supplied"] + more)}), asset)
-        room = row_of(world, asset)["available_to_supply"]
+        room = published(world, asset)["available_to_supply"]
         if refused is None:  # not where another contract fails
             assert room == 0 or refusal(world, (SUPPLY, asset, room)) is None
             assert refusal(world, (SUPPLY, asset, room + 1)) in (SUPPLY_CAP, NOTHING_MINTED)
@@ -112,12 +108,12 @@ def confirm(world: World, asset: str, other: str, seen: Counter[str]) -> None:
     keep(world, uncapped, asset)
     if not done(world, (SUPPLY, asset, 10 * row["total_supplied"] + 10**9), (SUPPLY_COLLATERAL, other, 10**20)):
         return
-    lent = row_of(world, asset)["available_to_borrow"]
+    lent = published(world, asset)["available_to_borrow"]
     if lent and refusal(world, (BORROW, asset, lent)) is None:
         assert UTILIZATION == refusal(world, (BORROW, asset, lent + 1))
         assert done(world, (BORROW, asset, lent))
         seen["most that can be borrowed"] += 1
-    row = row_of(world, asset)
+    row = published(world, asset)
     taken = row["available_to_withdraw"]
     shares = world.positions(WHALE)["supply"][world.assets.index(asset)]
     if 0 < taken < shares * row["supply_index"] // 10**12:  # who asks for more than he has gets what he has

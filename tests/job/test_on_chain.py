@@ -24,7 +24,8 @@ from exporter.localnet.chain import Chain
 from exporter.localnet.network import Answering, LocalNetwork, Simulation
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
-from exporter.protocols.base import Compared, Row, ViewCall
+from exporter.protocols.base import Compared, ComputedPool, ViewCall
+from exporter.protocols.numbers import PoolRow
 from exporter.protocols.xoxno.views import XoxnoViews
 from tests.job.contract_views import ALULA, ContractViews
 from tests.jobs import direct, on_chain, read_tables, settings_for
@@ -55,14 +56,23 @@ def test_what_contracts_were_recorded_to_say() -> None:
     assert all("Error(WasmVm, MissingValue)" in item.reason for item in check.failed)
 
 
-def increased(value: object) -> object:
-    """A number that is one too large; a raw one, of which a view may show a rounded part or ratio, is squared."""
-    if isinstance(value, dict):
-        return {
-            name: increased(item**2 + len(name) if isinstance(item, int) and item > 38 else item)
-            for name, item in value.items()
-        }
+def increased(value: object) -> Any:
+    """A number that is one too large, or another text."""
     return value + 1 if isinstance(value, int) else f"not {value}"
+
+
+def altered_state(value: Any, name: str = "") -> Any:
+    """A state with other numbers, each squared, since a view may show a rounded part or ratio of it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        changes = {item.name: altered_state(getattr(value, item.name), item.name) for item in fields(value)}
+        return replace(value, **changes)
+    return increased(value**2 + len(name) if isinstance(value, int) and value > 38 else value)
+
+
+def altered(computed: ComputedPool) -> ComputedPool:
+    """A pool with another state and other columns."""
+    row = {name: increased(value) for name, value in computed.row.items()}
+    return ComputedPool(replace(computed.pool, state=altered_state(computed.pool.state)), cast(PoolRow, row))
 
 
 def test_every_difference_shows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,9 +88,9 @@ def test_every_difference_shows(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.extend(found := list(compared(*given)))
         yield from found
 
-    def wrong(*given: Any) -> dict[str, dict[str, Row]]:
+    def wrong(*given: Any) -> dict[str, dict[str, ComputedPool]]:
         return {
-            market: {pool: {name: increased(value) for name, value in row.items()} for pool, row in pools.items()}
+            market: {pool: altered(computed) for pool, computed in pools.items()}
             for market, pools in numbers(*given).items()
         }
 

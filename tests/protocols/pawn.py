@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 from exporter import exact
 from exporter.deployments import Deployment
@@ -22,22 +23,38 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import (
+    AnyPool,
     Candidate,
+    ComputedPool,
     Coverage,
     Market,
     NoView,
     Origin,
+    Pairs,
+    PoolRead,
     ProtocolModule,
     ProtocolReading,
     ProtocolViews,
-    Row,
     ViewCall,
 )
 from exporter.protocols.collector import Collector, config_hash_of, parameters_of, required
+from exporter.protocols.numbers import Amounts, Operations, PoolNumbers
 
 NAME = "pawn"
 WASM_HASH = hashlib.sha256(b"the code of a pawnshop").digest()
 YEAR = 31_536_000
+
+
+@dataclass(frozen=True, slots=True)
+class Loans:
+    """The state of a pool, in base units."""
+
+    rate: int
+    """What borrowers pay a year, in basis points."""
+    lent: int
+    held: int
+    time: int
+    """Unix seconds of the last change."""
 
 
 def pool_key(market: str, token: str) -> bytes:
@@ -67,9 +84,9 @@ class _Reader(Collector):
     def take_pool(self, market: Market, token: str, state: Entry | None) -> None:
         with self.noting(market.address, token):
             pool = Fields.of(required(state, "the pool's entry").value, "Pool")
-            row = {"rate": pool.u32("rate"), "lent": pool.i128("lent"), "held": pool.i128("held")}
-            row |= {"decimals": pool.u32("decimals"), "time": pool.u64("time")}
-            self.append_pool(market, token, token, row, [pool_key(market.address, token)])
+            loans = Loans(pool.u32("rate"), pool.i128("lent"), pool.i128("held"), pool.u64("time"))
+            read = PoolRead(market, token, token, pool.u32("decimals"), market.oracle, loans)
+            self.append_pool(read, [pool_key(market.address, token)])
             self.reading.parameters[market.address, token] = tuple(parameters_of(pool, {"rate": 4}))
 
 
@@ -79,15 +96,16 @@ class PawnViews(ProtocolViews):
     def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         """One call for each pool that was read."""
         for pool in reading.pools:
-            call = ContractCall(pool["market"], "pool", (address(pool["pool"]),))
-            yield ViewCall(pool["market"], pool["pool"], call)
+            call = ContractCall(pool.market.address, "pool", (address(pool.pool),))
+            yield ViewCall(pool.market.address, pool.pool, call)
 
-    def fields(self, asked: ViewCall, value: ScVal, row: Row, time: int) -> Mapping[str, tuple[object, object]]:
+    def fields(self, asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:
         """What is stored, next to what was read."""
-        found = Fields.of(value, "pool()")
+        view = Fields.of(value, "pool()")
+        loans: Loans = computed.pool.state
         return {
-            "borrow_apy_bps": (row["borrow_apy_bps"], found.u32("rate")),
-            "lent": (row["raw"]["lent"], found.i128("lent")),
+            "borrow_apy_bps": (computed.row["borrow_apy_bps"], view.u32("rate")),
+            "lent": (loans.lent, view.i128("lent")),
         }
 
 
@@ -143,23 +161,35 @@ class Pawn(ProtocolModule):
         await reader.read_quotes(view)
         return reader.reading
 
-    def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:
+    def project(self, pool: AnyPool, close_time: int) -> PoolNumbers:
         """What is lent grows by simple interest from its time to the close time of its ledger."""
-        interest = pool["lent"] * pool["rate"] * (pool["close_time"] - pool["time"]) // (10_000 * YEAR)
-        borrowed = exact.add(pool["lent"], interest)
-        supplied = exact.add(borrowed, pool["held"])
+        loans: Loans = pool.state
+        interest = loans.lent * loans.rate * (close_time - loans.time) // (10_000 * YEAR)
+        borrowed = exact.add(loans.lent, interest)
+        supplied = exact.add(borrowed, loans.held)
         used = exact.utilization_bps(borrowed, supplied)
-        zeros = ("supply_apy_bps", "total_collateral", "index_decimals", "stored_supply_apr", "accrued_supply_apr")
-        return {
-            **dict.fromkeys((*zeros, "rate_modifier_decimals", "backstop_credit"), 0),
-            **dict.fromkeys(("supply_index", "borrow_index", "rate_modifier"), 1),
-            **dict.fromkeys(("borrow_apy_bps", "stored_borrow_apr", "accrued_borrow_apr"), pool["rate"]),
-            **dict.fromkeys(("utilization_bps", "stored_utilization", "accrued_utilization"), used),
-            "total_supplied": supplied,
-            "total_borrowed": borrowed,
-            "last_accrual_time": pool["time"],
-            "apr_decimals": 4,
-            "utilization_decimals": 4,
-            "can_borrow": pool["market_status"] == "active",
-            "available_to_borrow": pool["held"],
-        }
+        return PoolNumbers(
+            total_supplied=supplied,
+            total_borrowed=borrowed,
+            total_collateral=0,
+            utilization_bps=used,
+            last_accrual_time=loans.time,
+            supply_apy_bps=0,
+            borrow_apy_bps=loans.rate,
+            stored_supply_apr=0,
+            stored_borrow_apr=loans.rate,
+            accrued_supply_apr=0,
+            accrued_borrow_apr=loans.rate,
+            apr_decimals=4,
+            stored_utilization=used,
+            accrued_utilization=used,
+            utilization_decimals=4,
+            supply_index=1,
+            borrow_index=1,
+            index_decimals=0,
+            rate_modifier=1,
+            rate_modifier_decimals=0,
+            backstop_credit=0,
+            operations=Operations(can_borrow=pool.market.status == "active"),
+            amounts=Amounts(available_to_borrow=loans.held),
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -71,20 +72,21 @@ def state_before(states: Sequence[Mapping[str, Any]], ledger: int) -> Mapping[st
 def test_the_pool_is_read_from_an_archive(archive: HistoryArchive, facts: dict[str, Any], checkpoint: int) -> None:
     """Every reserve, with each number of its state and its configuration, is that of the checkpoint."""
     reading = read(snapshot_at(archive, checkpoint, contracts_of(facts)))
-    rows = reading.pools
+    pools = reading.pools
 
     assert [] == reading.unread + reading.absent
     assert [("TestnetV2", "v2", "admin_active", facts["pool_instance_storage"]["Config"]["oracle"])] == [
         (market.name, market.version, market.status, market.oracle) for market in reading.markets
     ]
     assert facts["pool_wasm_sha256"] == reading.markets[0].wasm_hash
-    assert [reserve["asset"] for reserve in facts["reserves"]] == [row["pool"] for row in rows]
-    for reserve, row in zip(facts["reserves"], rows, strict=True):
+    assert [reserve["asset"] for reserve in facts["reserves"]] == [pool.pool for pool in pools]
+    for reserve, pool in zip(facts["reserves"], pools, strict=True):
         state = state_before(reserve["res_data"], checkpoint)["value"]
         config = state_before(reserve["config"], checkpoint)["value"]
-        expected = state | {name: config[name] for name in config if name in row}
-        expected["supply_cap"] = int(config["supply_cap"])
-        assert expected == {name: row[name] for name in expected}
+        read_config, read_data = asdict(pool.state.config), asdict(pool.state.data)
+        config["supply_cap"] = int(config["supply_cap"])
+        assert state == read_data
+        assert config | {"generation": "v2"} == read_config
         assert reserve["asset_metadata"]["symbol"] == reading.tokens[reserve["asset"]].symbol
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import polars as pl
@@ -16,13 +16,14 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import SHARED, Candidate, Market, ProtocolReading, WithoutPrice
+from exporter.protocols.base import AnyPool, Candidate, Market, PoolRead, ProtocolReading, WithoutPrice
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key, reward_zone_key
 from exporter.protocols.collector import Collector
 from exporter.protocols.compute import Tables, compute
+from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
 from exporter.protocols.prices import ABSURD_PRICE
 from exporter.render.lists import check_pools
-from exporter.tables import GATES, PROTOCOL_COLUMNS, TERMS
+from exporter.tables import GATES, PROTOCOL_COLUMNS, SHARED, TERMS
 from exporter.tree.documents import Bounded
 from tests.localnet.recorded import BLEND_V1, BLEND_V2
 from tests.protocols.world import Change, World, account, contract, demanded, put, token
@@ -191,6 +192,9 @@ class TestFrames:
             assert getattr(forth, name) == getattr(back, name)
 
 
+GROUPS: dict[str, Any] = {"operations": Operations, "amounts": Amounts, "risk": Risk, "rewards": Rewards}
+
+
 class TwoPools:
     """A protocol with two pools of one token in a market without an oracle, and plain collateral."""
 
@@ -201,9 +205,13 @@ class TwoPools:
         self.terms = terms
         self.without_price = WithoutPrice()
 
-    def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:
-        fixed = dict.fromkeys(PROTOCOL_COLUMNS.keys() - SHARED, 0)
-        return fixed | {"total_collateral": 10**7, "last_accrual_time": pool["close_time"]} | self.terms
+    def project(self, pool: AnyPool, close_time: int) -> PoolNumbers:
+        groups = {
+            name: made(**{item.name: self.terms[item.name] for item in fields(made) if item.name in self.terms})
+            for name, made in GROUPS.items()
+        }
+        zeros: Any = dict.fromkeys(PROTOCOL_COLUMNS.keys() - SHARED, 0)
+        return PoolNumbers(**zeros | {"total_collateral": 10**7, "last_accrual_time": close_time} | groups)
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         return "never" if quote.price is None else None
@@ -215,7 +223,7 @@ def of_other(module: TwoPools, oracle: str | None, quote: Quote | None = None) -
     market = Market(contract("O"), "other", "v1", "Other", "active", oracle, "0" * 16, None, ("p-2", "p-1"))
     collector = Collector("other", [])
     for pool in market.members:
-        collector.append_pool(market, pool, token, {"decimals": 7}, [])
+        collector.append_pool(PoolRead(market, pool, token, 7, market.oracle, None), [])
     quotes = {} if quote is None else {(str(oracle), token): quote}
     tokens = {token: Token(token, "USDC", 7)}
     reading = ProtocolReading("other", markets=[market], pools=collector.reading.pools, tokens=tokens, quotes=quotes)

@@ -10,7 +10,6 @@ from exporter.ledger.codec.entries import instance_key, variant_key
 from exporter.ledger.codec.scval import BOOL, BYTES, MAP, STRING, ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, symbol, u32, u64, u128, vec
 from exporter.protocols.alula import layout as alula
-from exporter.protocols.blend import layout as blend
 from exporter.protocols.k2 import layout as k2
 from exporter.protocols.xoxno import layout as xoxno
 from tests.protocols.places import (
@@ -54,12 +53,16 @@ XOXNO_NUMBERS: list[Change] = [
     ),
     (STATE, u64(12_345), "last_timestamp"),
 ]
+ALULA_AMOUNTS = (
+    *("interest_rate_modifier_bps", "take_rate_fees_sum", "total_available", "total_borrowed"),
+    *("total_collateral", "total_d_tokens", "total_j_tokens"),
+)
+BLEND_AMOUNTS = ("b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit")
+BLEND_FACTORS = (
+    *("util", "r_base", "r_one", "r_two", "r_three", "reactivity"),
+    *("max_util", "c_factor", "l_factor", "decimals"),
+)
 K2_RATES = ("liquidity_index", "variable_borrow_index", "current_liquidity_rate", "current_variable_borrow_rate")
-
-
-def numbers(key: bytes, layout: dict[str, Any], *left_out: str) -> list[Change]:
-    """Another number in each field of a layout."""
-    return [(key, (kind, 12_345), name) for name, (kind, *_) in layout.items() if name not in left_out]
 
 
 def listed(protocol: str) -> tuple[ScVal, ...]:
@@ -72,12 +75,18 @@ ALULA_POOLS, BLEND_POOLS = map(listed, ("alula", "blend"))
 
 UNCHANGED: dict[str, list[Change]] = {
     "alula": [
-        *numbers(ALULA, alula.STATE),
+        *((ALULA, i128(12_345), name) for name in ALULA_AMOUNTS),
+        (ALULA, u64(12_345), "last_accrual_timestamp"),
+        (ALULA, u32(9), "token_decimals"),
         (ALULA, (BYTES, bytes(32)), "farm_debt"),
         (ALULA, string("x"), "name"),
         *((INSTANCE["alula"], VOID, vec(symbol(name))) for name in sorted(alula.NOT_CONFIGURATION)),
     ],
-    "blend": [*numbers(DATA, blend.STATE), (DATA, None)],  # the reserve is configured all the same
+    "blend": [
+        *((DATA, i128(12_345), name) for name in BLEND_AMOUNTS),
+        (DATA, u64(12_345), "last_time"),
+        (DATA, None),  # the reserve is configured all the same
+    ],
     "k2": [
         *((K2, u128(12_345), name) for name in K2_RATES),
         (K2, u64(12_345), "last_update_timestamp"),
@@ -111,7 +120,7 @@ CHANGED: dict[str, list[Change]] = {
         (ALULA, None),
     ],
     "blend": [
-        *numbers(CONFIG, blend.CONFIG, "index"),
+        *((CONFIG, u32(12_345), name) for name in BLEND_FACTORS),
         (CONFIG, (BOOL, False), "enabled"),
         (CONFIG, i128(5), "supply_cap"),
         (CONFIG, VOID),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import polars as pl
 import pytest
@@ -17,11 +16,13 @@ from exporter.ledger.observation import NO_CONTRACT
 from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Market, ProtocolReading
+from exporter.protocols.base import Candidate, Market, PoolRead, ProtocolReading
 from exporter.protocols.blend import Blend
+from exporter.protocols.blend.layout import Reserve
 from exporter.protocols.collector import Collector
 from exporter.protocols.compute import compute
 from exporter.protocols.containment import MAX_ATTEMPTS, read_contained
+from exporter.protocols.numbers import PoolNumbers
 from exporter.tree.documents import Unread
 from tests.chain_simulator import Chain, ChainSource
 from tests.ledger.codec.scval_cases import MUXED_CONTRACTS
@@ -148,10 +149,11 @@ def test_failing_source_is_not_contained() -> None:
 class Miscalculating(Blend):
     """Computes as Blend does, but for pools of one market; nor can it judge the prices of any."""
 
-    def project(self, pool: Mapping[str, Any]) -> dict[str, Any]:
-        if pool["market"] == BLEND_V1:
+    @staticmethod
+    def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
+        if pool.market.address == BLEND_V1:
             raise OverflowError("int too big to convert")
-        return super().project(pool)
+        return Blend.project(pool, close_time)
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
         raise TypeError(f"no time {close_time} of {quote.token}")

@@ -178,15 +178,34 @@ XOXNO_STATE = {
     **dict.fromkeys(("borrow_index", "supply_index"), Number(scval.I128, 1, 10**36)),
     "last_timestamp": TIME,
 }
+ALULA_STATE = {
+    "interest_rate_modifier_bps": AMOUNT,
+    "last_accrual_timestamp": TIME,
+    "take_rate_fees_sum": AMOUNT,
+    "token_decimals": Number(scval.U32, 0, 38),
+    "total_available": AMOUNT,
+    "total_borrowed": AMOUNT,
+    "total_collateral": AMOUNT,
+    "total_d_tokens": AMOUNT,
+    "total_j_tokens": AMOUNT,
+}
+ALULA_FEES = {"take_rate_bps": Number(scval.U32, 0, 10_000)}
+BLEND_POOL = {"status": U32, "bstop_rate": Number(scval.U32, 0, 10**7)}
+BLEND_FACTORS = ("util", "r_base", "r_one", "r_two", "r_three", "reactivity", "max_util", "c_factor", "l_factor")
+BLEND_CONFIG = {**dict.fromkeys((*BLEND_FACTORS, "index"), U32), "decimals": Number(scval.U32, 0, 18)}
+BLEND_DATA = {
+    **dict.fromkeys(("b_rate", "b_supply", "d_rate", "d_supply", "ir_mod", "backstop_credit"), AMOUNT),
+    "last_time": TIME,
+}
 
 DATA_ENTRY, CONFIG_ENTRY = changed("blend", DATA), changed("blend", CONFIG)
 NUMBERS: list[tuple[Numbers, str, bytes, tuple[Any, ...], Callable[[Entry], object]]] = [
-    (alula_layout.STATE, "alula", ALULA_POOL, (), alula_layout.decode_pool),
-    (alula_layout.CURVE, "alula", ALULA_POOL, KINKED, alula_layout.decode_pool),
-    (alula_layout.FEES, "alula", ALULA_POOL, ("config", "fee_config"), alula_layout.decode_pool),
-    (blend_layout.POOL_CONFIG, "blend", INSTANCE["blend"], ("Config",), blend_layout.decode_instance),
-    (blend_layout.CONFIG, "blend", CONFIG, (), lambda entry: blend_layout.decode_reserve(entry, DATA_ENTRY)),
-    (blend_layout.STATE, "blend", DATA, (), lambda entry: blend_layout.decode_reserve(CONFIG_ENTRY, entry)),
+    (ALULA_STATE, "alula", ALULA_POOL, (), alula_layout.decode_pool),
+    (dict.fromkeys(alula_layout.CURVE, AMOUNT), "alula", ALULA_POOL, KINKED, alula_layout.decode_pool),
+    (ALULA_FEES, "alula", ALULA_POOL, ("config", "fee_config"), alula_layout.decode_pool),
+    (BLEND_POOL, "blend", INSTANCE["blend"], ("Config",), blend_layout.decode_instance),
+    (BLEND_CONFIG, "blend", CONFIG, (), lambda entry: blend_layout.decode_reserve(entry, DATA_ENTRY, 0)),
+    (BLEND_DATA, "blend", DATA, (), lambda entry: blend_layout.decode_reserve(CONFIG_ENTRY, entry, 0)),
     (K2_DATA, "k2", K2_RESERVE, (), k2_layout.decode_reserve),
     (K2_MODEL, "k2", OWN_MODEL, (), lambda entry: k2_layout.decode_rate_model(entry, None)),
     (XOXNO_PARAMETERS, "xoxno", PARAMETERS, (), xoxno_layout.decode_parameters),

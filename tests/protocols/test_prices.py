@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import floor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import example, given
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
 from exporter.protocols.base import PriceLimits, WithoutPrice
+from exporter.protocols.numbers import PoolRow, SpokeTerms
 from exporter.protocols.prices import (
     ABSURD_COLLATERAL,
     ABSURD_PRICE,
@@ -22,6 +23,7 @@ from exporter.protocols.prices import (
     judge,
     set_price,
     set_values,
+    spokes_with_price,
     within_limits,
 )
 
@@ -73,30 +75,50 @@ class TestJudge:
         assert (reason, *given) == (found.reason, found.price, found.decimals, found.timestamp)
 
 
+SPOKE = SpokeTerms(
+    spoke=1,
+    deprecated=False,
+    paused=False,
+    frozen=False,
+    can_supply=True,
+    can_withdraw=True,
+    can_borrow=True,
+    can_repay=True,
+    can_liquidate=True,
+    can_be_seized=True,
+    available_to_supply=5,
+    available_to_borrow=5,
+    collateral_factor_bps=0,
+    liquidation_threshold_bps=0,
+    liquidation_bonus_bps=0,
+    supply_cap=0,
+    borrow_cap=0,
+    can_be_collateral=True,
+    can_be_borrowed=True,
+)
+
+
 @pytest.mark.parametrize(
     ("price", "expected", "reason"),
     [
-        (Price("valid", True, 5, 7, 1_000), (True, True, "5", "5"), None),
+        (Price("valid", True, 5, 7, 1_000), (True, True, 5, 5), None),
         (
             within_limits(Price("valid", True, 5, 7, 1_000), PriceLimits(60), 1_061),
-            (False, None, "0", None),
+            (False, None, 0, None),
             "of 1 minute; as ever",
         ),
-        (NO_ORACLE, (False, None, "0", None), "no valid price of the token: the market has no oracle; as ever"),
+        (NO_ORACLE, (False, None, 0, None), "no valid price of the token: the market has no oracle; as ever"),
         (NOT_ASKED, (None, None, None, None), "is not known: the market's oracle was not asked"),
     ],
 )
 def test_gates_without_a_price(price: Price, expected: tuple[object, ...], reason: str | None) -> None:
     """Gates close in a pool and its spokes where the market refuses; where it may not, open ones are not known."""
-    gates: dict[str, bool | None] = {"can_borrow": False, "can_supply": None}
-    spoke = {"can_borrow": True, "can_supply": True, "available_to_borrow": "5", "available_to_supply": "5"}
+    without_price = WithoutPrice({"can_borrow": False, "can_supply": None}, "as ever")
     row: dict[str, Any] = {"can_borrow": None, "can_supply": True, "can_withdraw": True, "can_reason": None}
-    row["spokes"] = [spoke]
-    set_price(row, price, WithoutPrice(gates, "as ever"))
+    set_price(cast(PoolRow, row), price, without_price)
+    (spoke,) = spokes_with_price((SPOKE,), price, without_price)
 
-    assert expected == tuple(
-        spoke[name] for name in ("can_borrow", "can_supply", "available_to_borrow", "available_to_supply")
-    )
+    assert expected == (spoke.can_borrow, spoke.can_supply, spoke.available_to_borrow, spoke.available_to_supply)
     assert (expected[0] if reason else None, expected[1], True) == (
         row["can_borrow"],
         row["can_supply"],
@@ -118,10 +140,10 @@ def valued(*pools: Pool, **changes: int) -> list[dict[str, Any]]:
         for action in ("withdraw", "supply", "borrow"):
             row[f"available_to_{action}"] = None if collateral else supplied // 2
         given = Price("no price") if price is None else Price("valid", True, price, oracle_decimals, 1_000)
-        set_price(row, given, WithoutPrice())
+        set_price(cast(PoolRow, row), given, WithoutPrice())
         rows.append(row)
     rows[-1:] = [row | changes for row in rows[-1:]]
-    set_values(rows)
+    set_values(cast(list[PoolRow], rows))
     return rows
 
 
