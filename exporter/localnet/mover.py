@@ -171,7 +171,7 @@ class Mover:
 
         rule = self._rules[pool.protocol]
         for transition in rule.read(pool.key, Step(time, entries(before), entries(draft.look), entries(draft.look))):
-            for name, number in (rule.compute(transition.compute) if rule.compute else transition.compute()).items():
+            for name, number in transition.compute().items():
                 if (name in pool.settled) == settled:
                     draft.put(pool.accrued(name), number)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from exporter.deployments import Deployment, KnownContract
 from exporter.errors import ExactError, lasting
@@ -223,11 +223,6 @@ class PoolRead(Generic[State]):
         """The market's address and the pool's id."""
         return self.market.address, self.pool
 
-    def __getitem__(self, name: str) -> Any:
-        """A field of a pool whose state is still a dict."""
-        identity = self.identity()
-        return identity[name] if name in identity else self.state[name]
-
     def identity(self) -> dict[str, Any]:
         """The columns of `SHARED`."""
         market = self.market
@@ -305,12 +300,7 @@ class ComputedPool:
     pool: AnyPool
     row: PoolRow
 
-    def __getitem__(self, name: str) -> Any:
-        """A column, or the pool, for views of protocols whose state is still a dict."""
-        return self.pool if name == "raw" else cast(Mapping[str, Any], self.row)[name]
 
-
-Row = Any
 Pairs = Mapping[str, tuple[object, object]]
 """By the name of a field: its value as the exporter has it, and as the contract gives it."""
 
@@ -415,9 +405,10 @@ class Step:
 class Transition:
     """An accrual in a ledger: what our math gives, and what the contract wrote, by the field compared."""
 
-    compute: Any
-    """Computes the fields from the numbers before. Raises `ExactError`."""
+    compute: Callable[[], Mapping[str, int]]
+    """Computes the fields from the numbers before the ledger. Raises `ExactError`."""
     after: Mapping[str, int]
+    """What the contract wrote, by field; each of them is among the computed ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,7 +423,6 @@ class AccrualRule:
 
     owns: Callable[[bytes], bool]
     read: Callable[[bytes, Step], Iterator[Transition]]
-    compute: Callable[[Any], Mapping[str, int]] | None = None
 
 
 def is_variant(name: str, values: int = 1) -> Callable[[bytes], bool]:

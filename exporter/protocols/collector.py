@@ -23,10 +23,8 @@ from exporter.protocols.base import (
     AnyPool,
     Candidate,
     Held,
-    Market,
     Parameter,
     Pending,
-    PoolRead,
     ProtocolReading,
 )
 from exporter.tables import MAX_TIMESTAMP_SECONDS
@@ -257,14 +255,6 @@ class Collector:
         contracts = instance_keys([pool.market.address, pool.token_address, pool.oracle])
         self.reading.pools.append(pool)
         self.reading.entry_keys[pool.place] = (*keys, *contracts)
-
-    def append_row(
-        self, market: Market, pool: str, token: str, row: Mapping[str, object], keys: Iterable[bytes]
-    ) -> None:
-        """Keep a pool whose state is still a dict."""
-        state = dict(row)
-        decimals, oracle = int(str(state["decimals"])), state.get("oracle", market.oracle)
-        self.append_pool(PoolRead(market, pool, token, decimals, None if oracle is None else str(oracle), state), keys)
 
     async def read_quotes(self, view: LedgerView, more: Iterable[tuple[str, str]] = ()) -> None:
         """Ask each pool's oracle for its token's price, and for ``more`` (oracle, token). Raises `SourceError`."""

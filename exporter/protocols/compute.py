@@ -197,22 +197,16 @@ def _pools_of(
             unread(*place, "undecodable", (token and token.failure) or "the token gives no symbol")
             continue
         try:
-            if isinstance(pool.state, dict):
-                old = cast(Any, module.project)({**pool.identity(), **pool.state, "close_time": tables.close_time})
-                row, own = dict.fromkeys(POOLS) | pool.identity() | old, old.get("spokes", ())
-                own = tuple(SpokeTerms(**spoke) for spoke in own)
-            else:
-                numbers = module.project(pool, tables.close_time)
-                row, own = row_of(pool, numbers), numbers.spokes
+            numbers = module.project(pool, tables.close_time)
         except ExactError as error:
             reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
             unread(*place, reason, f"the market's own math has no result: {error}")
         except Exception as error:
             unread(*place, "undecodable", described(error))
         else:
-            row |= {"symbol": token.symbol, "archived": place in reading.archived}
+            row = row_of(pool, numbers) | {"symbol": token.symbol, "archived": place in reading.archived}
             rows.append(cast(PoolRow, row))
-            spokes[place] = own
+            spokes[place] = numbers.spokes
 
     def price_failure(quote: Quote) -> str | None:
         return module.price_failure(quote, tables.close_time)

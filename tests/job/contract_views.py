@@ -17,7 +17,7 @@ from exporter.localnet.network import Simulation
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
 from tests.localnet.recorded import BLEND_V2, LISTED, pools_of
-from tests.protocols.judged import names_of, published
+from tests.protocols.judged import plain, published
 
 ALULA = next(market for protocol, market in LISTED if protocol == "alula")
 _STALE = "HostError: Error(Contract, #501)\n\nEvent log (newest first):\n"
@@ -80,7 +80,7 @@ def _data(chain: Chain, ledger: int, key: bytes) -> ContractData:
     return decode_contract_data(entry.data)
 
 
-names_of("alula")  # reads the recording, which cannot be done within the loop of a server
+plain("alula")  # reads the recording, which cannot be done within the loop of a server
 
 
 def _pool_data(pool: ScVal, price: ScVal) -> ScVal:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -30,6 +31,7 @@ from exporter.protocols.xoxno.views import XoxnoViews
 from tests.job.contract_views import ALULA, ContractViews
 from tests.jobs import direct, on_chain, read_tables, settings_for
 from tests.localnet.recorded import BLEND_V2, only, pools_of
+from tests.protocols.judged import plain
 
 
 def compare(network: RecordedNetwork, *names: str, behaviour: Behaviour | None = None, **flags: Any) -> ChainCheck:
@@ -110,7 +112,7 @@ def test_views_of_xoxno_that_cannot_be_compared() -> None:
     asked = ViewCall("C", "1-A", ContractCall("C", "get_bulk_indexes"))
 
     with pytest.raises(DecodeError, match="0 results for a pool"):
-        XoxnoViews().fields(asked, vec(), {}, 0)
+        XoxnoViews().fields(asked, vec(), ComputedPool(plain("xoxno"), cast(PoolRow, {})), 0)
 
 
 def test_moving_chain() -> None:

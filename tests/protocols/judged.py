@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from types import NoneType
-from typing import Any, cast
+from typing import Any
 
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import AnyPool
@@ -18,8 +18,6 @@ from tests.protocols.world import World
 def plain(protocol: str) -> AnyPool:
     """A pool of a protocol with a plain state: numbers are 0, texts and lists empty, the rest as it was read."""
     pool = World(protocol).read().result.pools[0]
-    if isinstance(pool.state, dict):
-        return replace(pool, state={name: _plain(value) for name, value in pool.state.items()})
     return replace(pool, state=_plain(pool.state))
 
 
@@ -43,8 +41,6 @@ def with_numbers(pool: AnyPool, numbers: Mapping[str, Any]) -> AnyPool:
 
 
 def _with(state: Any, numbers: Mapping[str, Any]) -> Any:
-    if isinstance(state, dict):
-        return {**state, **numbers}
     if not is_dataclass(state) or isinstance(state, type):
         return state
     own = {item.name: _with(getattr(state, item.name), numbers) for item in fields(state)}
@@ -56,8 +52,6 @@ def _with(state: Any, numbers: Mapping[str, Any]) -> Any:
 def published(protocol: str, row: Mapping[str, Any], time: int) -> dict[str, Any]:
     """What is published of one pool; numbers that are not given are 0."""
     pool = with_numbers(plain(protocol), row)
-    if isinstance(pool.state, dict):
-        return cast(Any, PROTOCOLS[protocol].project)({**pool.identity(), **pool.state, "close_time": time})
     return row_of(pool, PROTOCOLS[protocol].project(pool, time))
 
 

@@ -24,7 +24,7 @@ from exporter.protocols.k2 import math as k2_math
 from exporter.protocols.k2.layout import Reserve
 from exporter.protocols.numbers import SpokeTerms
 from exporter.protocols.xoxno.layout import hub_asset
-from exporter.tables import GATES, VALID_PRICE
+from exporter.tables import GATES, VALID_PRICE, Gate
 from tests.protocols.contract_states import SUCCESS, Answered, State, states
 
 EVERY = pytest.mark.parametrize(
@@ -34,7 +34,12 @@ EVERY = pytest.mark.parametrize(
 Probe = dict[str, Any]
 Row = dict[str, Any]
 
-OPERATIONS = {"supply": "can_supply", "withdraw": "can_withdraw", "borrow": "can_borrow", "repay": "can_repay"}
+OPERATIONS: dict[str, Gate] = {
+    "supply": "can_supply",
+    "withdraw": "can_withdraw",
+    "borrow": "can_borrow",
+    "repay": "can_repay",
+}
 
 
 FIELDS = {"k2": ("reserves", 13), "peridot": ("stored", 4), "xoxno": ("stored", 7)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +68,8 @@ def test_amounts(protocol: str) -> None:
     for row in rows:
         more: Row = {"decimals": 7, "borrow_principal": None, "hub_active": True}
         if protocol == "xoxno":
-            caps, used = dict.fromkeys(("supply_cap", "borrow_cap"), row["cap"]), row["used"]
-            more["spokes"] = (replace(SPOKE, **caps, supplied=used, borrowed=used),)
+            cap, used = row["cap"], row["used"]
+            more["spokes"] = (replace(SPOKE, supply_cap=cap, borrow_cap=cap, supplied=used, borrowed=used),)
         found = published(protocol, more | row["row"], NOW)
         assert row["available"] == {name: found[f"available_to_{name}"] for name in row["available"]}, row
 

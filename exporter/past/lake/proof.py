@@ -100,7 +100,7 @@ class Prover:
         code = _code(key, step)
         for transition in found:
             try:
-                computed = rule.compute(transition.compute) if rule.compute else transition.compute()
+                computed = transition.compute()
                 differs = [
                     (name, str(computed[name]), str(value))
                     for name, value in transition.after.items()

@@ -148,13 +148,13 @@ def one_more(function: Callable[..., Any]) -> Callable[..., Any]:
         (
             peridot,
             "accrue",
-            lambda state: accrue_peridot(state)._replace(reserves=state["total_reserves"]),
+            lambda books, time: accrue_peridot(books, time)._replace(reserves=books.numbers.total_reserves),
             "total_reserves",
         ),
         (
             peridot,
             "accrue",
-            lambda state: accrue_peridot(state)._replace(borrowed=state["total_borrowed"]),
+            lambda books, time: accrue_peridot(books, time)._replace(borrowed=books.numbers.total_borrowed),
             "total_borrowed",
         ),
         (xoxno, "YEAR_MILLISECONDS", 31_536_000_000, "borrow_index"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -12,6 +13,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter, Pending
 from exporter.render.site.templates import environment
 from exporter.tables import BACKSTOPS
+from tests.protocols.test_prices import SPOKE
 from tests.render.rendering import contract
 from tests.render.site.made import CLOSE_TIME, Page, pool_row, site_of, tables_of
 
@@ -206,9 +208,8 @@ def test_a_pool_of_blend_has_its_curve_with_the_point_of_now() -> None:
 
 def test_spokes_one_by_one() -> None:
     """Each spoke has its factors and gates, also one that is not known; a paused one is that alone."""
-    factors = {"collateral_factor_bps": 7_500, "liquidation_threshold_bps": 8_000}
-    open_one = {"spoke": 1, "paused": False, **factors, "can_supply": True, "can_borrow": None}
-    spokes = [open_one, open_one | {"spoke": 2, "paused": True}]
+    open_one = replace(SPOKE, collateral_factor_bps=7_500, liquidation_threshold_bps=8_000, can_borrow=None)
+    spokes = (open_one, replace(open_one, spoke=2, paused=True))
 
     assert {
         "Spoke 1": "collateral factor 75 %, threshold 80 %; supply open, borrow not known",
