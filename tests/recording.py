@@ -159,7 +159,7 @@ def testnet(folder: Path) -> Part:
     candidates = [Candidate("blend", TESTNET_POOL, Origin.SNAPSHOT)]
     known = [_deployment("blend", roles)]
     entries, reading = looked_at(state.entries, CHECKPOINT, close_time, candidates, known)
-    tokens = dict(zip((pool["token_address"] for pool in reading.pools), ("XLM", "wETH", "wBTC", "USDC"), strict=True))
+    tokens = dict(zip((pool.token_address for pool in reading.pools), ("XLM", "wETH", "wBTC", "USDC"), strict=True))
     for token in tokens:
         key = variant_key(token, "Balance", address(TESTNET_POOL))
         entries |= {key: state.entries[key]} if key in state.entries else {}
@@ -235,7 +235,7 @@ def xoxno(folder: Path) -> Part:
         for data in [decode_contract_data(entry.data)]
         if data.contract not in {*roles, *tokens}
     }
-    pools = [(controller, each["pool"], each["token_address"]) for each in read]
+    pools = [(controller, each.pool, each.token_address) for each in read]
     kept = recorded(calls, lambda call: call.contract in {controller, pool})
     snapshot = state.snapshot
     return Part(
@@ -247,8 +247,8 @@ def peridot(folder: Path) -> Part:
     """Peridot's controller with four vaults, before anybody borrowed."""
     state, entries, calls = contract_state(folder, "peridot", "stored")
     pools, controller = state.reading.pools, str(state.answers["comp"])
-    vaults = [pool["pool"] for pool in pools]
-    tokens = dict(zip((pool["token_address"] for pool in pools), PERIDOT_TOKENS, strict=True))
+    vaults = [pool.pool for pool in pools]
+    tokens = dict(zip((pool.token_address for pool in pools), PERIDOT_TOKENS, strict=True))
     roles = {controller: ("market", "controller")}
     roles |= {vault: ("vault", name) for vault, name in zip(vaults, tokens.values(), strict=True)}
     codes = {vault: bytes.fromhex(PERIDOT_VAULT_CODE) for vault in vaults}

@@ -17,9 +17,9 @@ from exporter.tree.values import SkipReason
 
 def leave_out(reading: ProtocolReading, excluded: Collection[str]) -> None:
     """Take pools that are excluded, by their address or as ``MARKET/POOL``, and prices of excluded oracles, away."""
-    pools = {(pool["market"], pool["pool"]) for pool in reading.pools}
-    out = {place for place in pools if place[1] in excluded or "/".join(place) in excluded}
-    reading.pools[:] = [pool for pool in reading.pools if (pool["market"], pool["pool"]) not in out]
+    places = {pool.place for pool in reading.pools}
+    out = {place for place in places if place[1] in excluded or "/".join(place) in excluded}
+    reading.pools[:] = [pool for pool in reading.pools if pool.place not in out]
     reading.unread += [Unread(*place, reading.protocol, SkipReason.EXCLUDED, EXCLUDED) for place in sorted(out)]
     without = [pair for pair in reading.quotes if pair[0] in excluded]
     if without:

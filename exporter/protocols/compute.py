@@ -204,8 +204,8 @@ def _pools_of(
         except Exception as error:
             unread(*place, "undecodable", described(error))
         else:
-            row = row_of(pool, numbers) | {"symbol": token.symbol, "archived": place in reading.archived}
-            rows.append(cast(PoolRow, row))
+            computed = row_of(pool, numbers) | {"symbol": token.symbol, "archived": place in reading.archived}
+            rows.append(cast(PoolRow, computed))
             spokes[place] = numbers.spokes
 
     def price_failure(quote: Quote) -> str | None:

@@ -39,7 +39,7 @@ async def watch_prices(view: LedgerView, readings: Sequence[ProtocolReading]) ->
         own: dict[str, set[str]] = {}
         places: list[tuple[str, str | None, str | None]] = []
         places += [(market.address, market.oracle, None) for market in reading.markets]
-        places += [(pool["market"], pool["oracle"], pool["token_address"]) for pool in reading.pools]
+        places += [(pool.market.address, pool.oracle, pool.token_address) for pool in reading.pools]
         for market, oracle, token in places:
             if oracle is not None and oracle.startswith("C"):
                 own.setdefault(market, set()).add(oracle)

@@ -10,7 +10,6 @@ import pytest
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal, decode_scval
-from exporter.protocols.base import Row
 from exporter.tables import VALID_PRICE
 from tests.protocols.contract_states import SUCCESS, State, states
 
@@ -21,13 +20,13 @@ PAUSES = {
 }
 
 
-def vaults(state: State, part: str) -> Iterator[tuple[Row, dict[str, ScVal]]]:
+def vaults(state: State, part: str) -> Iterator[tuple[dict[str, Any], dict[str, ScVal]]]:
     """Each vault's row, with the values of its views before (``stored``) or after (``accrued``) it was brought up."""
     for vault, answered in zip(state.answers["vs"], state.answers[part], strict=True):
         yield state.rows[vault], {each["f"]: decode_scval(bytes.fromhex(each["r"])) for each in answered if "r" in each}
 
 
-def probes(state: State, operation: str) -> Iterator[tuple[Row, dict[str, Any]]]:
+def probes(state: State, operation: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """What was tried with each vault."""
     for probe in state.answers["probes"]:
         if probe["op"] == operation:
