@@ -59,9 +59,12 @@ def terms_of(market: HubMarket) -> Terms:
         can_liquidate=exits,
         pool_status=status if market.hub_active else "hub_inactive",
     )
+    lent_by_spokes = sum(
+        spoke.available_to_borrow or 0 for spoke in shown
+    )  # each is a number until prices are looked at
     amounts = Amounts(
         available_to_withdraw=withdrawable,
-        available_to_borrow=min(sum(spoke.available_to_borrow for spoke in shown), borrowable),
+        available_to_borrow=min(lent_by_spokes, borrowable),
         available_to_supply=min(sum(spoke.available_to_supply for spoke in shown), MAX_DECIMAL),
     )
     risk = replace(
