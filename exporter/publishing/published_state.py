@@ -83,7 +83,10 @@ def read_published(store: Store, *, older: bool = False) -> Published | None:
     with _understood(POINTER_KEY):
         earlier = refuse_other_format(f"{store.uri}: {POINTER_KEY}", stored.data, older=older)
     pointer = _decode(POINTER_KEY, stored, Pointer)
-    check_key(pointer.manifest_key)
+    try:
+        check_key(pointer.manifest_key)
+    except StoreError as error:
+        raise StoreError(f"{POINTER_KEY} cannot be understood: manifest_key: {error}. {_REMOVE}") from error
     return Published(pointer, stored.etag, earlier)
 
 
