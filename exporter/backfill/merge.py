@@ -17,7 +17,7 @@ from exporter.history.manifest import HistoryPart, data_of, extend_history, read
 from exporter.history.parquet import scan_rows
 from exporter.publishing.compaction import compact_files
 from exporter.publishing.publish import replace_history
-from exporter.publishing.published_state import read_intent, read_published, unfinished_run
+from exporter.publishing.published_state import read_intent, read_published, refuse_files_of_others, unfinished_run
 from exporter.stores.store import Store, utc_now
 from exporter.tree.documents import HistoryManifest, LedgerSpan, Transitions
 
@@ -104,8 +104,9 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
 
 def try_output(store: Store) -> None:
     """Find out before the work whether its result could be kept. Raises `FormatError`, `StoreError`."""
-    read_published(store)
-    read_history_manifest(store)
+    published, manifest = read_published(store), read_history_manifest(store)
+    if published is None and manifest is None:
+        refuse_files_of_others(store)
     store.try_writing()
 
 

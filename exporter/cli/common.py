@@ -14,6 +14,7 @@ import click
 
 from exporter.console import LOG_FORMATS, Console
 from exporter.errors import ConfigError, ExitCode, ExporterError, without_keys
+from exporter.user_files import user_path
 
 if TYPE_CHECKING:
     from exporter.config import Configuration
@@ -28,10 +29,15 @@ class _File(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if "://" in str(value):
             self.fail("a URL is not a file; give the path of one on this machine", param, ctx)
-        return super().convert(value, param, ctx)
+        try:
+            return super().convert(user_path(value), param, ctx)
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
 
 
 FILE = _File(path_type=Path, dir_okay=False)
+WRITTEN_FILE = _File(path_type=Path, dir_okay=False, allow_dash=True)
+"""A file to write: ``-`` is standard output, and a pipe or device is written into (`exporter.user_files`)."""
 
 
 class KeylessGroup(click.Group):
@@ -119,7 +125,7 @@ def archive_of(
         return None
     from exporter.job.sources import BUCKET_CACHE, FromArchive
 
-    return FromArchive(archives, checkpoint, trust, Path(bucket_cache or BUCKET_CACHE))
+    return FromArchive(archives, checkpoint, trust, user_path(bucket_cache or BUCKET_CACHE))
 
 
 def answers_next_to(console: Console) -> Console:

@@ -10,6 +10,7 @@ import click
 
 from exporter.cli.common import (
     FILE,
+    WRITTEN_FILE,
     answers_next_to,
     config_option,
     configuration_of,
@@ -112,7 +113,7 @@ def compact(console: Console, uri: str, months: int, dry_run: bool) -> None:
 
 @history.command()
 @click.argument("uri")
-@click.option("--out", required=True, type=FILE, help="The file to write.")
+@click.option("--out", required=True, type=WRITTEN_FILE, help="The file to write; - is standard output.")
 @click.option(
     "--format", "form", type=click.Choice(("parquet", "csv", "arrow")), help="[default: by the file's ending]"
 )

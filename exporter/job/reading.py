@@ -40,6 +40,7 @@ from exporter.protocols.containment import read_contained
 from exporter.protocols.frozen_keys import mark_frozen
 from exporter.protocols.price_sources import watch_prices_contained
 from exporter.tree.documents import SkippedMarket
+from exporter.user_files import user_path
 
 
 class LedgerTables(NamedTuple):
@@ -76,7 +77,7 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
         settings = structs.replace(settings, network=structs.replace(settings.network, rpc_urls=(str(source),)))
 
     async def work() -> MarketsRead:
-        async with (RpcEndpoints() if is_url else StoredLedger(Path(source))).open(settings) as opened:
+        async with (RpcEndpoints() if is_url else StoredLedger(user_path(source))).open(settings) as opened:
             memory = Memory(network_id(settings.passphrase)) if opened.discovers(settings) else None
             return (await read_markets(settings, opened, memory))[0]
 

@@ -1,12 +1,12 @@
 """The run report: one JSON file that says what a run did; ``"complete": false`` until it ends, or where it was killed.
 
-Next to the report of a run that ended, ``.prom`` after its name, is what monitoring systems want of it.
+Next to the report of a run that ended, ``.prom`` after its name, is what monitoring systems want of it. A report that
+goes into a pipe, a device or standard output is written once, at the end, and has nothing next to it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +27,7 @@ from exporter.render.run_documents import unpriced_bps, unpriced_markets
 from exporter.render.site.templates import environment
 from exporter.tree.documents import EXPORTER_VERSION
 from exporter.tree.values import SkipReason
+from exporter.user_files import is_written_into, write_text
 
 if TYPE_CHECKING:
     from exporter.job.reading import MarketsRead
@@ -104,23 +105,21 @@ class RunLog:
             seconds=self.seconds,
         )
         self._write()
-        if self._path is not None:
+        if self._path is not None and not is_written_into(self._path):
             metrics = self._path.with_name(f"{self._path.name}.prom")
             known = {} if "published_at" in self.facts else _published_times(metrics)
             self._replace(metrics, metrics_of(known | self.facts))
 
     def _write(self) -> None:
-        if self._path is not None:
+        # What is no file is written into, so it gets the report once, at the end.
+        if self._path is not None and (self.facts["complete"] or not is_written_into(self._path)):
             self._replace(self._path, json.dumps(self.facts, indent=2) + "\n")
 
     def _replace(self, path: Path, text: str) -> None:
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(path)
-        except (OSError, ValueError) as error:  # ValueError: a NUL
-            problem = error.strerror if isinstance(error, OSError) else str(error)
-            self.problem = f"output.report: cannot write {str(path)!r}: {problem}"
+            write_text(path, text, "output.report")
+        except (ConfigError, BrokenPipeError) as error:
+            self.problem = str(error)
 
 
 def report_dead_endpoints(answers: Mapping[str, int], errors: Mapping[str, Mapping[str, int]], log: RunLog) -> None:

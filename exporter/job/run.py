@@ -52,6 +52,7 @@ from exporter.publishing.published_state import (
     closed_earlier,
     read_intent,
     read_published,
+    refuse_files_of_others,
 )
 from exporter.publishing.retention import SUPERSEDED_KEY, clock_problem, sweep
 from exporter.render.changes import change_list, read_changes
@@ -63,6 +64,7 @@ from exporter.tree import families
 from exporter.tree.documents import Proof
 from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import file_of, read_back
+from exporter.user_files import user_path
 
 SHOWN_DAMAGE = 20
 """How many damaged files are named on the console; the report has all."""
@@ -132,8 +134,8 @@ def run(
     Raises:
         ExporterError: the run failed; ``exit_code`` of the error says in which way.
     """
-    log = RunLog(Path(settings.output.report), console, command="run")
-    source: Source = archive or (RpcEndpoints() if snapshot is None else StoredLedger(Path(snapshot)))
+    log = RunLog(user_path(settings.output.report), console, command="run")
+    source: Source = archive or (RpcEndpoints() if snapshot is None else StoredLedger(user_path(snapshot)))
     try:
         if isinstance(source, RpcEndpoints):
             check_rpc_urls(settings)
@@ -471,6 +473,8 @@ def try_output(store: Store, network: str, replaced_ledger: int | None, *, write
         next(store.list(""), None)  # an unusable output fails here
     check_network(store, published, network)
     read_intent(store)
+    if published is None:
+        refuse_files_of_others(store)
     if replaced_ledger is not None:
         check_replaced(store, replaced_ledger)
     return published is not None and published.earlier

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -20,11 +21,14 @@ from exporter.history.manifest import read_history_manifest
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.documents import Intent, RunManifest, timestamp
-from exporter.tree.families import INTENT_KEY, POINTER_KEY, RUN
+from exporter.tree.families import INTENT_KEY, POINTER_KEY, ROOT_FILES, RUN, family_of
 from exporter.tree.files import check_key, is_key
 from exporter.tree.run_listing import RunListing, listing_of
 
 RUNS_PREFIX = RUN.prefix
+
+MAX_LOOKED_AT = 1_000
+"""How many objects are looked at to find one of a tree; most trees have nothing else there."""
 
 MAX_LEDGERS_PER_SECOND = 10
 """No network closes ledgers faster than this, by its own clock."""
@@ -94,6 +98,23 @@ def read_intent(store: Store) -> Intent | None:
     """Raises `StoreError` where it is not an intent."""
     stored = store.get(INTENT_KEY)
     return None if stored is None else _decode(INTENT_KEY, stored, Intent)
+
+
+def refuse_files_of_others(store: Store) -> None:
+    """Refuse an output that has no tree, and has files where a tree has its own. Raises `StoreError`, naming one.
+
+    Somebody's ``index.html`` is not replaced. Every tree has something below ``v1/`` or ``history/`` from its first
+    write on, so a tree whose first run died is none of somebody else.
+    """
+    for prefix in ("v1/", "history/"):
+        if any(family_of(info.key) for info in islice(store.list(prefix), MAX_LOOKED_AT)):
+            return
+    for name in ROOT_FILES:
+        if store.has(name):
+            raise StoreError(
+                f"{store.uri} has a file {name}, and no tree that it could belong to; it is not overwritten: choose an "
+                "empty output, or move that file away"
+            )
 
 
 def unfinished_run(published: Published | None, intent: Intent | None) -> Intent | None:

@@ -52,3 +52,22 @@ def test_report_that_fails_later(tmp_path: Path) -> None:
     report.finish(1, "the store is full")
 
     assert "No such file" in (report.problem or "")
+
+
+def test_a_device_gets_the_report_once_and_nothing_beside_it() -> None:
+    """A report into a device leaves it a device, with no metrics next to it."""
+    report = RunLog(Path("/dev/null"))
+    report.finish(0)
+
+    assert (None, True) == (report.problem, Path("/dev/null").is_char_device())
+    assert not Path("/dev/null.prom").exists()
+
+
+def test_a_report_on_standard_output_is_one_document(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """It is written at the end alone, so that a program can read it as JSON."""
+    report = RunLog(Path("-"))
+    with report.step("read", "reading"):
+        pass
+    report.finish(0)
+
+    assert 0 == json.loads(capfdbinary.readouterr().out)["exit_code"]

@@ -14,6 +14,7 @@ from exporter.errors import ArchiveError, ArchiveFileMissingError
 from exporter.past.archive.archive_files import FolderFiles, records
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.lake.objects import open_place
+from exporter.user_files import user_path
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -141,7 +142,7 @@ class Archives:
         """
         kept.mkdir(parents=True, exist_ok=True)
         deadline = deadline or Deadline()
-        files = [RemoteFiles(uri, deadline, kept) if "://" in uri else FolderFiles(Path(uri)) for uri in uris]
+        files = [RemoteFiles(uri, deadline, kept) if "://" in uri else FolderFiles(user_path(uri)) for uri in uris]
         return cls(list(map(HistoryArchive, files)))
 
     def first(self, read: Callable[[HistoryArchive], T]) -> T:
