@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, structs
 
 from exporter.deployments.networks import NETWORKS, network_of
 from exporter.errors import ConfigError
@@ -161,6 +161,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def may_be_unread(self, place: str) -> bool:
         """Whether ``MARKET`` or ``MARKET/POOL`` is known to be dead, by itself or with its market."""
         return not {place, place.partition("/")[0]}.isdisjoint(self.allow_unread)
+
+    def without_endpoints(self) -> Settings:
+        """The same settings without URLs and headers of RPCs, for whoever asks none: they may hold keys."""
+        return structs.replace(self, network=structs.replace(self.network, rpc_urls=(), rpc_headers={}))
 
     @property
     def passphrase(self) -> str:
