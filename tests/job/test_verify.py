@@ -31,7 +31,7 @@ from exporter.config import load
 from exporter.console import Silence
 from exporter.deployments.networks import NETWORKS, network_of
 from exporter.discovery.known_markets import LearnedContract
-from exporter.errors import CheckError, ExitCode
+from exporter.errors import CheckError, ExitCode, RefutedError
 from exporter.job import history_files
 from exporter.job import prove as prove_module
 from exporter.job.evidence import Evidence
@@ -49,9 +49,10 @@ from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.protocols.base import Candidate
 from exporter.publishing.compaction import compact_history
 from exporter.stores import open_store
-from exporter.tree.documents import ChangeList, timestamp
+from exporter.tree.documents import ChangeList, SkippedMarket, timestamp
 from exporter.tree.families import POINTER_KEY
 from exporter.tree.run_listing import RunListing
+from exporter.tree.values import SkipReason
 from tests.check.trees import Files, change, read, seal, write
 from tests.job.signed_runs import CHECKPOINT, TIME, SignedNetwork, keys_named
 from tests.jobs import run, settings_for
@@ -496,6 +497,41 @@ def test_notices_of_the_evidence(trees: Trees, single: Path, tmp_path: Path) -> 
 
     said = "2 statements are the publisher's word: notice: All is well, looked: the run read a part"
     expect(trees.verify(tmp_path / "out"), ExitCode.UNPROVEN, said)
+
+
+@pytest.mark.parametrize(
+    ("reason", "excluded", "said"),
+    [
+        (SkipReason.POOLS, [], "was skipped (pools), and a run reads every listed market"),
+        (SkipReason.FAILED, [], "was skipped (failed), and a run reads every listed market"),
+        (SkipReason.EXCLUDED, [], "was skipped (excluded), and its list of what is excluded does not name it"),
+        (SkipReason.TIME, [BLEND_V2], "was skipped (time), and its list of what is excluded names it"),
+    ],
+)
+def test_evidence_that_skips_a_listed_market(single: Path, reason: SkipReason, excluded: list[str], said: str) -> None:
+    """Listed markets are always read, so no budget is a reason; only what the operator excludes is left out."""
+    evidence = Evidence.decode(evidence_of(single), "evidence")
+    forged = replace(evidence, skipped=[SkippedMarket(BLEND_V2, "blend", reason)], excluded=excluded)
+
+    with pytest.raises(RefutedError, match=re.escape(said)):
+        list(evidence_words(forged, settings_for()))
+
+
+def test_what_is_excluded_and_configured_is_stated(trees: Trees, single: Path, tmp_path: Path) -> None:
+    """The operator's exclusions and own markets are printed; a listed market that is excluded is not proven, too."""
+    evidence = Evidence.decode(evidence_of(single), "evidence")
+    forged = replace(evidence, excluded=[CONTRACT])
+    (tmp_path / "forged.jsonl.gz").write_bytes(forged.encode())
+    values = {"network.passphrase": PASSPHRASE, "output.uri": str(tmp_path / "out"), "output.page_sizes": [1, 50]}
+    run(load(None, values, environment={}).settings, snapshot=tmp_path / "forged.jsonl.gz")
+    skipped = replace(evidence, skipped=[SkippedMarket(BLEND_V2, "blend", SkipReason.EXCLUDED)], excluded=[BLEND_V2])
+
+    result = trees.verify(tmp_path / "out", "--allow-unproven", "calls")
+    expect(result, ExitCode.DONE, f"the operator excludes {CONTRACT}")
+    expect(result, ExitCode.DONE, f"the operator names the market {BLEND_V2} of blend, and lists it by that alone")
+    assert [f"skipped: {BLEND_V2} of blend, a listed market, was not read (excluded)"] == list(
+        evidence_words(skipped, settings_for())
+    )
 
 
 def test_contracts_of_the_evidence(tmp_path: Path) -> None:
