@@ -198,7 +198,11 @@ def localnet(
     lags: tuple[int, ...],
     **behaviour: Any,
 ) -> None:
-    """Serve a recorded network, or a ledger snapshot file, as a Stellar RPC."""
+    """Serve a recorded network, or a ledger snapshot file, as a Stellar RPC.
+
+    Copies that --pools adds are in no list: a run reads a tenth as many pools of such markets as of listed ones, at
+    least 20. To have all of them, name each in [[markets]]; their addresses are printed.
+    """
     with ending(Console("text")):
         from exporter.ledger.snapshot_file import LedgerSnapshot
         from exporter.localnet.network import LocalNetwork, snapshot_network
@@ -211,6 +215,8 @@ def localnet(
         else:
             start = start_ledger or DEFAULT_START_LEDGER
             network = RecordedNetwork(copies=copies_for(pools), seed=seed, start_ledger=start)
+            for market in network.copies:
+                click.echo(f'[[markets]]\nprotocol = "blend"\naddress = "{market}"\n')
         app = create_app(network, Behaviour(lags=lags or (0,), seed=seed, **behaviour))
         what = f"ledger {network.chain.latest} of {network.passphrase!r}"
         serve(app, host, port, lambda url: click.echo(f"serving {what} as a Stellar RPC at {url}"))

@@ -163,7 +163,7 @@ def report_missing(settings: Settings, tables: Tables, read: MarketsRead, log: R
         }
     )
     report_notices(tables.notices, log, read.notices)
-    for item in tables.bounded:
+    for item in tables.of_listed().bounded:
         log.warning(f"{item.market}/{item.pool}: {item.field} is capped at {item.bound}")
     places = {item.market if item.pool is None else f"{item.market}/{item.pool}": item for item in tables.unread}
     surprises = {
@@ -193,11 +193,12 @@ def report_missing(settings: Settings, tables: Tables, read: MarketsRead, log: R
 
 
 def report_unpriced(tables: Tables, log: RunLog) -> None:
-    """Say how many pools have no price, by market."""
-    unpriced, markets = len(tables.unpriced), unpriced_markets(tables)
+    """Say how many pools of listed markets have no price, by market."""
+    listed = tables.of_listed()
+    unpriced, markets = len(listed.unpriced), unpriced_markets(listed)
     if unpriced:
         shown = _first([f"{item.market} {item.unpriced_count} of {item.pool_count}" for item in markets])
-        pools = pluralize(tables.pools.height, "pool")
+        pools = pluralize(listed.pools.height, "pool")
         log.event("unpriced", f"{unpriced:,} of {pools} have no price: {shown}", count=unpriced)
     log.add(unpriced_bps=unpriced_bps(tables), unpriced_markets=[structs.asdict(item) for item in markets])
 

@@ -98,7 +98,15 @@ class RpcEndpoints:
             on_request=on_request,
         ) as source:
             label = ", ".join(source.endpoints)
-            yield OpenSource(source, network_of(settings.passphrase), [], label, source.counters)
+            opened = OpenSource(
+                source, network_of(settings.passphrase), [], label, source.counters, notices=source.notices
+            )
+            try:
+                yield opened
+            except SourceError as error:
+                if source.notices:  # most probably the cause
+                    error.args = ("; ".join([str(error).rstrip("."), *source.notices]), *error.args[1:])
+                raise
 
 
 @dataclass(frozen=True, slots=True)

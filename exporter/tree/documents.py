@@ -1026,7 +1026,7 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     market_pools_cap: Annotated[Positive, doc("The most pools in the document of a market.")]
     proof_checkpoint: Annotated[Ledger, doc("The ledger whose state the run can be held against.")]
     unpriced_bps: Annotated[
-        BasisPoints, doc("Share of the pools read that have no price, in basis points, rounded down.")
+        BasisPoints, doc("Share of the pools read in listed markets that have no price, in basis points, rounded down.")
     ]
     unpriced_markets: Annotated[list[UnpricedMarket], doc("Markets with such pools, ascending.")]
     skipped_counts: Annotated[SkippedCounts, doc("Markets that were not read, or not to the end, by the reason.")]

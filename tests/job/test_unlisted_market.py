@@ -22,6 +22,7 @@ from exporter.serve.assistant import Answers
 from exporter.stores.tree_sources import open_tree
 from tests.jobs import run, settings_for
 
+ALERTS = Path(__file__).parents[2] / "templates" / "monitoring" / "alerts.yml"
 OWN_ORACLE = derived_address("an oracle of a stranger")
 TIMES = 10**6
 """How far above the real prices the stranger's oracle is."""
@@ -145,6 +146,18 @@ def test_assistants_rank_listed_markets_alone(trees: Trees) -> None:
     plain, hostile = (asyncio.run(answer(folder)) for folder in (trees.without, trees.hostile))
     assert (plain["pools"], plain["tokens"]) == (hostile["pools"], hostile["tokens"])
     assert [None, 1] == [given["left_out"].get(NOT_LISTED) for given in (plain, hostile)]
+
+
+def test_it_moves_no_alarm(trees: Trees) -> None:
+    """Each metric that an alert of templates/monitoring asks for is as without it, but for what a run took."""
+    asked = set(re.findall(r"lending_\w+", (ALERTS).read_text()))
+    lines = [
+        {line for line in (folder / "metrics.txt").read_text().splitlines() if line.split(" ")[0] in asked}
+        for folder in (trees.without, trees.hostile)
+    ]
+
+    assert 5 == len(lines[0])
+    assert lines[0] == lines[1]
 
 
 def test_naming_it_lists_it(tmp_path: Path) -> None:
