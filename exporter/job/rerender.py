@@ -318,7 +318,9 @@ async def _fetch_history(
         files = {key: file for key, file in files.items() if key in paths} | {part.key: part for part, *_ in found}
     before = sorted(files.values(), key=lambda file: file.first_ledger)
     if before:
-        manifest = structs.replace(history, observed_ledger=before[-1].last_ledger, files=before, rollups=[])
+        manifest = structs.replace(
+            history, observed_ledger=before[-1].last_ledger, files=before, rollups=[], liquidations=None
+        )
         store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
     return before, aside, as_published
 

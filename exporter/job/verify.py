@@ -26,6 +26,7 @@ from exporter.deployments.networks import network_of
 from exporter.errors import CheckError, ExporterError, RefutedError, SourceError, lasting, pluralize, printable
 from exporter.history.export import rows_of
 from exporter.history.liquidations import fault_of
+from exporter.history.manifest import file_ledgers
 from exporter.history.parquet import render_history
 from exporter.history.rollups import holds
 from exporter.history.series import STATE_KEY
@@ -55,6 +56,7 @@ from exporter.tree.families import (
     CENSUS,
     CHANGES,
     HISTORY_MANIFEST_KEY,
+    HISTORY_PREFIX,
     POINTER_KEY,
     PROOFS,
     RUN,
@@ -214,7 +216,10 @@ def verify_tree(
         again = open_store(str(tree.folder))
         waiting = _judge_rest(tree, again, repeated, trusted, unproven)
         kept = again.get(STATE_KEY)
-        for record, name in judge_records(tree.publisher_records, status, None if kept is None else kept.data):
+        own = next((file.key for file in tree.files.under(HISTORY_PREFIX) if file_ledgers(file.key) is not None), "")
+        newest = max((file.last_ledger for file in tree.before), default=0)
+        state_of_history = None if kept is None else kept.data
+        for record, name in judge_records(tree.publisher_records, status, state_of_history, own, newest):
             if record is None:
                 statements.append(name)
             else:

@@ -20,8 +20,8 @@ from exporter.errors import CheckError, ConfigError, NotNewerError, SourceError,
 from exporter.history.manifest import read_history_manifest
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json, refuse_other_format
-from exporter.tree.documents import Intent, RunManifest, timestamp
-from exporter.tree.families import INTENT_KEY, POINTER_KEY, ROOT_FILES, RUN, family_of
+from exporter.tree.documents import HistoryManifest, Intent, RunManifest, timestamp
+from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY, ROOT_FILES, RUN, family_of
 from exporter.tree.files import check_key, is_key
 from exporter.tree.run_listing import RunListing, listing_of
 
@@ -122,6 +122,37 @@ def unfinished_run(published: Published | None, intent: Intent | None) -> Intent
     if intent is None or (published is not None and intent.observed_ledger <= published.pointer.observed_ledger):
         return None
     return intent
+
+
+def died_run(published: Published | None, intent: Intent | None) -> Intent | None:
+    """Give the run that began to replace documents and is not the published one, also one that replaces later runs."""
+    if intent is None or (published is not None and intent.run_id == published.pointer.run_id):
+        return None
+    return intent if intent.replaced_ledger is not None else unfinished_run(published, intent)
+
+
+def read_whole_history(store: Store, *, older: bool = False) -> HistoryManifest | None:
+    """The history's manifest, if it has all that was published; None when there is none.
+
+    Raises `StoreError` also for one that is older than the tree: what came since would be lost for good.
+    """
+    manifest = read_history_manifest(store, older=older)
+    if manifest is None:
+        return None
+    published, intent = read_published(store, older=True), read_intent(store)
+    died, wanted = died_run(published, intent), 0
+    if died is not None:
+        wanted = died.history_ledger
+    if published is not None and (died is None or died.replaced_ledger is None):
+        wanted = max(wanted, published.pointer.observed_ledger)
+    newest = max((file.last_ledger for file in manifest.files), default=0)
+    if newest < wanted:
+        raise StoreError(
+            f"{HISTORY_MANIFEST_KEY} ends at ledger {newest}, but ledger {wanted} was published: it is older than the "
+            "tree, as after a copy was put back in part. Nothing was published or removed. Restore the newest copy, or "
+            f"make it of the files that are there: exporter history rebuild {store.uri}"
+        )
+    return manifest
 
 
 def manifest_keys(store: Store) -> list[str]:

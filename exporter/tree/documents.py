@@ -1101,8 +1101,17 @@ class Intent(Struct, frozen=True):
 
     While it names a later ledger than the pointer, that run has not finished: some documents may be of its ledger
     already, so a run at an earlier ledger would take them backwards.
+
+    Attributes:
+        history_key: the run's Parquet file, which is written next. If the run dies, no manifest may ever name it.
+        history_ledger: the newest ledger of the history without this run; 0 for none. A history that ends before it has
+            lost files.
+        replaced_ledger: of a run that replaces published ones, the first of theirs.
     """
 
     run_id: str
     observed_ledger: Annotated[int, Meta(ge=1)]
     started_at: str
+    history_key: str | None = None
+    history_ledger: Annotated[int, Meta(ge=0)] = 0
+    replaced_ledger: Annotated[int, Meta(ge=1)] | None = None

@@ -551,6 +551,7 @@ ROOT_FILES = (
 """The files that every tree has at its root, where others may have files of the same names."""
 
 HISTORY_PREFIX = "history/pools/"
+ROLLUPS_PREFIX = "history/"
 
 _BY_SLASHES = [[family for family in FAMILIES if family.template.count("/") == slashes] for slashes in range(9)]
 """No place has any."""
