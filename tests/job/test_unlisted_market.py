@@ -22,7 +22,8 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.serve.assistant import Answers
 from exporter.stores.tree_sources import open_tree
-from tests.jobs import run, settings_for
+from tests.job.test_on_chain import with_views
+from tests.jobs import on_chain, run, settings_for
 
 ALERTS = Path(__file__).parents[2] / "templates" / "monitoring" / "alerts.yml"
 OWN_ORACLE = derived_address("an oracle of a stranger")
@@ -197,6 +198,20 @@ def test_two_hundred_with_oracles_of_their_own(tmp_path: Path) -> None:
     assert [own_of(token) for token in tokens["data"]] == [own_of(token) for token in others["data"]]
     assert [] == different_files(plain)
     assert pages[0] == re.sub(NOTE, "", pages[1])
+
+
+def test_the_check_on_chain_leaves_it_alone() -> None:
+    """The contracts of listed markets are asked alone, so that a stranger's market can neither slow nor end that."""
+    networks = with_views(), with_views()
+    hostile_market(networks[1])
+    checks = []
+    for network in networks:
+        with running(create_app(network)) as url:
+            checks.append(on_chain(settings_for(None, url)))
+
+    assert checks[0].without
+    assert checks[0].without == checks[1].without
+    assert [(checks[0].pools, checks[0].compared)] == [(checks[1].pools, checks[1].compared)]
 
 
 def test_naming_it_lists_it(tmp_path: Path) -> None:

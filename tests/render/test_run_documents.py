@@ -58,7 +58,7 @@ def overview(
 
 
 def test_what_was_skipped_is_in_pages() -> None:
-    """Every skipped market is on one page, in order; the first has a key of its own, and each says how many there are."""
+    """Every skipped market is on one page, in order; each says how many pages there are."""
     skipped = [SkippedMarket(contract(n), "blend", SkipReason.POOLS) for n in range(SKIPPED_PER_PAGE + 1)]
     tables = Tables(LEDGER, 1, pools_frame([], LEDGER), pl.DataFrame(schema=MARKETS), skipped=skipped)
     files = {file.key: json.loads(file.data) for file in render_skipped(tables)}
