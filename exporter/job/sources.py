@@ -104,8 +104,9 @@ class RpcEndpoints:
             try:
                 yield opened
             except SourceError as error:
-                if source.notices:  # most probably the cause
-                    error.args = ("; ".join([str(error).rstrip("."), *source.notices]), *error.args[1:])
+                causes = [*source.notices, *([] if source.rate_limits is None else [source.rate_limits])]
+                if causes:  # most probably
+                    error.args = ("; ".join([str(error).rstrip("."), *causes]), *error.args[1:])
                 raise
 
 

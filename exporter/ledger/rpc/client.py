@@ -12,6 +12,7 @@ so endpoints may be mixed.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -227,6 +228,16 @@ class RpcSource:
                 raise
         oldest, latest = min(low for low, _ in ranges), max(high for _, high in ranges)
         return OutOfRange(oldest, latest, certain=len(ranges) == len(self.endpoints))
+
+    @property
+    def rate_limits(self) -> str | None:
+        """Which endpoints wanted fewer requests, and how often each is asked since, for people; None without any."""
+        limited = [
+            f"{each.label} wanted fewer requests, and is asked {each.most_per_second:.2g} times a second since"
+            for each in self._endpoints
+            if each.most_per_second < math.inf
+        ]
+        return "; ".join(limited) or None
 
     async def _ask(self, question: Question[R, T]) -> T:
         failures: dict[Endpoint, Failure] = {}  # the last of each, cleaned
