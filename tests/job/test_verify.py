@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from hashlib import sha256
+from io import BytesIO
+from os import mkfifo
 from pathlib import Path
 from threading import Timer
 from types import SimpleNamespace
@@ -473,6 +475,47 @@ def test_files_next_to_the_run(trees: Trees, out: Path) -> None:
         "4 files are in no run: history/page.html, robots.txt, state/history-buckets-page.html, "
         "state/known-markets.unreadable-0123456789abcdef.memory"
     ) in names(result, "unlisted")
+
+
+def test_files_that_no_key_names(trees: Trees, out: Path) -> None:
+    """A server serves them all the same, so each is named: links, devices, names that are no keys, files of nobody."""
+    (out / "page.html").symlink_to("/etc/hostname")
+    (out / "v1/linked").symlink_to("/etc")
+    (out / "v1/my page.html").write_text("<script>alert(1)</script>")
+    (out / ".well-known").mkdir()
+    (out / ".well-known/x.html").write_text("<script>alert(1)</script>")
+    mkfifo(out / "v1/pipe")
+    (out / "v1/best.json").write_text("{}")
+    result = trees.verify(out)
+    line = names(result, "unlisted")
+
+    expect(result, ExitCode.UNPROVEN)
+    for name in ("page.html (a link)", "v1/linked (a link)", "v1/my page.html", ".well-known/x.html", "v1/best.json"):
+        assert name in line
+    assert "v1/pipe (no regular file)" in line
+
+
+def test_invented_liquidations(trees: Trees, out: Path) -> None:
+    """A table of another form refutes the tree, wherever it is named; one that nothing names is a file of nobody."""
+    stream = BytesIO()
+    pq.write_table(pa.table({"bad_debt": [10**18]}), stream)
+    path, key = out / "v1/history.json", "history/liquidations.parquet"
+    (out / key).write_bytes(stream.getvalue())
+    beside = trees.verify(out)
+    manifest = json.loads(path.read_bytes())
+    manifest["liquidations"] = {
+        "key": key,
+        "url": f"../{key}",
+        "rows": 1,
+        "bytes": len(stream.getvalue()),
+        "sha256": sha256(stream.getvalue()).hexdigest(),
+        "spans": [{"first_ledger": 1, "last_ledger": 127}],
+    }
+    path.write_bytes(msgspec.json.encode(manifest))
+
+    expect(beside, ExitCode.UNPROVEN)
+    assert key in names(beside, "unlisted")
+    expect(trees.verify(out), ExitCode.REFUTED, key)
 
 
 def test_rollups_of_another_history(trees: Trees, out: Path) -> None:
