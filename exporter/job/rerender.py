@@ -25,6 +25,7 @@ from exporter.job.publisher_records import RECORDS
 from exporter.job.report import RunLog
 from exporter.job.run import execute
 from exporter.job.sources import StoredLedger
+from exporter.job.unproven import SHOWN
 from exporter.parquet_bounds import open_parquet
 from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.render.openapi import VERSION_FIELD, openapi_document
@@ -55,7 +56,6 @@ from exporter.tree.families import (
     RUN,
     TRUST,
     VERIFIER,
-    may_be_kept,
 )
 from exporter.tree.read_back import render_document
 from exporter.tree.run_listing import RunListing, ledger_of, listing_of
@@ -124,7 +124,7 @@ class FetchedTree:
 
 @dataclass(frozen=True, slots=True)
 class Rerendered:
-    """``unknown`` files list those of a history that is another one now, ``kept`` are web pages of an earlier run.
+    """``unknown`` files list those of a history that is another one now.
 
     ``recoded`` files have the values that the evidence gives, in bytes that other libraries wrote.
     """
@@ -132,7 +132,6 @@ class Rerendered:
     same: int
     different: dict[str, str]
     unknown: list[str]
-    kept: list[str]
     recoded: list[str]
 
 
@@ -179,10 +178,10 @@ def _check_again(uri: str, summary: CheckSummary) -> str | None:
         raise TreeFaultsError([Fault(*item) for item in made.different.items()])
     summary.rerendered = made.same
     left = [f"{key}, because it shows files of the history that are gone" for key in made.unknown]
-    left += [f"{key}, which other libraries wrote" for key in made.recoded]
-    if made.kept:
+    if made.recoded:
         left.append(
-            f"{pluralize(len(made.kept), 'web page')}, of the run published at {tree.manifest.site_published_at}"
+            f"{pluralize(len(made.recoded), 'file')} with the same values in other bytes, which other libraries wrote: "
+            + ", ".join(made.recoded[:SHOWN])
         )
     return "; ".join(left) or None
 
@@ -313,7 +312,9 @@ async def _fetch_history(
         files = {key: file for key, file in files.items() if key in paths} | {part.key: part for part, *_ in found}
     before = sorted(files.values(), key=lambda file: file.first_ledger)
     if before:
-        manifest = structs.replace(history, observed_ledger=before[-1].last_ledger, files=before, rollups=[])
+        manifest = structs.replace(
+            history, observed_ledger=before[-1].last_ledger, files=before, rollups=[], liquidations=None
+        )
         store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
     return before, aside, as_published
 
@@ -385,14 +386,12 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
         repacked = False
     files = made.join(tree.files.frame.select("key", "sha256"), on="key", how="full", coalesce=True)
     differ = files.filter(pl.col("again").ne_missing(pl.col("sha256"))).sort("key")
-    different, unknown, kept, recoded = dict[str, str](), list[str](), list[str](), list[str]()
+    different, unknown, recoded = dict[str, str](), list[str](), list[str]()
     both = differ.drop_nulls().select("key", pl.col("sha256").bin.encode("hex"))
     alike = asyncio.run(_same_values(tree.uri, both.rows(), store)) | ({repeated.evidence_key} if repacked else set())
-    for key, listed, again in differ.select("key", "sha256", "again").iter_rows():
+    for key, listed in differ.select("key", "sha256").iter_rows():
         if not tree.as_published and key in OF_THE_HISTORY and listed is not None:
             unknown.append(key)
-        elif tree.manifest.site_published_at is not None and may_be_kept(key) and None not in (listed, again):
-            kept.append(key)
         elif key in alike:
             recoded.append(key)
         else:
@@ -400,7 +399,7 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
             different[key] = "is not among the run's files" if missing else "does not follow from the run's evidence"
     if not different:
         _compare_status(tree.status, repeated, same_files=differ.is_empty())
-    return Rerendered(files.height - differ.height, different, unknown, kept, recoded)
+    return Rerendered(files.height - differ.height, different, unknown, recoded)
 
 
 async def _same_values(uri: str, files: Iterable[tuple[str, str]], made: Store) -> set[str]:
