@@ -59,12 +59,11 @@ def terms_of(market: HubMarket) -> Terms:
         can_liquidate=exits,
         pool_status=status if market.hub_active else "hub_inactive",
     )
-    lent_by_spokes = sum(
-        spoke.available_to_borrow or 0 for spoke in shown
-    )  # each is a number until prices are looked at
+    # No amount is None yet: only a missing price makes one unknown, and prices are applied later.
+    borrowable_in_spokes = sum(spoke.available_to_borrow or 0 for spoke in shown)
     amounts = Amounts(
         available_to_withdraw=withdrawable,
-        available_to_borrow=min(lent_by_spokes, borrowable),
+        available_to_borrow=min(borrowable_in_spokes, borrowable),
         available_to_supply=min(sum(spoke.available_to_supply for spoke in shown), MAX_DECIMAL),
     )
     risk = replace(
