@@ -82,10 +82,9 @@ class _Reader(Collector):
                 (POOL, controller.pool, "keeps its pools in"),
                 ("price_aggregator", controller.aggregator, "takes its prices from"),
             ):
-                of_the_list = listed and listed.address(role)
-                if None not in (of_the_list, named) and of_the_list != named:
-                    what = f"contract {named}, not the listed {of_the_list}"
-                    self.notice(f"market {market} {does} {what}, and was read so")
+                known = listed and listed.address(role)
+                if None not in (known, named) and known != named:
+                    self.notice(f"market {market} {does} contract {named}, not the listed {known}, and was read so")
             last = controller.last_spoke
             if last is None or last * len(self.named[market]) > MAX_SPOKE_ASSETS:
                 count = "not known" if last is None else f"{last}, too many"
