@@ -1,17 +1,17 @@
-from exporter.check.checker import CheckSummary as CheckSummary
-from exporter.check.checker import TreeFaultsError as TreeFaultsError
+from exporter.audit.rerender import check_tree as check_tree
 from exporter.config import Settings as Settings
 from exporter.config import load_settings as load_settings
 from exporter.errors import ExporterError as ExporterError
 from exporter.history.export import scan_history as scan_history
 from exporter.job.reading import LedgerTables as LedgerTables
 from exporter.job.reading import read as read
-from exporter.job.rerender import check_tree as check_tree
 from exporter.job.run import RunResult as RunResult
 from exporter.job.run import run as run
-from exporter.job.sources import FromArchive as FromArchive
 from exporter.ledger.view import Certificate as Certificate
+from exporter.past.archive_source import FromArchive as FromArchive
 from exporter.protocols.compute import Tables as Tables
+from exporter.publishing.checker import CheckSummary as CheckSummary
+from exporter.publishing.checker import TreeFaultsError as TreeFaultsError
 
 __version__: str
 FORMAT: int

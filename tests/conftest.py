@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from tests import once
 from tests import real_data as real
+from tests.audit.trees import Files, good_tree
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
@@ -112,3 +113,9 @@ def mainnet_snapshot_path(pytestconfig: pytest.Config) -> Path:
 @pytest.fixture(scope="session")
 def mainnet_snapshot(mainnet_snapshot_path: Path) -> LedgerSnapshot:
     return LedgerSnapshot.load(mainnet_snapshot_path)
+
+
+@pytest.fixture
+def files() -> Files:
+    """The files of a tree without a fault."""
+    return good_tree()

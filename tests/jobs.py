@@ -11,18 +11,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
+from exporter.audit.on_chain import ChainCheck, check_chain
 from exporter.config import Settings, load
 from exporter.console import Console
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import NETWORKS
-from exporter.job.on_chain import ChainCheck, check_chain
 from exporter.job.reading import read_protocols
 from exporter.job.report import RunLog
 from exporter.job.run import execute
-from exporter.job.sources import FromArchive, OpenSource, RpcEndpoints, Source, StoredLedger
+from exporter.job.sources import OpenSource, RpcEndpoints, Source, StoredLedger, WithoutProof
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.localnet.network import LocalNetwork
 from exporter.localnet.player import NETWORK, RecordedNetwork
+from exporter.past.archive_source import FromArchive
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.compute import Tables, compute
@@ -59,7 +60,7 @@ def direct(network: LocalNetwork, *, moving: bool = False) -> OpenSource:
 
 
 @dataclass(frozen=True)
-class Opened:
+class Opened(WithoutProof):
     """What is open already, as the source of a run."""
 
     source: OpenSource

@@ -12,9 +12,9 @@ import click
 from click.testing import CliRunner
 
 from exporter.cli import main
-from exporter.past.archive.trusted_organisations import checker_digests
 from exporter.protocols import PROTOCOLS
 from exporter.tables import COLUMNS, Column
+from exporter.tree.verifier import checker_digests
 from tests import costs
 
 ROOT: Final = Path(__file__).parent.parent

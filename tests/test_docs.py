@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from exporter.config import ACCEPTED, ENVIRONMENT, Settings, load
-from exporter.past.archive.trusted_organisations import checker_digests
 from exporter.tables import COLUMNS
+from exporter.tree.verifier import checker_digests
 from tests import costs
 from tests.references import DOCS, PAGES
 

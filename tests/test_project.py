@@ -44,11 +44,10 @@ def pins(root: Path, lock: str) -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in found}
 
 
-def test_packages_import_downwards(project_root: Path) -> None:
-    """There are at most sixteen packages, and none imports what imports it."""
-    package = project_root / "exporter"
+def imports_by_package(package: Path) -> dict[str, set[str]]:
+    """By package of the exporter: the other packages that its modules import."""
     names = {path.parent.name for path in package.glob("*/__init__.py")}
-    imported = {
+    return {
         name: {
             target
             for path in (package / name).rglob("*.py")
@@ -58,12 +57,25 @@ def test_packages_import_downwards(project_root: Path) -> None:
         }
         for name in names
     }
+
+
+def test_packages_import_downwards(project_root: Path) -> None:
+    """No package imports one that imports it."""
+    imported = imports_by_package(project_root / "exporter")
     # A package that imports none of those that are left is at the bottom.
     while bottom := {name for name, targets in imported.items() if not targets & imported.keys()}:
         imported = {name: targets for name, targets in imported.items() if name not in bottom}
 
     assert {} == imported
-    assert len(names) <= 16
+
+
+def test_the_run_imports_nothing_that_is_built_around_it(project_root: Path) -> None:
+    """What a run needs knows nothing of audits, of the past, of simulated networks or of servers."""
+    imported = imports_by_package(project_root / "exporter")
+    around = {"audit", "past", "localnet", "serve", "cli"}
+
+    assert around < imported.keys()
+    assert {} == {name: found for name in imported.keys() - around if (found := imported[name] & around)}
 
 
 def test_tests_keep_their_form(project_root: Path) -> None:

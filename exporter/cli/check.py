@@ -15,7 +15,7 @@ from exporter.console import Console
 from exporter.errors import ConfigError, ExitCode, pluralize
 
 if TYPE_CHECKING:
-    from exporter.job.on_chain import ChainCheck
+    from exporter.audit.on_chain import ChainCheck
 
 SHOWN_DIFFERENCES = 200
 SHOWN_WITHOUT = 20
@@ -50,7 +50,7 @@ def check(
         sys.exit(_report_tree(uri, sample, console))
     import asyncio
 
-    from exporter.job.on_chain import check_chain
+    from exporter.audit.on_chain import check_chain
     from exporter.job.sources import RpcEndpoints, StoredLedger
 
     source = RpcEndpoints() if snapshot is None else StoredLedger(snapshot)
@@ -59,7 +59,7 @@ def check(
 
 def _report_tree(uri: str, sample: int | None, console: Console) -> int:
     import exporter
-    from exporter.check.checker import SHOWN_FAULTS
+    from exporter.publishing.checker import SHOWN_FAULTS
 
     answers = answers_next_to(console)
     try:
@@ -138,7 +138,7 @@ def status(console: Console, uri: str, max_age: int | None, grace: int | None, m
 
     import msgspec
 
-    from exporter.check.freshness import describe, judge, read_status
+    from exporter.audit.freshness import describe, judge, read_status
 
     found, now = asyncio.run(read_status(uri)), datetime.now(UTC)
     problems = judge(found, now, max_lag, max_age, grace)

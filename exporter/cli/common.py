@@ -20,7 +20,7 @@ from exporter.user_files import user_path
 
 if TYPE_CHECKING:
     from exporter.config import Configuration
-    from exporter.job.sources import FromArchive
+    from exporter.past.archive_source import FromArchive
 
 OUTPUT_CLOSED = 128 + signal.SIGPIPE
 """The exit code of a command whose standard output was closed: what a shell says of a program that SIGPIPE ended."""
@@ -140,7 +140,7 @@ def archive_of(
         if (checkpoint, trust, bucket_cache) != (None, None, None):
             raise ConfigError("--checkpoint, --trust and --bucket-cache are for --archive, which is not given")
         return None
-    from exporter.job.sources import BUCKET_CACHE, FromArchive
+    from exporter.past.archive_source import BUCKET_CACHE, FromArchive
 
     return FromArchive(archives, checkpoint, trust, user_path(bucket_cache or BUCKET_CACHE))
 

@@ -217,7 +217,7 @@ def backfill(
     Exit code 0: all are added; 3: some could not be read, the others are added; 7: all are added, but some pool or
     market could not be read.
     """
-    from exporter.backfill.lake_command import run_lake_backfill
+    from exporter.past.backfill.lake_command import run_lake_backfill
 
     settings = configuration_of(config, network, out=out).settings
     sys.exit(run_lake_backfill(settings, lake, console=console, **lake_options))

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from exporter.audit.unproven import Reason, Unproven
 from exporter.cli.common import (
     FILE,
     answers_next_to,
@@ -22,7 +23,6 @@ from exporter.cli.common import (
 )
 from exporter.console import Console
 from exporter.errors import ConfigError
-from exporter.job.unproven import Reason, Unproven
 
 proof_options = options(
     click.option(
@@ -88,7 +88,7 @@ def prove(console: Console, uri: str, allowed: frozenset[Reason], **proof_given:
     """
     from msgspec import structs
 
-    from exporter.job.prove import prove as prove_runs
+    from exporter.audit.prove import prove as prove_runs
     from exporter.stores import open_store
 
     answers = answers_next_to(console)
@@ -146,7 +146,7 @@ def verify(console: Console, uri: str, max_age: int | None, allowed: frozenset[R
     cannot be proven yet, or the run is older than --max-age; 8: something is wrong, and the first thing is named; 9:
     not contradicted, but not all is proven.
     """
-    from exporter.job.verify import refuse_old, verify_tree
+    from exporter.audit.verify import refuse_old, verify_tree
 
     answers = answers_next_to(console)
     verified = verify_tree(uri, console=console, **verify_given)
@@ -170,7 +170,7 @@ def census(console: Console, config: Path | None, network: str | None, out: str 
     settings, answers = configuration_of(config, network).settings, answers_next_to(console)
     from msgspec import structs
 
-    from exporter.job.census import census as take
+    from exporter.audit.census import census as take
     from exporter.stores import open_store
     from exporter.tree.documents import encode
 

@@ -31,8 +31,8 @@ from exporter.job.evidence import Evidence, Tried
 from exporter.job.exclude import leave_out
 from exporter.job.sources import OpenSource, RpcEndpoints, StoredLedger, open_evidence
 from exporter.job.unlisted import Budget, UnlistedMarkets, budget_of, unread_of
+from exporter.ledger.checkpoints import CHECKPOINT_LEDGERS
 from exporter.ledger.view import Certificate, LedgerView, ViewLimits
-from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import LEARNED, Candidate, ProtocolReading
 from exporter.protocols.compute import Tables, compute

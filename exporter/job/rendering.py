@@ -12,7 +12,7 @@ from exporter.history.buckets import observations_of
 from exporter.history.manifest import HistoryPart, folder_of, span_of
 from exporter.history.periods import periods_of
 from exporter.history.series import Series
-from exporter.past.archive.archive_files import checkpoint_of
+from exporter.ledger.checkpoints import checkpoint_of
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
 from exporter.publishing.publish import RunSummary

@@ -16,7 +16,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from exporter.check.checker import TreeChecker
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments.networks import network_id, network_of
@@ -28,7 +27,6 @@ from exporter.job.evidence import Evidence
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory, save_memory
 from exporter.job.lost_prices import KEY as LOST_PRICES_KEY
 from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed, save_missed
-from exporter.job.prove import add_proof, published_proofs
 from exporter.job.reading import MarketsRead, read_markets
 from exporter.job.rendering import render, status_document, times_of
 from exporter.job.report import (
@@ -40,9 +38,11 @@ from exporter.job.report import (
     report_outcome,
     report_unpriced,
 )
-from exporter.job.sources import FromArchive, RpcEndpoints, Source, StoredLedger, check_ledger_clock, check_rpc_urls
+from exporter.job.sources import RpcEndpoints, Source, StoredLedger, check_ledger_clock, check_rpc_urls
 from exporter.protocols.compute import Tables
+from exporter.publishing.checker import TreeChecker
 from exporter.publishing.compaction import compact_history
+from exporter.publishing.proofs import published_proofs
 from exporter.publishing.publish import RunSummary, begin_publication, verify
 from exporter.publishing.published_state import (
     LedgerNotNewerError,
@@ -111,7 +111,7 @@ def run(
     settings: Settings,
     *,
     snapshot: Path | str | None = None,
-    archive: FromArchive | None = None,
+    archive: Source | None = None,
     dry_run: bool = False,
     replaced_ledger: int | None = None,
     console: Console | None = None,
@@ -393,11 +393,11 @@ class Job:
             facts.update(files=verify(store, summary))
 
     def add_proof(self, summary: RunSummary, evidence_key: str, read: MarketsRead) -> None:
-        if not isinstance(self.source, FromArchive) or read.proof is None:
+        if read.proof is None:
             return
         with self.log.step("prove", "adding the proof of the checkpoint") as facts:
-            network, trust, entries = self.settings.passphrase, self.source.trust, read.entry_count
-            add_proof(self.store, network, trust, summary.run_id, evidence_key, entries, read.proof, self.now)
+            network, entries = self.settings.passphrase, read.entry_count
+            self.source.publish_proof(self.store, network, summary.run_id, evidence_key, entries, read.proof, self.now)
             facts.update(entries=entries)
 
     def proven(self) -> dict[str, dict[str, int]]:

@@ -20,9 +20,6 @@ import msgspec
 import pyarrow as pa
 from nacl.signing import SigningKey
 
-from exporter.backfill.executors import processes
-from exporter.backfill.lake_job import LakeJob, LakePlan, LakeResult
-from exporter.backfill.start_state import StartState
 from exporter.config import Settings
 from exporter.deployments.networks import network_id
 from exporter.ledger.codec.entries import instance_key, is_temporary, ttl_key
@@ -31,6 +28,9 @@ from exporter.ledger.events import ContractEvent
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.player import RecordedNetwork
+from exporter.past.backfill.executors import processes
+from exporter.past.backfill.lake_job import LakeJob, LakePlan, LakeResult
+from exporter.past.backfill.start_state import StartState
 from exporter.past.lake.close_meta import CREATED, REMOVED, RESTORED, STATE, UPDATED
 from exporter.past.lake.closing_value import MILLISECONDS_PROTOCOL
 from exporter.past.lake.objects import CONFIG, ENDINGS, LakeConfig

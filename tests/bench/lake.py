@@ -14,9 +14,9 @@ from time import perf_counter, sleep
 
 import pyarrow as pa
 
-from exporter.backfill.executors import processes
 from exporter.localnet.lake_writer import LakeWriter
 from exporter.localnet.player import RecordedNetwork
+from exporter.past.backfill.executors import processes
 from exporter.past.lake.close_meta import header_of, walk
 from exporter.past.lake.extract import RangeOfLedgers, extract
 from exporter.past.lake.objects import open_batch

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as replace_fields
 
-from exporter.check.published_tree import rollup_faults
+from exporter.audit.published_tree import rollup_faults
 from exporter.errors import StoreError
 from exporter.history import rollups
 from exporter.history.manifest import extend_history, history_below, read_history_manifest

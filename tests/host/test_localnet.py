@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.audit.on_chain import check_chain
 from exporter.config import load
 from exporter.deployments.networks import NETWORKS
-from exporter.job.on_chain import check_chain
 from exporter.job.sources import OpenSource
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.rpc.wire import footprint_parts

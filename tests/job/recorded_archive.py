@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from exporter.deployments.networks import network_id
-from exporter.job.sources import FromArchive
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork
 from exporter.past.archive.state_index import LIVE
+from exporter.past.archive_source import FromArchive
 from tests.past.archive.simulated_archive import ORGANISATIONS, SimulatedArchive, time_to_live, trust_document
 from tests.snapshot_files import write_snapshot
 

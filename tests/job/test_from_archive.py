@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from exporter.cli import main
 from exporter.deployments.networks import RECORDED_PASSPHRASE
 from exporter.errors import ConfigError, NetworkMismatchError
-from exporter.job.sources import FromArchive, open_archive_state
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint_proof import NotProvableError
+from exporter.past.archive_source import FromArchive, open_archive_state
 from exporter.stores.memory import MemoryStore
 from tests.job.recorded_archive import CHECKPOINT, recorded_archive
 from tests.jobs import run, settings_for

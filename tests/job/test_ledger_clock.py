@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from exporter.check.published_tree import check_files
+from exporter.audit.published_tree import check_files
 from exporter.config import MAX_LEDGER_AGE
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError, SourceError
 from exporter.job.sources import check_ledger_clock
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
-from tests.check.trees import read
+from tests.audit.trees import read
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import only
 

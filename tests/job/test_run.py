@@ -18,7 +18,7 @@ from exporter.job.report import RunLog
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.stores.store import Store
-from tests.check.trees import read
+from tests.audit.trees import read
 from tests.jobs import run, settings_for
 from tests.localnet.recorded import only
 from tests.s3.wire_bucket import WireBucket

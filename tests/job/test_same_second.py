@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from exporter.check.published_tree import check_files
+from exporter.audit.published_tree import check_files
 from exporter.history.series import STATE_KEY
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running

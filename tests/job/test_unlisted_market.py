@@ -22,7 +22,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.serve.assistant import Answers
 from exporter.stores.tree_sources import open_tree
-from tests.job.test_on_chain import with_views
+from tests.audit.test_on_chain import with_views
 from tests.jobs import on_chain, run, settings_for
 
 ALERTS = Path(__file__).parents[2] / "templates" / "monitoring" / "alerts.yml"

@@ -12,9 +12,9 @@ import msgspec
 import polars as pl
 import pytest
 
-from exporter.check.checker import TreeFaultsError
-from exporter.check.published_tree import check_files
+from exporter.audit.published_tree import check_files
 from exporter.errors import LostRaceError, StoreError
+from exporter.publishing.checker import TreeFaultsError
 from exporter.publishing.compaction import compact_history
 from exporter.publishing.published_state import read_published
 from exporter.publishing.rebuild import Fate, Rebuilt, rebuild_history

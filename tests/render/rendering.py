@@ -20,7 +20,7 @@ from exporter.tree.documents import SystemStatus
 from exporter.tree.families import POINTER_KEY
 from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import render_document
-from tests.check.trees import small_tree
+from tests.audit.trees import small_tree
 from tests.history import frames
 
 LEDGER = 55_261_759

@@ -18,7 +18,7 @@ from exporter.tree.files import FileKind
 from exporter.tree.headers import content_type
 from exporter.tree.read_back import parse_back
 from exporter.tree.routes import Served, route
-from tests.check.trees import good_tree
+from tests.audit.trees import good_tree
 from tests.render.rendering import contract
 
 M, T = contract(1), contract(2)

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import exporter
 from exporter import FORMAT, __version__
-from exporter.check.published_tree import check_files
+from exporter.audit.published_tree import check_files
 from exporter.cli import main
 from exporter.config import Settings
 from exporter.errors import ExitCode, FormatError
@@ -24,7 +24,7 @@ from exporter.localnet.server import create_app, running
 from exporter.stores.folder import FolderStore
 from exporter.tree.decoding import refuse_other_format
 from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY
-from tests.check.trees import tree_of, write
+from tests.audit.trees import tree_of, write
 from tests.jobs import settings_for
 from tests.localnet.recorded import BLEND_V1, only
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.check.trees import keys, read, summaries
+from tests.audit.trees import keys, read, summaries
 from tests.render.whole_tree import publish_tree
 
 _ROW = re.compile(r"^(?P<theirs>[^|\n]+) \| (?P<ours>[^|\n]+) \|(?P<why>[^|\n]*)$", re.MULTILINE)

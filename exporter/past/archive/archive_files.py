@@ -15,7 +15,6 @@ from exporter.bounds import ARCHIVE_RECORD_BYTES
 from exporter.errors import ArchiveError, ArchiveFileMissingError
 
 NEWEST_STATE: Final = ".well-known/stellar-history.json"
-CHECKPOINT_LEDGERS: Final = 64
 
 
 class ArchiveFiles(Protocol):
@@ -50,11 +49,6 @@ class FolderFiles:
             raise ArchiveFileMissingError(f"{self.label}: {name} is missing") from None
         except OSError as error:
             raise ArchiveError(f"{self.label}: {name} cannot be read: {error.strerror or error}") from None
-
-
-def checkpoint_of(ledger: int) -> int:
-    """The checkpoint whose files hold a ledger: the first one at or after it."""
-    return ledger | CHECKPOINT_LEDGERS - 1
 
 
 def state_name(checkpoint: int) -> str:

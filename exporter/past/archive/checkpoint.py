@@ -19,6 +19,7 @@ from msgspec import Meta, Struct
 
 from exporter.bounds import ARCHIVE_BUCKET_BYTES, ARCHIVE_RECORDS_FILE_BYTES, ARCHIVE_STATE_BYTES
 from exporter.errors import ArchiveError, DecodeError
+from exporter.ledger.checkpoints import checkpoint_of
 from exporter.ledger.codec import xdr_walk as xdr
 from exporter.ledger.codec.ledger_header import LedgerHeader, read_header
 from exporter.ledger.codec.xdr_walk import word
@@ -26,7 +27,6 @@ from exporter.past.archive.archive_files import (
     NEWEST_STATE,
     ArchiveFiles,
     bucket_name,
-    checkpoint_of,
     records,
     records_name,
     state_name,

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from exporter.errors import ArchiveError, ArchiveFileMissingError
+from exporter.ledger.checkpoints import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.ledger.codec.ledger_header import LedgerHeader
-from exporter.past.archive.archive_files import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint import Checkpoint, Externalized, HistoryArchive, empty_set
 from exporter.past.archive.stellar_proof import FORMAT, RefusedError, Trust, check_message, check_proof, sha256

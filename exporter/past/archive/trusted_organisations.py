@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from importlib.resources import files
 from pathlib import Path
 
@@ -41,22 +40,6 @@ def trust_file(passphrase: str, path: Path | None = None) -> tuple[bytes, str]:
             "(docs/proofs.md has its form)"
         )
     return file.read_bytes(), f"{name}.json"
-
-
-def verifier_file() -> bytes:
-    """The program that checks proofs."""
-    return files(_HERE).joinpath("stellar_proof.py").read_bytes()
-
-
-def checker_digests(network: str | None = None) -> dict[str, str]:
-    """The SHA-256 of the program that checks proofs and of the lists that come with it, or of one network's."""
-    lists = sorted(files(_HERE).joinpath("trusted").iterdir(), key=lambda file: file.name)
-    found = {"stellar_proof.py": verifier_file()} | {
-        f"trusted/{file.name}": file.read_bytes()
-        for file in lists
-        if file.name.endswith(".json") and network in (None, file.name.removesuffix(".json"))
-    }
-    return {name: hashlib.sha256(content).hexdigest() for name, content in found.items()}
 
 
 def signed_by(proven: Proven, trust: Trust) -> int:

@@ -12,7 +12,6 @@ from exporter.best import LEAST_VALUE
 from exporter.deployments.networks import network_of
 from exporter.history.buckets import NETWORK
 from exporter.history.series import Series
-from exporter.past.archive.trusted_organisations import checker_digests
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables, pending_by_market
 from exporter.render.run_documents import basis_points, rate_curves
@@ -34,6 +33,7 @@ from exporter.render.site.trends import Trend, Trends, group_charts, pool_charts
 from exporter.tables import time_text
 from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
 from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.verifier import checker_digests
 
 _EXPLORERS = {
     "mainnet": "https://stellar.expert/explorer/public/contract/",

@@ -14,15 +14,15 @@ from time import monotonic
 
 import pytest
 
-from exporter.backfill.start_state import archive_start
 from exporter.config import load
 from exporter.errors import ArchiveError, ArchiveFileMissingError, ConfigError, SourceError
-from exporter.job.sources import FromArchive, open_archive_state
 from exporter.ledger.codec.scval_encode import u32
 from exporter.past.archive import archive_places
 from exporter.past.archive.archive_files import bucket_name
 from exporter.past.archive.archive_places import Answering, Archives, Deadline, RemoteFiles, forget_other_buckets
 from exporter.past.archive.checkpoint import HistoryArchive
+from exporter.past.archive_source import FromArchive, open_archive_state
+from exporter.past.backfill.start_state import archive_start
 from tests.past.archive.simulated_archive import META, ONE, SimulatedArchive, live, time_to_live
 from tests.s3.wire_bucket import BUCKET, Stored, WireBucket
 

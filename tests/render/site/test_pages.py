@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from exporter.deployments.networks import NETWORKS
-from exporter.past.archive.trusted_organisations import checker_digests
 from exporter.protocols.base import Parameter
 from exporter.render.site.reference import api_reference
 from exporter.render.site.templates import EXAMPLE_BASE, snippets, static_files
@@ -19,6 +18,7 @@ from exporter.render.site.text import NO_PRICE
 from exporter.tree.documents import Absent, Bounded, PoolsPage, Unread
 from exporter.tree.pools import AssetDetail
 from exporter.tree.problems import MISSING_PAGE
+from exporter.tree.verifier import checker_digests
 from tests.render.rendering import contract
 from tests.render.site.made import (
     LEDGER,

@@ -1,0 +1,330 @@
+"""The census of a proven checkpoint: which lending contracts a run did not read, and whether it has every market."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from exporter.audit.unproven import Reason, Unproven
+from exporter.config import Settings
+from exporter.console import Console
+from exporter.deployments import FACTORY, Deployment
+from exporter.deployments.networks import network_id, network_of
+from exporter.discovery.census import LENDING, CensusTaken, Found, Kind, classify_all
+from exporter.discovery.known_markets import KnownMarket, Memory
+from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError, pluralize
+from exporter.job.evidence import Evidence
+from exporter.job.known_markets_file import save_memory
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import decode_contract_data, instance_key
+from exporter.ledger.codec.scval import ContractInstance
+from exporter.ledger.observation import Entry
+from exporter.ledger.snapshot_file import SnapshotSource
+from exporter.ledger.view import LedgerView
+from exporter.past.archive.archive_places import Archives
+from exporter.past.archive.state_index import StateIndex
+from exporter.past.archive.stellar_proof import Proven
+from exporter.past.archive_source import FromArchive, open_archive_state, open_state
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Origin
+from exporter.publishing.published_state import read_published
+from exporter.stores.store import Store
+from exporter.tree.decoding import decode_json
+from exporter.tree.documents import Census, CensusCode, CensusContract, MarketList, SystemStatus
+from exporter.tree.families import CENSUS, LATEST_PARQUET, POINTER_KEY
+from exporter.tree.read_back import render_document
+
+MARKETS_KEY = "v1/markets.json"
+
+MAX_LISTED = 10_000
+"""At most this many contracts that were not read are listed; all are counted."""
+
+MAX_LEARNED = 1_000
+"""At most this many markets of a census are tried by the next run."""
+
+_UNKNOWN_CODE = "unknown_code", "it has a market's storage and unknown code; name it in [[markets]] to have it read"
+_NO_RUN = "no_run", "compared with no run"
+_NO_READER = "no_reader", "no protocol that the exporter reads has such storage"
+_NOT_FOUND = "not_found", "the run did not look there"
+_NEWER = "not_found", "the run is of an earlier ledger, and did not look there"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRead:
+    """What a run read: its markets with their protocols, the pools that it has or names as unread, by market and id,
+    every contract that it ``touched``, and why other markets were not read.
+
+    ``skipped`` has the reason of each market that the run says it did not read, and whether that market is listed.
+    """
+
+    status: SystemStatus
+    markets: Mapping[str, str]
+    pools: frozenset[tuple[str, str]]
+    touched: frozenset[str]
+    reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
+    skipped: dict[str, tuple[str, bool]] = field(default_factory=dict)
+
+    def why_unread(self, found: Found, checkpoint: int) -> tuple[str, str] | None:
+        if found.address in self.markets or (found.protocol is None and found.address in self.touched):
+            return None
+        known = self.reasons.get(found.address)
+        if known is not None:
+            return known
+        if found.address in self.skipped:
+            return "skipped", self.skipped[found.address][0]
+        if found.protocol is None:
+            return _NO_READER
+        notice = next((text for text in self.status.notices if found.address in text), None)
+        if notice is not None:
+            return "refused", notice
+        if found.kind == Kind.KNOWN_STORAGE:
+            return _UNKNOWN_CODE
+        return _NEWER if checkpoint > self.status.observed_ledger else _NOT_FOUND
+
+
+def run_read(store: Store) -> RunRead:
+    """The reading of a tree's published run. Raises `CheckError` if there is none, `StoreError` if it is damaged."""
+    published = read_published(store)
+    if published is None:
+        raise CheckError(f"{store.uri}: no run is published there; run `exporter run` first")
+    try:
+        status = decode_json(_get(store, POINTER_KEY), SystemStatus)
+        markets = decode_json(_get(store, MARKETS_KEY), MarketList)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"{store.uri}: the run cannot be understood: {error}") from None
+    evidence = Evidence.decode(_get(store, status.evidence_key), status.evidence_key)
+    touched = {key[8:40] for key, entry in evidence.entries.items() if entry is not None and key[4:8] == b"\0\0\0\1"}
+    reasons = {item.market: (item.reason, item.detail) for item in status.unread if item.pool is None}
+    reasons |= {item.market: ("absent", item.reason) for item in status.absent}
+    read = {item.market: item.protocol for item in markets.data}
+    rows = pl.read_parquet(io.BytesIO(_get(store, LATEST_PARQUET.template)), columns=["market", "pool"]).rows()
+    unread = ((item.market, item.pool) for item in status.unread if item.pool is not None)
+    pools = frozenset((*rows, *unread))
+    listings = evidence.listings(network_of(status.network).deployments)
+    skipped = {item.market: (item.reason, listings.is_listed(item.protocol, item.market)) for item in evidence.skipped}
+    return RunRead(status, read, pools, frozenset(map(strkey.encode_contract, touched)), reasons, skipped)
+
+
+def _take(index: StateIndex, instances: Iterable[tuple[str, ContractInstance]], passphrase: str) -> CensusTaken:
+    data = (data for _, data in index.contract_data())
+    return classify_all(PROTOCOLS, network_of(passphrase).deployments, data, instances)
+
+
+def census(settings: Settings, given: FromArchive, store: Store | None, console: Console) -> Census:
+    """Take the census of a checkpoint; with a store, compare it with the run there and add it to its tree."""
+    run = None if store is None else run_read(store)
+    if run is not None and run.status.network != settings.passphrase:
+        raise CheckError(f"the run is of the network {run.status.network!r}, not of {settings.passphrase!r}")
+    with console.step("census", "taking the census") as facts, open_archive_state(settings, given) as state:
+        taken = _take(state.index, state.instances, settings.passphrase)
+        facts.update(checkpoint=state.proven.ledger, contracts=sum(taken.counts.values()))
+        document = _document(settings.passphrase, state.proven, taken, run)
+        if store is not None:
+            records = recorded_markets(state.source, state.index, settings.passphrase)
+            save_memory(store, _memory(settings.passphrase, taken, *records, state.proven.ledger))
+    if store is not None:
+        with store.exclusive():
+            store.put(CENSUS.template, render_document(document).data)
+    return document
+
+
+def _memory(
+    passphrase: str, taken: CensusTaken, recorded: Mapping[str, object], vouching: frozenset[str], ledger: int
+) -> Memory:
+    """Contracts that the next run tries: markets of known code, with a record where a factory keeps records."""
+    memory = Memory(network_id(passphrase))
+    for found in taken.lending:
+        if found.address in recorded if found.protocol in vouching else found.kind == Kind.KNOWN_CODE:
+            if len(memory.markets) == MAX_LEARNED:
+                break
+            memory.learn(
+                KnownMarket(
+                    protocol=str(found.protocol),
+                    address=found.address,
+                    origin=Origin.CENSUS,
+                    first_seen_ledger=ledger,
+                    confirmed=False,
+                )
+            )
+    return memory
+
+
+def recorded_markets(
+    source: SnapshotSource, index: StateIndex, passphrase: str
+) -> tuple[dict[str, tuple[str, int]], frozenset[str]]:
+    """Markets of known factories' records, with protocol and last change; protocols that have no market without."""
+    deployments = asyncio.run(_completed(source, network_of(passphrase).deployments))
+    factories = [(item.protocol, address) for item in deployments for address in item.addresses(FACTORY)]
+    vouching = frozenset(
+        protocol
+        for protocol, factory in factories
+        if PROTOCOLS[protocol].needs_record and instance_key(factory) in index
+    )
+    owners, recorded = {strkey.decode(address)[1]: protocol for protocol, address in factories}, {}
+    for last_modified, data in index.contract_data():
+        protocol = owners.get(data[12:44])
+        if protocol is None:
+            continue
+        try:
+            market = PROTOCOLS[protocol].recorded_market(decode_contract_data(data))
+        except DecodeError:  # of a newer protocol
+            continue
+        if market is not None:
+            recorded[market] = protocol, last_modified
+    return recorded, vouching
+
+
+async def _completed(source: SnapshotSource, listed: Sequence[Deployment]) -> list[Deployment]:
+    view, completed = LedgerView(source), list[Deployment]()
+    for name, module in PROTOCOLS.items():
+        completed += await module.complete(view, [item for item in listed if item.protocol == name])
+    return completed
+
+
+def _document(passphrase: str, proven: Proven, taken: CensusTaken, run: RunRead | None) -> Census:
+    codes = Counter((item.kind, item.protocol, item.wasm_hash) for item in taken.lending)
+    unread = [
+        CensusContract(found.address, str(found.kind), found.protocol, _hex(found.wasm_hash), *why)
+        for found in taken.lending
+        if (why := _NO_RUN if run is None else run.why_unread(found, proven.ledger)) is not None
+    ]
+    return Census(
+        network=passphrase,
+        checkpoint=proven.ledger,
+        header=proven.hash.hex(),
+        run_id=None if run is None else run.status.run_id,
+        contract_count=sum(taken.counts.values()),
+        code_count=taken.codes,
+        counts={str(kind): count for kind, count in taken.counts.items()},
+        codes=[
+            CensusCode(str(kind), protocol, _hex(wasm_hash), count)
+            for (kind, protocol, wasm_hash), count in sorted(
+                codes.items(), key=lambda item: (LENDING.index(item[0][0]), -item[1], item[0][2] or b"")
+            )
+        ],
+        unread_count=len(unread),
+        unread=sorted(unread, key=lambda item: (LENDING.index(Kind(item.kind)), item.address))[:MAX_LISTED],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """``excluded`` have a market's code, and no factory has their record; ``census`` is the document of it."""
+
+    contracts: int
+    markets: int
+    excluded: Sequence[str]
+    census: Census
+
+    def line(self) -> str:
+        left_out = f": {', '.join(self.excluded[:5])}" if self.excluded else ""
+        return (
+            f"{self.contracts} contracts: {pluralize(self.markets, 'market')} of them in the run; excluded, with the "
+            f"code or storage of a market and no factory's record: {len(self.excluded)}{left_out}"
+        )
+
+
+def check_complete(
+    archives: Archives, proven: Proven, folder: Path, network: str, run: RunRead, unproven: Unproven
+) -> Complete:
+    """Compare a run with all contracts of its checkpoint. Raises `RefutedError`, `ArchiveError`.
+
+    ``unproven`` gets markets that are newer than the run, and contracts of unknown code with a market's storage.
+    """
+    checkpoint = archives.first(lambda archive: archive.checkpoint(proven.ledger))
+    if checkpoint.header.hash != proven.hash:
+        raise ArchiveError(f"the archives have another header of ledger {proven.ledger} than the proven one")
+    folder.mkdir()
+    with open_state(archives, checkpoint, folder, network) as (index, source):
+        recorded, vouching = recorded_markets(source, index, network)
+        taken = _take(index, index.instances(), network)
+        looked_at = {item.address: item for item in taken.lending if item.protocol is not None}
+        for address, (protocol, _) in recorded.items():
+            if instance_key(address) in index:
+                looked_at.setdefault(address, Found(address, Kind.KNOWN_CODE, protocol, None))
+        markets, excluded = 0, list[str]()
+        for found in looked_at.values():
+            if found.address in run.skipped and found.address not in run.markets:
+                _skipped(found, *run.skipped[found.address], unproven)
+            elif found.address in run.markets or found.address in run.reasons:
+                markets += 1
+            elif found.address not in recorded and found.protocol in vouching:
+                excluded.append(found.address)
+            else:
+                _left_out(found, recorded, index, run, unproven)
+        _check_pools(index, run, unproven)
+        return Complete(sum(taken.counts.values()), markets, sorted(excluded), _document(network, proven, taken, run))
+
+
+def _skipped(found: Found, reason: str, listed: bool, unproven: Unproven) -> None:
+    """Only a market that is not listed may be skipped. Raises `RefutedError`."""
+    what = f"{found.address} of {found.protocol}"
+    if listed:
+        raise RefutedError(f"the run left out {what}, which is listed: {reason}")
+    unproven.add(Reason.MARKETS, [f"{what}: it is not listed, and the run skipped it: {reason}"])
+
+
+def _left_out(
+    found: Found, recorded: Mapping[str, tuple[str, int]], index: StateIndex, run: RunRead, unproven: Unproven
+) -> None:
+    ledger = run.status.observed_ledger
+    what = f"{found.address} of {found.protocol}"
+    if found.address in recorded:
+        why, changed = "a factory has a record of it", recorded[found.address][1]
+    elif found.kind == Kind.KNOWN_CODE:
+        why, changed = "it has the code of a market", index[instance_key(found.address)].last_modified
+    else:
+        unproven.add(Reason.MARKETS, [f"{what}: its storage is that of a market, its code is unknown"])
+        return
+    if changed <= ledger:
+        raise RefutedError(f"the run left out {what}: {why} since ledger {changed}, and the run is of {ledger}")
+    unproven.add(Reason.MARKETS, [f"{what}: {why} since ledger {changed}, after the run"])
+
+
+def _check_pools(index: StateIndex, run: RunRead, unproven: Unproven) -> None:
+    """Compare a run's pools with the entries of contracts that keep pools which nothing lists. Raises `RefutedError`.
+
+    Of all other protocols the markets' own entries list the pools, and the repeated run reads these lists.
+    """
+    keepers: dict[str, tuple[str, str]] = {}
+    for market, protocol in run.markets.items():
+        raw = index.get(instance_key(market))
+        if raw is None:
+            continue  # gone since
+        try:
+            keeper = PROTOCOLS[protocol].pools_kept_by(Entry(instance_key(market), raw))
+        except DecodeError:
+            unproven.add(Reason.MARKETS, [f"{market} of {protocol}: where its pools are cannot be read"])
+            continue
+        if keeper is not None:
+            keepers[keeper] = protocol, market
+    for last_modified, data in index.contract_data() if keepers else ():
+        keeper = strkey.encode_contract(data[12:44])
+        if keeper not in keepers:
+            continue
+        protocol, market = keepers[keeper]
+        pool = PROTOCOLS[protocol].pool_in(decode_contract_data(data))
+        if pool is None or (market, pool) in run.pools:
+            continue
+        what = f"pool {pool} of market {market}, whose state changed last at ledger {last_modified}"
+        if last_modified <= run.status.observed_ledger:
+            raise RefutedError(f"the run left out {what}")
+        unproven.add(Reason.MARKETS, [f"{what}, after the run"])
+
+
+def _hex(digest: bytes | None) -> str | None:
+    return None if digest is None else digest.hex()
+
+
+def _get(store: Store, key: str) -> bytes:
+    stored = store.get(key)
+    if stored is None:
+        raise StoreError(f"{store.uri}: {key} is missing")
+    return stored.data

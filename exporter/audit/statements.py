@@ -1,0 +1,88 @@
+"""What only the publisher can say of a tree: checked for form and order, printed once, and not counted as unproven.
+
+When a run was made, how long files are kept, which run was the one before, which markets the operator names: nothing on
+the network says so. docs/proofs.md has the whole list. What somebody could be misled by (notices, transitions) is none
+of these; it is counted under a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+
+from exporter.audit.rerender import FetchedTree
+from exporter.deployments.networks import network_of
+from exporter.errors import CheckError
+from exporter.job.evidence import Evidence
+from exporter.tree.families import POINTER_KEY, PROOFS, TRUST, VERIFIER
+from exporter.tree.values import ListedReason
+
+LONGEST_RETENTION_HOURS: Final = 8_760
+"""The most that a configuration can say."""
+
+CLOCK_TOLERANCE: Final = timedelta(hours=1)
+"""How far the publisher's clock may be behind that of the network."""
+
+
+def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
+    """Every statement of a tree and of its run's evidence. Raises `CheckError` for one that cannot be."""
+    status = tree.status
+    yield from (f"the operator excludes {place}" for place in evidence.excluded)
+    made = datetime.fromisoformat(status.generated_at)
+    if made < datetime.fromisoformat(status.ledger_close_time) - CLOCK_TOLERANCE:
+        raise CheckError(f"{POINTER_KEY}: $.generated_at {status.generated_at} is before the close of the run's ledger")
+    yield f"the run was made at {status.generated_at}"
+    if status.next_expected_at is not None:
+        if datetime.fromisoformat(status.next_expected_at) <= made:
+            raise CheckError(f"{POINTER_KEY}: $.next_expected_at {status.next_expected_at} is not after the run")
+        yield f"a newer run is expected at {status.next_expected_at}"
+    if not 1 <= status.retention_hours <= LONGEST_RETENTION_HOURS:
+        raise CheckError(
+            f"{POINTER_KEY}: $.retention_hours is {status.retention_hours}, not 1 to {LONGEST_RETENTION_HOURS}"
+        )
+    yield f"files of earlier runs are kept for {status.retention_hours} hours"
+    if status.previous_run_id == status.run_id:
+        raise CheckError(f"{POINTER_KEY}: $.previous_run_id is the run itself")
+    if status.previous_run_id is not None:
+        yield f"the run before was {status.previous_run_id}"
+    listings = evidence.listings(network_of(status.network).deployments)
+    for candidate in evidence.candidates:
+        if candidate.configured:
+            pool = "" if candidate.pool is None else f", its pool {candidate.pool}"
+            listing = listings.of(candidate.protocol, candidate.address)
+            alone = ", and lists it by that alone" if listing.reason is ListedReason.CONFIGURED else ""
+            yield f"the operator names the market {candidate.address} of {candidate.protocol}{pool}{alone}"
+    for candidate in evidence.candidates:
+        if candidate.voucher is not None:
+            yield f"contract {candidate.voucher} should have a record of the market {candidate.address}"
+    lives = [(key, entry.live_until) for key, entry in sorted(evidence.entries.items()) if entry is not None]
+    yield f"until when {len(lives)} entries live (SHA-256 {sha256(msgspec.json.encode(lives)).hexdigest()[:12]})"
+    if evidence.skipped:
+        named = ", ".join(f"{item.market} ({item.reason})" for item in evidence.skipped[:3])
+        yield f"markets that were skipped: {len(evidence.skipped)}, the first {named}"
+    yield from _of_proofs(tree)
+
+
+def _of_proofs(tree: FetchedTree) -> Iterator[str]:
+    listed = tree.listed_proofs
+    if listed is None:
+        return
+    if listed.network != tree.status.network:
+        raise CheckError(f"{PROOFS.template}: it is of the network {listed.network!r}, not of {tree.status.network!r}")
+    for name, found, expected in (
+        ("verifier", listed.verifier, VERIFIER.template),
+        ("trust", listed.trust, TRUST.template),
+    ):
+        if found != expected:
+            raise CheckError(f"{PROOFS.template}: $.{name} is {found}, not {expected}")
+    runs = {tree.status.evidence_key: tree.status.run_id} | {run.evidence_key: run.run_id for run in tree.earlier}
+    for proof in listed.proofs:
+        if runs.get(proof.evidence_key, proof.run_id) != proof.run_id:
+            raise CheckError(f"{PROOFS.template}: {proof.evidence_key} is not the evidence of run {proof.run_id}")
+    times = ", ".join(sorted({proof.proven_at for proof in listed.proofs}))
+    if times:
+        yield f"runs were proven at {times}"

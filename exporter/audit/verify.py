@@ -1,0 +1,532 @@
+"""Verifying a published tree without trusting whoever published it.
+
+docs/proofs.md, "What is proven of a published run", has the steps. What does not follow from them is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from exporter.audit.census import Complete, check_complete, run_read
+from exporter.audit.history_files import refuse_other_version, rows_by_ledger, written_alike
+from exporter.audit.leftovers import Past, judge_leftovers
+from exporter.audit.prove import Outcome, claims_of, hold_against, proof_of
+from exporter.audit.published_tree import check_files
+from exporter.audit.publisher_records import judge_records
+from exporter.audit.rerender import EarlierRun, FetchedTree, fetch, rerender, settings_of
+from exporter.audit.statements import statements_of
+from exporter.audit.unproven import MAX_NAME, SHOWN, Reason, Unproven
+from exporter.config import Settings
+from exporter.console import Console
+from exporter.deployments.listing import MarketListings
+from exporter.deployments.networks import network_of
+from exporter.errors import CheckError, ExporterError, RefutedError, SourceError, lasting, pluralize, printable
+from exporter.history.export import rows_of
+from exporter.history.liquidations import fault_of
+from exporter.history.manifest import file_ledgers
+from exporter.history.parquet import render_history
+from exporter.history.rollups import holds
+from exporter.history.series import STATE_KEY
+from exporter.job.evidence import Evidence
+from exporter.job.reading import read_again
+from exporter.past.archive.archive_places import Archives, Deadline
+from exporter.past.archive.checkpoint_proof import make_proof
+from exporter.past.archive.stellar_proof import Trust
+from exporter.past.archive.trusted_organisations import signed_by, trust_file, trust_of
+from exporter.protocols.compute import Tables
+from exporter.render.changes import change_list
+from exporter.render.lists import render_assets
+from exporter.stores import open_store
+from exporter.stores.store import Clock, Store, utc_now
+from exporter.tree.decoding import decode_json
+from exporter.tree.documents import Census, ChangeList, HistoryFile, Proof, timestamp
+from exporter.tree.families import (
+    BUCKET_PAGE,
+    CENSUS,
+    CHANGES,
+    HISTORY_MANIFEST_KEY,
+    HISTORY_PREFIX,
+    POINTER_KEY,
+    PROOFS,
+    RUN,
+    RUN_FILES,
+    TOTALS_PAGE,
+    TRUST,
+    VERIFIER,
+)
+from exporter.tree.run_listing import ledger_of
+from exporter.tree.values import SkipReason
+from exporter.tree.verifier import verifier_file
+
+_DOCUMENTS = {
+    *(POINTER_KEY, HISTORY_MANIFEST_KEY, PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template),
+}
+"""The keys of documents that are judged by themselves."""
+
+EARLIER_RUNS = 5
+"""How many of the newest earlier runs are repeated, unless the caller says how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The state of a tree that is verified; times in unix seconds.
+
+    ``signed`` counts organisations. ``earlier_runs`` follow from their evidence: ``covered_history_rows`` of the
+    ``history_rows`` that there are before the run. ``statements`` are what only the publisher can say, and ``waiting``
+    counts files of earlier runs that the sweep will remove. ``complete`` is None where that was not asked for.
+    """
+
+    run_id: str
+    ledger: int
+    close_time: int
+    age_seconds: int
+    checkpoint: int
+    signed_ledger: int
+    signed: int
+    entries: int
+    confirmed: int
+    files: int
+    repeated: int
+    earlier_runs: list[str]
+    history_rows: int
+    covered_history_rows: int
+    trust: Trust
+    unproven: Unproven
+    statements: list[str]
+    waiting: int
+    complete: Complete | None = None
+
+    def lines(self) -> list[str]:
+        trust, days = self.trust, (datetime.now(UTC).date() - self.trust.date).days
+        closed = f"closed at {timestamp(self.close_time)}, {lasting(self.age_seconds)} ago"
+        return [
+            f"run {self.run_id}: ledger {self.ledger} {closed}",
+            f"{self.signed} of {len(trust.organisations)} organisations signed ledger {self.signed_ledger}, where "
+            f"{trust.needed} must; it proves checkpoint {self.checkpoint}",
+            f"{self.confirmed} of {self.entries} entries of ledger {self.ledger} are proven",
+            f"{self.repeated} of {self.files} files follow from the run's evidence and the history, byte for byte",
+            f"{self.covered_history_rows} of {self.history_rows} earlier rows of the history follow from the evidence "
+            f"of {pluralize(len(self.earlier_runs), 'run')}",
+            *([] if self.complete is None else [self.complete.line()]),
+            f"stated by the publisher, who alone can know: {'; '.join(self._stated())}",
+            f"trusted: {', '.join(trust.organisations)} (a list of {trust.date}, {days} days old: {trust.source})",
+        ]
+
+    def _stated(self) -> list[str]:
+        shown = [printable(text)[:MAX_NAME] for text in self.statements[:SHOWN]]
+        return shown + ([f"and {len(self.statements) - SHOWN} more"] if len(self.statements) > SHOWN else [])
+
+    def as_dict(self) -> dict[str, object]:
+        apart = ("close_time", "signed_ledger", "trust", "unproven", "complete")
+        return {name: getattr(self, name) for name in self.__slots__ if name not in apart} | {
+            "ledger_close_time": timestamp(self.close_time),
+            "trusted": len(self.trust.organisations),
+            "needed": self.trust.needed,
+            "markets": None if self.complete is None else self.complete.markets,
+        }
+
+
+def verify_tree(
+    uri: str,
+    archives: Sequence[str],
+    trust: Path | None,
+    console: Console,
+    *,
+    full: bool = False,
+    complete: bool = False,
+    deadline: float = 300.0,
+    earlier: int = EARLIER_RUNS,
+    now: Clock = utc_now,
+) -> Verified:
+    """Verify the published tree at a URI. Raises `RefutedError`, `SourceError`, `ConfigError`.
+
+    Buckets come from ``archives``, or those of the trusted organisations; ``trust`` is their list, None for the known
+    ones. ``full`` looks every entry up in all buckets, ``complete`` compares the markets with all contracts of the
+    checkpoint. Reading archives ends after ``deadline`` seconds; what an earlier run lacks by then is not covered.
+    """
+    with console.step("check", "checking the tree") as facts, refuting():
+        looked = check_files(uri)
+        facts.update(files=sum(looked.files.values()))
+    with tempfile.TemporaryDirectory() as folder:
+        unproven = Unproven()
+        with console.step("repeat", "repeating runs from their evidence") as facts, refuting():
+            tree = asyncio.run(fetch(uri, Path(folder), earlier))
+            status = tree.status
+            if status.run_id != looked.run_id:
+                raise SourceError(f"run {status.run_id} was published after {looked.run_id} was checked; verify again")
+            claims_of(tree.evidence)  # it is within bounds, before anything else reads it
+            settings = settings_of(tree)
+            repeated = repeat_earlier(tree, settings, unproven)
+            covered = repeated.covered
+            made = rerender(tree, settings, repeated.seed)
+            for key, why in made.different.items():
+                raise CheckError(f"{key} {why}")
+            unproven.add(
+                Reason.HISTORY, (f"{key} (it shows files of the history that are gone)" for key in made.unknown)
+            )
+            unproven.add(Reason.LIBRARIES, [*made.recoded, *repeated.recoded])
+            evidence = Evidence.decode(tree.evidence, status.evidence_key)
+            statements = list(statements_of(tree, evidence))
+            unproven.add(Reason.STATEMENTS, _transitions(tree))
+            unproven.add(Reason.STATEMENTS, evidence_words(evidence, settings))
+            facts.update(files=made.same, earlier_runs=len(covered))
+        trusted = trust_of(status.network, trust)
+        unproven.add(Reason.STATEMENTS, checker_words(tree.records, status.network, trust))
+        with console.step("prove", "comparing the evidence with the network's checkpoint") as facts:
+            buckets = Path(folder) / "buckets"
+            opened = Archives.open(archives or trusted.archives, buckets, Deadline(deadline, "--deadline"))
+            hold = partial(_hold, tree, trusted, opened, unproven, full)
+            outcome = hold(status.run_id, tree.evidence)
+            for run in tree.earlier:
+                if run.ledger in covered:
+                    try:
+                        hold(run.run_id, run.evidence)
+                    except SourceError as error:
+                        del covered[run.ledger]
+                        tree.left_out[run.run_id] = str(error)
+            held = {status.run_id, *covered.values()}
+            others = (proof.run_id for proof in tree.proofs if proof.run_id not in held)
+            unproven.add(Reason.EARLIER, (f"{PROOFS.template}: the proof of run {run_id}" for run_id in others))
+            facts.update(checkpoint=outcome.proven.ledger, confirmed=outcome.confirmed)
+        found = None
+        if complete:
+            with console.step("complete", "checking all contracts of the checkpoint") as facts:
+                read = replace(run_read(open_store(str(tree.folder))), status=status)  # as repeated, so as published
+                state, proven = Path(folder) / "state", outcome.proven
+                found = check_complete(opened, proven, state, status.network, read, unproven)
+                facts.update(markets=found.markets)
+        if CENSUS.template in tree.records and not _is_census_of(tree.records[CENSUS.template], found):
+            unproven.add(Reason.STATEMENTS, [CENSUS.template])
+        left = dict(uncovered(tree, covered))
+        unproven.add(Reason.HISTORY, (f"{key} ({rows} rows)" for key, rows in left.items()))
+        unproven.add(Reason.HISTORY, _liquidations(tree))
+        unproven.add(Reason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.left_out.items()))
+        again = open_store(str(tree.folder))
+        waiting = _judge_rest(tree, again, repeated, trusted, unproven)
+        kept = again.get(STATE_KEY)
+        own = next((file.key for file in tree.files.under(HISTORY_PREFIX) if file_ledgers(file.key) is not None), "")
+        newest = max((file.last_ledger for file in tree.before), default=0)
+        state_of_history = None if kept is None else kept.data
+        for record, name in judge_records(tree.publisher_records, status, state_of_history, own, newest):
+            if record is None:
+                statements.append(name)
+            else:
+                unproven.add(record, [name])
+    rows, proven = sum(file.rows for file in tree.before), outcome.proven
+    close_time = proven.closed[status.observed_ledger]
+    return Verified(
+        run_id=status.run_id,
+        ledger=status.observed_ledger,
+        close_time=close_time,
+        age_seconds=max(int(now().timestamp()) - close_time, 0),
+        checkpoint=proven.ledger,
+        signed_ledger=proven.signed_ledger,
+        signed=signed_by(proven, trusted),
+        entries=outcome.entries,
+        confirmed=outcome.confirmed,
+        files=len(tree.files),
+        repeated=made.same,
+        earlier_runs=list(covered.values()),
+        history_rows=rows,
+        covered_history_rows=rows - sum(left.values()),
+        trust=trusted,
+        unproven=unproven,
+        statements=statements,
+        waiting=waiting,
+        complete=found,
+    )
+
+
+@contextmanager
+def refuting() -> Iterator[None]:
+    """A fault of the tree refutes it."""
+    try:
+        yield
+    except CheckError as error:
+        raise RefutedError(str(error)) from None
+
+
+def refuse_old(verified: Verified, max_age: int | None) -> None:
+    """Raise `SourceError` where the ledger of what was verified closed more than this many seconds ago."""
+    if max_age is not None and verified.age_seconds > max_age:
+        raise SourceError(
+            f"ledger {verified.ledger} closed {lasting(verified.age_seconds)} ago, and --max-age is "
+            f"{lasting(max_age)}; verify a newer run"
+        )
+
+
+def _is_census_of(data: bytes, found: Complete | None) -> bool:
+    """Whether a tree's census is the one of the run and its checkpoint. Raises `RefutedError` for a wrong one."""
+    if found is None:
+        return False
+    try:
+        theirs = decode_json(data, Census)
+    except msgspec.DecodeError as error:
+        raise RefutedError(f"{CENSUS.template} cannot be understood: {error}") from None
+    if (theirs.run_id, theirs.checkpoint) != (found.census.run_id, found.census.checkpoint):
+        return False
+    if theirs != found.census:
+        raise RefutedError(f"{CENSUS.template} is not what the checkpoint and the run give")
+    return True
+
+
+def _hold(
+    tree: FetchedTree, trust: Trust, archives: Archives, unproven: Unproven, full: bool, run_id: str, evidence: bytes
+) -> Outcome:
+    """Hold the evidence of a run against its checkpoint. Raises `RefutedError`, `ArchiveError`, `NotProvableError`."""
+    proof = tree.proof_files.get(run_id)
+    if proof is None:
+        proof = make_proof(archives, ledger_of(run_id), trust)[1]
+    try:
+        outcome = hold_against(proof, evidence, trust, archives, full=full)
+    except RefutedError as error:
+        raise RefutedError(f"run {run_id}: {error}") from None
+    unproven.update(outcome.unproven)
+    for claim in tree.proofs:
+        if claim.run_id == run_id:
+            found = proof_of(run_id, claim.evidence_key, proof, outcome, trust, utc_now)
+            unproven.add(Reason.STATEMENTS, check_proof_claims(claim, found))
+    return outcome
+
+
+@dataclass(slots=True)
+class RepeatedRuns:
+    """Earlier runs that were repeated: those in the history, by ledger, with the pages that they give, by run.
+
+    ``seed`` are the changes to go on with. ``alike`` says by the key of a file of the history whether it has the bytes
+    that this machine's libraries give.
+    """
+
+    covered: dict[int, str] = field(default_factory=dict)
+    seed: ChangeList | None = None
+    pages: dict[str, Collection[str]] = field(default_factory=dict)
+    alike: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def recoded(self) -> list[str]:
+        return [key for key, alike in self.alike.items() if not alike]
+
+
+def repeat_earlier(tree: FetchedTree, settings: Settings, unproven: Unproven) -> RepeatedRuns:
+    """Repeat runs. Raises `RefutedError`, and `CheckError` where a file of the history is not what its rows give."""
+    repeated, seed = RepeatedRuns(), None
+    against = compared_with(tree)
+    for run in tree.earlier:
+        try:
+            tables, made = _repeat_rows(run, settings)
+            file, data = _file_of(tree, run.ledger)
+            files = {file.key: (file, data)} | _joined_over(tree, run.ledger)
+            for _, content in files.values():
+                refuse_other_version(content)
+        except ExporterError as error:
+            tree.left_out[run.run_id] = str(error)
+            continue
+        for each, content in files.values():
+            if each.key not in repeated.alike:
+                repeated.alike[each.key] = written_alike(content, each, tree.status.network)
+        published = rows_of(data, file).filter(pl.col("observed_ledger") == run.ledger).sort("market", "pool")
+        if not published.equals(made):
+            raise RefutedError(
+                f"{file.key}: the rows of ledger {run.ledger} do not follow from the evidence of {run.run_id}"
+            )
+        repeated.covered[run.ledger] = run.run_id
+        output = settings.output
+        pages = render_assets(tables.pools, tables.markets, output.page_sizes, output.default_page_size)
+        repeated.pages[run.run_id] = frozenset(page.key for page in pages)
+        if run.ledger == against:  # the list that this run left, as far as the published one still has its items
+            older = [item for item in tree.changes.data if item.observed_ledger <= run.ledger]
+            seed = msgspec.structs.replace(change_list(tables, None, settings.passphrase), data=older)
+    if seed is None and (tree.status.previous_run_id is not None or tree.changes.data or tree.before):
+        unproven.add(Reason.CHANGES, [f"{CHANGES.template}: those since the run before"])
+        seed = tree.changes  # a run takes over what it finds of its own ledger
+    found = [] if seed is None else seed.data
+    unproven.add(Reason.CHANGES, (f"{item.title} (ledger {item.observed_ledger})" for item in found))
+    repeated.seed = seed
+    return repeated
+
+
+def compared_with(tree: FetchedTree) -> int | None:
+    """The ledger that the published changes were found against: of the run before, or of a later one that died."""
+    ledger, changes = tree.status.observed_ledger, tree.changes.data
+    before = ledger if tree.status.previous_run_id is None else ledger_of(tree.status.previous_run_id)
+    if before >= ledger:
+        return None
+    own = {item.previous_ledger for item in changes if item.observed_ledger == ledger}
+    older = {item.observed_ledger for item in changes if before < item.observed_ledger < ledger}
+    return min(own) if own else max((before, *older))
+
+
+def _repeat_rows(run: EarlierRun, settings: Settings) -> tuple[Tables, pl.DataFrame]:
+    """The tables of an earlier run, and its rows as the history has them. Raises `ExporterError`."""
+    claims_of(run.evidence)  # it is within bounds
+    evidence = Evidence.decode(run.evidence, run.evidence_key)
+    if evidence.ledger != run.ledger:
+        raise SourceError(f"its evidence is of ledger {evidence.ledger}")
+    tables = read_again(evidence, settings).tables()
+    part = render_history(
+        tables.pools,
+        observed_ledger=tables.ledger,
+        ledger_close_time=tables.close_time,
+        network=settings.passphrase,
+    )
+    return tables, rows_of(part.file.data, part.entry).sort("market", "pool")
+
+
+def _file_of(tree: FetchedTree, ledger: int) -> tuple[HistoryFile, bytes]:
+    """The file of the history before the run that has a ledger. Raises `SourceError`."""
+    file = next((file for file in tree.before if file.first_ledger <= ledger <= file.last_ledger), None)
+    if file is None:
+        raise SourceError("the history has no rows of its ledger")
+    return file, (tree.folder / file.key).read_bytes()
+
+
+def _joined_over(tree: FetchedTree, ledger: int) -> dict[str, tuple[HistoryFile, bytes]]:
+    """The file that the manifest names for a ledger now, where another one took its place since the run."""
+    return {
+        file.key: (file, path.read_bytes())
+        for file, path in tree.joined.items()
+        if file.first_ledger <= ledger <= file.last_ledger
+    }
+
+
+def uncovered(tree: FetchedTree, covered: Collection[int]) -> Iterator[tuple[str, int]]:
+    """The files of the history with rows that are not covered, and how many."""
+    for file in tree.before:
+        counts = rows_by_ledger((tree.folder / file.key).read_bytes())
+        rows = sum(count for ledger, count in counts.items() if ledger not in covered)
+        if rows:
+            yield file.key, rows
+
+
+def _liquidations(tree: FetchedTree) -> Iterator[str]:
+    """The table of auctions and bad debt: no entry proves what its events say. Raises `RefutedError`."""
+    if (file := tree.history.liquidations) is not None:
+        if (fault := fault_of(tree.liquidations, file)) is not None:
+            raise RefutedError(f"{file.key} {fault}")
+        yield f"{file.key} ({file.rows} rows, which come from events that nothing here proves)"
+
+
+def _transitions(tree: FetchedTree) -> Iterator[str]:
+    for item in tree.history.transitions:
+        yield f"{HISTORY_MANIFEST_KEY}: transitions of {item.protocol}"
+
+
+def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
+    """The parts of evidence that are not an entry and do not follow from one. Raises `RefutedError`."""
+    network = network_of(evidence.passphrase)
+    for notice in evidence.notices:
+        yield f"notice: {notice}"
+    if evidence.contracts:
+        found = {
+            (reading.protocol, label, role, address)
+            for reading in read_again(evidence, settings).protocols
+            for (label, role), address in reading.contracts.items()
+        }
+        for item in evidence.contracts:
+            if (item.protocol, item.label, item.role, item.address) not in found:
+                yield f"contract: {item.role} {item.address} of {item.protocol} {item.label} follows from no entry"
+    if not evidence.whole:
+        yield "looked: the run read a part of the ledger's contracts"
+    yield from _skipped_words(evidence, evidence.listings(network.deployments))
+    if evidence.lists_compared != bool(network.deployments):
+        denied = "" if evidence.lists_compared else "not "
+        yield f"looked: the run says that it did {denied}compare the lists of known contracts"
+    if not evidence.lists_compared:
+        return
+    tried = {(candidate.protocol, candidate.address) for candidate in evidence.candidates}
+    for deployment in network.deployments:
+        for address in deployment.markets:
+            if (deployment.protocol, address) not in tried:
+                yield f"candidate: {address} of {deployment.protocol}, a known market, was not looked for"
+
+
+def _skipped_words(evidence: Evidence, listings: MarketListings) -> Iterator[str]:
+    """The listed markets that the operator excludes. Raises `RefutedError` for any other listed one that was skipped.
+
+    A run always reads what is listed, whatever its budget, and excludes only what its configuration names.
+    """
+    for skipped in evidence.skipped:
+        what = f"{skipped.market} of {skipped.protocol}"
+        excluded = skipped.market in evidence.excluded
+        if (skipped.reason is SkipReason.EXCLUDED) is not excluded:
+            said = "names it" if excluded else "does not name it"
+            raise RefutedError(
+                f"the evidence says that {what} was skipped ({skipped.reason}), and its list of what is excluded {said}"
+            )
+        if listings.is_listed(skipped.protocol, skipped.market):
+            if not excluded:
+                raise RefutedError(
+                    f"the evidence says that {what} was skipped ({skipped.reason}), and a run reads every listed market"
+                )
+            yield f"skipped: {what}, a listed market, was not read ({skipped.reason})"
+
+
+def check_proof_claims(claimed: Proof, found: Proof) -> Iterator[str]:
+    """Compare a published proof with what was found; gives what was not looked up. Raises `RefutedError`."""
+    where = f"{PROOFS.template}: run {claimed.run_id}"
+    for name in (
+        "entries",
+        "calls",
+        "checkpoint",
+        *("organisations_signed", "organisations_trusted", "organisations_needed"),
+    ):
+        if (claim := getattr(claimed, name)) != (expected := getattr(found, name)):
+            raise RefutedError(f"{where}: expected {name} {expected} but found {claim}")
+    most = found.confirmed + found.not_looked_up
+    confirmed = f"{where}: {claimed.confirmed} confirmed entries"
+    if claimed.confirmed > most:
+        raise RefutedError(f"{confirmed} are claimed of {claimed.entries}, and at most {most} can be")
+    deeper = claimed.not_looked_up - found.not_looked_up  # what a lookup of more buckets finds, it adds to these
+    for name in ("changed_since", "confirmed", "short_lived", "absent"):
+        less = getattr(found, name) - getattr(claimed, name)
+        if less * deeper < 0 or (less != 0 and deeper == 0) or (name == "changed_since" and less):
+            raise RefutedError(f"{where}: expected {name} {getattr(found, name)} but found {getattr(claimed, name)}")
+    if claimed.confirmed > found.confirmed:
+        yield f"{confirmed}, of which {found.confirmed} were looked up here; --full looks up all"
+
+
+def checker_words(found: Mapping[str, bytes], network: str, trust: Path | None) -> Iterator[str]:
+    """The tree's verifier and list of organisations, where they are not those that are in use here."""
+    for key, own in {VERIFIER.template: verifier_file(), TRUST.template: trust_file(network, trust)[0]}.items():
+        if key in found and found[key] != own:
+            digests = [sha256(data).hexdigest() for data in (found[key], own)]
+            yield f"{key} has the SHA-256 {digests[0]}, and the one in use here {digests[1]}"
+
+
+def _judge_rest(tree: FetchedTree, again: Store, repeated: RepeatedRuns, trust: Trust, unproven: Unproven) -> int:
+    """Name the files that no run lists; gives how many wait for the sweep. ``again`` also has older pages."""
+    if tree.keys is None:
+        unproven.add(Reason.UNLISTED, ["whatever else is there: this tree cannot be listed"])
+    unproven.add(Reason.UNLISTED, tree.strangers)
+    rest = sorted(set(tree.keys or ()) - _known(tree, again))
+    past = Past(tree.uri, tree.status.network, repeated.pages, tree.history.files, trust)
+    left = judge_leftovers(past, rest)
+    for reason, key in left.named:
+        unproven.add(reason, [key])
+    return left.waiting
+
+
+def _known(tree: FetchedTree, again: Store) -> set[str]:
+    """The keys of all files that are compared, judged by themselves, or left out with a reason of their own."""
+    history = tree.history
+    known = {file.key for file in tree.files} | _DOCUMENTS | tree.publisher_records.keys()
+    known |= {family.key(run_id=tree.status.run_id) for family in (RUN, RUN_FILES)}
+    known |= {file.key for file in (*history.files, *tree.before)}
+    known |= {proof.proof_key for proof in tree.proofs}
+    known |= {info.key for family in (BUCKET_PAGE, TOTALS_PAGE) for info in again.list(family.prefix)}
+    if all(holds(entry, history) for entry in history.rollups):  # then the check has recomputed all of them
+        known |= {entry.key for entry in history.rollups}
+    if history.liquidations is not None:
+        known.add(history.liquidations.key)
+    return known

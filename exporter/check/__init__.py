@@ -1,1 +1,0 @@
-"""Checking each file of a tree: its digest, its schema, and its links."""

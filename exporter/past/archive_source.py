@@ -1,0 +1,158 @@
+"""An archive as the source of a run: the state at a checkpoint that is proven first."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any, ClassVar
+
+from exporter.config import Settings
+from exporter.deployments.networks import network_id, network_of
+from exporter.errors import ConfigError, NetworkMismatchError, pluralize
+from exporter.job.sources import OnRequest, OpenSource
+from exporter.ledger.checkpoints import checkpoint_of
+from exporter.ledger.codec.entries import instance_key
+from exporter.ledger.codec.scval import ContractInstance
+from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
+from exporter.past.archive.archive_places import Archives, Deadline, forget_other_buckets
+from exporter.past.archive.checkpoint import Checkpoint
+from exporter.past.archive.checkpoint_proof import make_proof, newest_proof, unlisted_validators
+from exporter.past.archive.state_index import StateIndex
+from exporter.past.archive.stellar_proof import Proven, check_proof, sha256
+from exporter.past.archive.trusted_organisations import trust_of
+from exporter.past.proof_list import ProvenEntries, add_when_free, proof_entry
+from exporter.protocols import storage_answers
+from exporter.stores.store import Clock, Store
+
+BUCKET_CACHE = "./archive-buckets"
+
+
+@dataclass(frozen=True, slots=True)
+class FromArchive:
+    """Archives, each tried in turn; ``trust`` None: those that are known for the network."""
+
+    uris: tuple[str, ...]
+    checkpoint: int | None = None
+    trust: Path | None = None
+    bucket_cache: Path = Path(BUCKET_CACHE)
+    live: ClassVar[bool] = False
+
+    def publish_proof(
+        self, store: Store, network: str, run_id: str, evidence_key: str, entries: int, content: bytes, now: Clock
+    ) -> None:
+        """Add the proof file of the checkpoint that a run was read from: all its entries came out of proven buckets."""
+        trust = trust_of(network, self.trust)
+        proven, counted = check_proof(content, trust), ProvenEntries(entries=entries, confirmed=entries)
+        proof = proof_entry(run_id, evidence_key, content, proven, counted, trust, now)
+        add_when_free(store, network, self.trust, [(proof, content)])
+
+    @asynccontextmanager
+    async def open(self, settings: Settings, on_request: OnRequest = lambda: None) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - of RPCs
+        with open_archive_state(settings, self) as state:
+            network = network_of(settings.passphrase)
+            opened = OpenSource(state.source, network, state.instances, state.source.label, state)
+            yield replace(opened, stored=True, proof=state.proof, notices=state.notices)
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenState:
+    """The state at a checkpoint, with every contract's code, its proof file's content, and what that proves.
+
+    ``unlisted`` counts the validators that the trusted ones trust, and the list does not have.
+    """
+
+    source: SnapshotSource
+    index: StateIndex
+    instances: list[tuple[str, ContractInstance]]
+    proof: bytes
+    proven: Proven
+    trusted_since: date
+    unlisted: int
+
+    @property
+    def notices(self) -> list[str]:
+        """Remarks on the proof for readers of the rows."""
+        if not self.unlisted:
+            return []
+        return [
+            f"the trusted organisations' own quorum sets name {pluralize(self.unlisted, 'validator')} that the list of "
+            f"{self.trusted_since}, by which the ledger was proven, does not have; there may be a newer list"
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "proof_sha256": sha256(self.proof).hex(),
+            "header": self.proven.hash.hex(),
+            "signed_ledger": self.proven.signed_ledger,
+            "signed": self.proven.signed,
+            "trusted_since": self.trusted_since.isoformat(),
+            "unlisted_validators": self.unlisted,
+        }
+
+
+@contextmanager
+def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[ProvenState]:
+    """Prove a checkpoint and open its state. Raises `ArchiveError`, `NetworkMismatchError`, `ConfigError`."""
+    trust = trust_of(settings.passphrase, given.trust)
+    deadline = Deadline(settings.network.read_deadline_seconds, "network.read_deadline_seconds")
+    archives = Archives.open(given.uris, given.bucket_cache, deadline)
+    ledger = given.checkpoint
+    if ledger is not None and ledger != checkpoint_of(ledger):
+        raise ConfigError(
+            f"--checkpoint: {ledger} is not a checkpoint; the next is {checkpoint_of(ledger)} (63, 127, …)"
+        )
+    checkpoint, proof = newest_proof(archives, trust) if ledger is None else make_proof(archives, ledger, trust)
+    named = checkpoint.passphrase
+    if named not in (None, settings.passphrase):
+        raise NetworkMismatchError(
+            f"the archive is of the network {named!r}, but the run is configured for {settings.passphrase!r}; set "
+            "network.name or network.passphrase"
+        )
+    unlisted = unlisted_validators(archives, checkpoint.header.ledger, trust)
+    with (
+        private_folder(given.bucket_cache) as folder,
+        open_state(archives, checkpoint, folder, settings.passphrase) as (index, source),
+    ):
+        forget_other_buckets(given.bucket_cache, (*checkpoint.live, *checkpoint.hot))
+        bare = ((address, instance._replace(storage=None)) for address, instance in index.instances())
+        instances = sorted(bare, key=lambda item: instance_key(item[0]))
+        yield ProvenState(source, index, instances, proof, check_proof(proof, trust), trust.date, unlisted)
+
+
+STATE_PREFIX = "state-"
+"""How the name of a run's own folder for its index begins, below the folder of the buckets."""
+
+
+@contextmanager
+def private_folder(bucket_cache: Path) -> Iterator[Path]:
+    """A folder of this run alone, on the disk of the buckets. What a run that was killed left there is removed.
+
+    Buckets are compared with their digests whenever they are read, so it does not matter who put them there. An index
+    of the state could not be.
+    """
+    for left in bucket_cache.glob(f"{STATE_PREFIX}*"):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
+    with tempfile.TemporaryDirectory(prefix=STATE_PREFIX, dir=bucket_cache) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def open_state(
+    archives: Archives, checkpoint: Checkpoint, folder: Path, passphrase: str
+) -> Iterator[tuple[StateIndex, SnapshotSource]]:
+    """The state of a checkpoint by its keys, indexed in a folder that nobody else writes into, and as a source."""
+    index, header = StateIndex(archives, checkpoint, folder), checkpoint.header
+    try:
+        network, label = network_id(passphrase), f"checkpoint {header.ledger} of {archives.each[0].label}"
+        snapshot = LedgerSnapshot(header.protocol_version, header.ledger, header.close_time, network, index)
+        yield index, SnapshotSource(snapshot, storage_answers, label)
+    finally:
+        index.close()

@@ -1,0 +1,182 @@
+"""The command ``exporter backfill``."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import monotonic
+
+from exporter.config import Settings
+from exporter.console import Console
+from exporter.errors import ConfigError, ExitCode, NetworkMismatchError, pluralize
+from exporter.history.export import Moment, parse_moment
+from exporter.past.backfill.executors import workers_of
+from exporter.past.backfill.lake_job import RANGE_LEDGERS, LakeJob, LakePlan, LakeResult
+from exporter.past.backfill.merge import try_output
+from exporter.past.backfill.start_state import archive_start, empty_start, ledger_at, snapshot_start
+from exporter.past.lake.objects import Lake, decode_config
+from exporter.stores import open_store
+
+SHOWN = 20
+REPORTED_EVERY_SECONDS = 10.0
+_UNITS = {"m": 60, "h": 3600, "d": 86400}
+
+
+def parse_every(text: str) -> int:
+    """Seconds of a duration such as 10m, 1h or 1d. Raises `ConfigError`."""
+    match = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", text)
+    if match is None:
+        raise ConfigError(f"--every: {text!r} is not a duration; examples: 10m, 1h, 1d")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def run_lake_backfill(
+    settings: Settings,
+    uri: str,
+    workers: int | None,
+    scheduler: str | None,
+    console: Console,
+    *,
+    every: str,
+    changes: str,
+    on_gap: str,
+    start: str | None = None,
+    end: str | None = None,
+    archive: str | None = None,
+    trust: Path | None = None,
+    start_snapshot: Path | None = None,
+    lake_config: str | None = None,
+    range_ledgers: int | None = None,
+) -> int:
+    """Backfill from a lake, and say what came of it; gives the exit code."""
+    starting, at_once = workers_of(workers, scheduler)
+    if archive is not None and start_snapshot is not None:
+        raise ConfigError("--archive and --start-snapshot both say where to begin; give one of them")
+    if trust is not None and archive is None:
+        raise ConfigError("--trust is for --archive, which is not given")
+    seconds = parse_every(every)
+    begins, ends = parse_moment(start, "--from"), parse_moment(end, "--to")
+    config = None if lake_config is None else decode_config(lake_config.encode(), "--lake-config")
+    store = open_store(settings.output.uri)
+    try_output(store)
+    kept = open_store(changes)
+    kept.try_writing()
+
+    lake = Lake.open(uri, config)
+    if lake.config.network_passphrase != settings.passphrase:
+        raise NetworkMismatchError(
+            f"{lake.label} is of the network {lake.config.network_passphrase!r}, but the backfill is configured for "
+            f"{settings.passphrase!r}; set --network"
+        )
+    first, last, begin_time, end_time = find_range(lake, begins, ends)
+    if start_snapshot is not None:
+        state = snapshot_start(start_snapshot, settings.passphrase)
+    elif archive is not None:
+        state = archive_start(archive, first, settings.passphrase, settings.network.read_deadline_seconds, trust)
+    else:
+        state = empty_start(lake)
+    if state.ledger > first:
+        if begins != Moment():
+            raise ConfigError(
+                f"--from means ledger {first}, and {state.label} is of ledger {state.ledger}: it has no earlier state; "
+                "begin later, or give an older start"
+            )
+        first, begin_time = state.ledger, state.close_time
+    plan = LakePlan(
+        settings,
+        uri,
+        config,
+        state,
+        first,
+        last,
+        begin_time,
+        end_time,
+        seconds,
+        on_gap,
+        range_ledgers or RANGE_LEDGERS,
+    )
+    doing = f"replaying ledgers {state.ledger + 1} to {last} of {lake.label}, from {state.label}"
+    with console.step("backfill", doing) as facts, starting as executor:
+        begun_at: dict[str, tuple[float, int]] = {}
+        reported = monotonic()
+
+        def report(what: str, done: int, of: int) -> None:
+            nonlocal reported
+            now = monotonic()
+            began, before = begun_at.setdefault(what, (now, done))
+            if done < of and now - reported < REPORTED_EVERY_SECONDS:
+                return
+            reported, text = now, f"{done:,} of {of:,} {what}"
+            if done > before and now > began:
+                rate = (done - before) / (now - began)
+                text += f", {rate:,.0f}/s, {timedelta(seconds=round((of - done) / rate))} left"
+            console.event("progress", text, what=what, done=done, of=of)
+
+        result = LakeJob(plan, store, kept, executor, at_once=at_once, on_progress=report).run()
+        facts.update(ledgers=result.ledgers, touched=result.touched, rounds=result.rounds)
+        facts.update(boundaries=result.boundaries, added=result.added, known=result.known, empty=result.empty)
+        facts.update(refused=len(result.refused), failed=len(result.failed), rows=result.rows)
+        for name in ("confirmed", "differing", "untried"):
+            facts[name] = sum(getattr(result.tally, name).values())
+    return _exit_code(result, settings, console)
+
+
+def _exit_code(result: LakeResult, settings: Settings, console: Console) -> int:
+    for gap in result.gaps[:SHOWN]:
+        console.warning(
+            f"ledgers {gap.first} to {gap.last} are not known: {gap.reason}", first=gap.first, last=gap.last
+        )
+    for ledger, reason in sorted((result.refused | result.failed).items())[:SHOWN]:
+        console.warning(f"ledger {ledger} was not added: {reason}", ledger=ledger)
+    if len(result.refused) + len(result.failed) > SHOWN:
+        console.warning(f"{pluralize(len(result.refused) + len(result.failed), 'ledger')} in all were not added")
+    for item in result.tally.mismatches[:SHOWN]:
+        console.warning(
+            f"ledger {item.ledger}: {item.protocol} wrote {item.found} as {item.field}, the exporter computes "
+            f"{item.computed} (key {item.key[:200]}, code {item.code})",
+            ledger=item.ledger,
+        )
+    surprises = {place for place in result.unread if not settings.may_be_unread(place)}
+    for place in sorted(surprises)[:SHOWN]:
+        console.warning(f"{place} could not be read at some ledgers")
+    if result.refused or result.failed:
+        return ExitCode.SOURCE
+    return ExitCode.UNREAD if surprises else ExitCode.DONE
+
+
+def find_range(lake: Lake, start: Moment, end: Moment) -> tuple[int, int, int, int]:
+    """First and last ledger, and first and last time (unix seconds), from the last ledger at or before the start.
+
+    An end that is left out or later is the newest ledger. Raises `ConfigError` for an empty range, `LakeError`.
+    """
+
+    def time(ledger: int) -> int:
+        return lake.close_of(ledger)[0]
+
+    def edge(moment: Moment) -> tuple[int | None, int]:
+        if moment.ledger is not None:
+            ledger = min(max(moment.ledger, oldest), newest)
+            return (None if moment.ledger < oldest else ledger), time(ledger)
+        if moment.time is None:
+            return oldest, time(oldest)
+        wanted = int(moment.time.timestamp())
+        return ledger_at(wanted, oldest, newest, time), wanted
+
+    if start.ledger is not None and end.ledger is not None:
+        oldest, newest = start.ledger, end.ledger
+    else:
+        oldest, newest = lake.span()
+    first, begins = edge(start)
+    last, ends = edge(end) if end != Moment() else (newest, time(newest))
+    first, begins = (oldest, time(oldest)) if first is None else (first, begins)
+    if last is None or last < first:
+        raise ConfigError(
+            f"{lake.label} has no ledger between --from and --to: it goes from ledger {oldest} "
+            f"({_shown(time(oldest))}) to {newest} ({_shown(time(newest))})"
+        )
+    return first, last, begins, min(ends, time(last)) if last == newest else ends
+
+
+def _shown(time: int) -> str:
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,173 @@
+"""Putting files of past ledgers into a published history, between the files that it has, or inside compacted ones."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from time import monotonic, sleep
+
+import msgspec
+import polars as pl
+
+from exporter.errors import CheckError, LostRaceError, StoreError
+from exporter.history.manifest import HistoryPart, data_of, extend_history, read_history_manifest
+from exporter.history.parquet import scan_rows
+from exporter.past.backfill.liquidations import Row, with_liquidations
+from exporter.publishing.compaction import compact_files
+from exporter.publishing.publish import replace_history
+from exporter.publishing.published_state import (
+    read_intent,
+    read_published,
+    read_whole_history,
+    refuse_files_of_others,
+    unfinished_run,
+)
+from exporter.publishing.sweep_record import forget_named, record_replaced
+from exporter.stores.store import Store, utc_now
+from exporter.tree.documents import HistoryManifest, LedgerSpan, Transitions
+
+WAIT_SECONDS = 600.0
+"""How long a backfill waits for a publisher that is at work."""
+
+
+@dataclass(slots=True)
+class MergeResult:
+    """The ledgers that were added, their rows, and for each ledger that was refused the reason."""
+
+    added: set[int] = field(default_factory=set)
+    rows: int = 0
+    refused: dict[int, str] = field(default_factory=dict)
+
+
+@contextmanager
+def _exclusive(store: Store) -> Iterator[None]:
+    """Hold a store as soon as no other publisher does. Raises `LostRaceError` after `WAIT_SECONDS`."""
+    deadline, pause = monotonic() + WAIT_SECONDS, 0.5
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(store.exclusive())
+                break
+            except LostRaceError:
+                if monotonic() + pause > deadline:
+                    raise
+            sleep(pause)
+            pause = min(2 * pause, 15.0)
+        yield
+
+
+def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str) -> MergeResult:
+    """Add files of single ledgers, ascending, to a history; ledgers that it has stay.
+
+    Raises `CheckError` for a history of another network, `StoreError`; the manifest is then unchanged.
+    """
+    result = MergeResult()
+    if not parts:
+        return result
+    with _exclusive(store):
+        manifest = read_whole_history(store)
+        _refuse_other_network(store, manifest, network)
+        # The newest ledger that a reader knows of; None where nothing was published yet.
+        published = read_published(store)
+        intent = unfinished_run(published, read_intent(store))
+        if intent is not None:
+            raise StoreError(
+                f"run {intent.run_id} began to replace documents and did not finish; backfill after the next run"
+            )
+        limit = None if published is None else published.pointer.observed_ledger
+        files = [] if manifest is None else manifest.files
+        inside: dict[str, list[HistoryPart]] = {}
+        new: list[HistoryPart] = []
+        for part in parts:
+            ledger = part.entry.first_ledger
+            holder = next((file for file in files if file.first_ledger <= ledger <= file.last_ledger), None)
+            if limit is not None and ledger > limit:
+                result.refused[ledger] = (
+                    f"ledger {ledger} is above the published ledger {limit}; a run publishes such a ledger, a backfill "
+                    "only adds what lies before"
+                )
+            elif holder is None:
+                new.append(part)
+            elif holder.first_ledger != holder.last_ledger:
+                inside.setdefault(holder.key, []).append(part)
+        _write_parts(store, new)
+        for part in new:
+            manifest = extend_history(manifest, part.entry)
+        added, superseded = list(new), dict[str, str | None]()
+        for key, belonging in inside.items():
+            assert manifest is not None  # or there were no file to belong into
+            manifest, fresh, replaced = _with_rebuilt(store, manifest, key, belonging)
+            added += fresh
+            superseded |= replaced
+        if added and manifest is not None:
+            replace_history(store, manifest, superseded, utc_now(), rollups=False)
+            forget_named(store, [file.key for file in manifest.files])
+        result.added = {part.entry.first_ledger for part in added}
+        result.rows = sum(part.entry.rows for part in added)
+    return result
+
+
+def try_output(store: Store) -> None:
+    """Find out before the work whether its result could be kept. Raises `FormatError`, `StoreError`."""
+    published, manifest = read_published(store), read_whole_history(store)
+    if published is None and manifest is None:
+        refuse_files_of_others(store)
+    store.try_writing()
+
+
+def _refuse_other_network(store: Store, manifest: HistoryManifest | None, network: str) -> None:
+    for file in [] if manifest is None else manifest.files[-1:]:
+        stored = store.get(file.key)
+        found = None if stored is None else pl.read_parquet_metadata(io.BytesIO(stored.data)).get("network")
+        if found != network:
+            raise CheckError(
+                f"the history of {store.uri} is of the network {found!r}, and the files are of {network!r}; "
+                "use an output for each network"
+            )
+
+
+def _with_rebuilt(
+    store: Store, manifest: HistoryManifest, key: str, parts: Sequence[HistoryPart]
+) -> tuple[HistoryManifest, list[HistoryPart], dict[str, str | None]]:
+    """The manifest with a file that also has the rows of the parts whose ledgers it lacked.
+
+    Next come these parts, and then the files that it replaces, with its key.
+    """
+    holder, column = next(file for file in manifest.files if file.key == key), "observed_ledger"
+    known = set(scan_rows(data_of(store.get(key), holder)).select(column).collect()[column].unique())
+    fresh = [part for part in parts if part.entry.first_ledger not in known]
+    if not fresh:
+        return manifest, fresh, {}
+    _write_parts(store, fresh)
+    rebuilt = compact_files(store, f"{key.rpartition('/')[0]}/", [holder, *(part.entry for part in fresh)])
+    _write_parts(store, [rebuilt])
+    files = [rebuilt.entry if file.key == key else file for file in manifest.files]
+    replaced = dict.fromkeys([key, *(part.file.key for part in fresh)], rebuilt.entry.key)
+    return msgspec.structs.replace(manifest, files=files), fresh, {**replaced}
+
+
+def _write_parts(store: Store, parts: Sequence[HistoryPart]) -> None:
+    """Write files that the manifest does not name yet, so that a sweep knows what they are should this die."""
+    record_replaced(store, {part.file.key: None for part in parts}, utc_now())
+    store.put_many(((part.file.key, part.file.data) for part in parts), immutable=True)
+
+
+def finish_history(
+    store: Store, transitions: list[Transitions], rows: Sequence[Row], spans: Sequence[LedgerSpan]
+) -> None:
+    """After the last merge: make the rollups due, and say in the manifest what replayed accruals prove."""
+    with _exclusive(store):
+        manifest = read_whole_history(store)
+        if manifest is not None:
+            changed = msgspec.structs.replace(manifest, transitions=transitions)
+            changed = with_liquidations(store, changed, rows, spans)
+            replace_history(store, changed, {}, utc_now(), most_reads=None)
+
+
+def ledgers_of(store: Store) -> Callable[[int], bool]:
+    """Whether the history may have a ledger; raises `StoreError`."""
+    manifest = read_history_manifest(store)
+    spans = [] if manifest is None else [(file.first_ledger, file.last_ledger) for file in manifest.files]
+    return lambda ledger: any(first <= ledger <= last for first, last in spans)

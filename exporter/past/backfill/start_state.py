@@ -1,0 +1,135 @@
+"""Where a replay begins: the entries after some ledger, from a file, from a history archive, or none at all."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from exporter.deployments.networks import network_id
+from exporter.errors import ArchiveError, ConfigError, NetworkMismatchError
+from exporter.ledger.checkpoints import CHECKPOINT_LEDGERS, checkpoint_of
+from exporter.ledger.codec.scval import ContractInstance
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.ledger.source import RawEntry
+from exporter.past.archive.archive_files import FolderFiles
+from exporter.past.archive.archive_places import Archives, Deadline, RemoteFiles
+from exporter.past.archive.checkpoint import HistoryArchive
+from exporter.past.archive.checkpoint_proof import make_proof
+from exporter.past.archive.state_index import StateIndex
+from exporter.past.archive.trusted_organisations import trust_of
+from exporter.past.lake.objects import Lake
+from exporter.user_files import user_path
+
+SOROBAN_PROTOCOL = 20
+MAX_ENTRIES = 5_000_000
+"""Of one checkpoint, that are kept in memory."""
+
+Entries = Callable[[Collection[bytes], Collection[bytes]], dict[bytes, RawEntry]]
+"""Gives all entries of some contracts (ids), and single ones by LedgerKey, with the true end of their lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartState:
+    """The state after ``ledger``, as far as it is asked for.
+
+    ``instances`` are contracts that a file happens to have. ``later`` gives the same at or after another ledger, to
+    begin again after a gap; None where that is not available.
+    """
+
+    ledger: int
+    close_time: int
+    protocol: int
+    entries: Entries
+    label: str
+    instances: list[tuple[str, ContractInstance]] = field(default_factory=list)
+    later: Callable[[int], StartState] | None = None
+
+
+def snapshot_start(path: Path, passphrase: str) -> StartState:
+    """The state in a ledger snapshot file. Raises `SnapshotFileError`, `NetworkMismatchError`."""
+    snapshot = LedgerSnapshot.load(path)
+    if snapshot.network_id != network_id(passphrase):
+        raise NetworkMismatchError(
+            f"--start-snapshot {path.name} is of the network with id {snapshot.network_id}, not of {passphrase!r}"
+        )
+    return StartState(
+        snapshot.ledger,
+        snapshot.close_time,
+        snapshot.protocol_version,
+        lambda contracts, keys: {
+            key: entry for key, entry in snapshot.entries.items() if key[8:40] in contracts or key in keys
+        },
+        f"ledger snapshot file {path.name}",
+        list(snapshot.contract_instances()),
+    )
+
+
+def archive_start(
+    uri: str, ledger: int, passphrase: str, seconds: float = 300.0, trust: Path | None = None
+) -> StartState:
+    """The newest checkpoint of a history archive at or before a ledger, which enough organisations signed.
+
+    Each reading of a checkpoint may take ``seconds``. ``trust`` is a file with the organisations to trust; without it
+    those that are known for the network are.
+
+    Raises `ArchiveError` where it cannot be read or proven, `ConfigError` where nobody is known to trust or the archive
+    begins later, `NetworkMismatchError`.
+    """
+    trusted = trust_of(passphrase, trust)
+
+    def opened() -> Archives:
+        deadline = Deadline(seconds, "network.read_deadline_seconds")
+        return Archives([HistoryArchive(RemoteFiles(uri, deadline) if "://" in uri else FolderFiles(user_path(uri)))])
+
+    def at(checkpoint_ledger: int) -> StartState:
+        archives = opened()
+        stated = archives.each[0].checkpoint(checkpoint_ledger).passphrase
+        if stated not in (None, passphrase):
+            raise NetworkMismatchError(f"--archive is of the network {stated!r}, not of {passphrase!r}")
+        checkpoint = make_proof(archives, checkpoint_ledger, trusted)[0]
+
+        def entries(contracts: Collection[bytes], keys: Collection[bytes]) -> dict[bytes, RawEntry]:
+            def wanted(key: bytes) -> bool:
+                return (key[:8] == b"\0\0\0\x06\0\0\0\1" and key[8:40] in contracts) or key in keys
+
+            with TemporaryDirectory() as folder:
+                index = StateIndex(opened(), checkpoint, Path(folder), wanted)
+                found = dict(islice(index.items(), MAX_ENTRIES + 1))
+                index.close()
+            if len(found) > MAX_ENTRIES:
+                raise ArchiveError(f"more than {MAX_ENTRIES} entries were asked for; name fewer contracts")
+            return found
+
+        header, label = checkpoint.header, f"checkpoint {checkpoint_ledger} of the history archive"
+        facts = checkpoint_ledger, header.close_time, header.protocol_version, entries, label
+        return StartState(*facts, later=lambda after: at(checkpoint_of(after)))
+
+    before = ledger - (ledger + 1) % CHECKPOINT_LEDGERS
+    if before < CHECKPOINT_LEDGERS - 1:
+        raise ConfigError(
+            f"--archive: the first checkpoint is of ledger 63, after ledger {ledger}, the first of --from"
+        )
+    return at(before)
+
+
+def empty_start(lake: Lake) -> StartState:
+    """Nothing, before the ledger that brought Soroban. Raises `ConfigError` where the lake begins later."""
+    oldest, newest = lake.span()
+    before = ledger_at(SOROBAN_PROTOCOL - 1, oldest, newest, lambda ledger: lake.close_of(ledger)[1])
+    if before is None:
+        raise ConfigError(
+            f"{lake.label} begins at ledger {oldest}, and the network had contracts by then; the entries before it "
+            "have to come from elsewhere: give --archive URI (a history archive) or --start-snapshot FILE"
+        )
+    time = lake.close_of(before)[0]
+    return StartState(before, time, SOROBAN_PROTOCOL - 1, lambda *_: {}, "Soroban's beginning")
+
+
+def ledger_at(time: int, first: int, last: int, close_time: Callable[[int], int]) -> int | None:
+    """The last ledger of a range that closed at or before a time (unix seconds); None where none did."""
+    found = bisect_right(range(first, last + 1), time, key=close_time)
+    return first + found - 1 if found else None

@@ -1,0 +1,96 @@
+"""Adding proofs of runs to a published tree, with what a reader needs to check them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import sleep
+
+from exporter.errors import LostRaceError
+from exporter.past.archive.stellar_proof import Proven, Trust
+from exporter.past.archive.trusted_organisations import signed_by, trust_file
+from exporter.publishing.proofs import published_proofs
+from exporter.stores.store import Clock, Store
+from exporter.tree.documents import Proof, ProofList, timestamp
+from exporter.tree.families import PROOF, PROOFS, RUN, TRUST, VERIFIER
+from exporter.tree.read_back import render_document
+from exporter.tree.run_listing import ledger_of
+from exporter.tree.verifier import verifier_file
+
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 13, 5.0
+"""So a run that publishes at the same time is waited for a minute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvenEntries:
+    """How many entries of a run's evidence a checkpoint confirms, and what it leaves open, by the reason."""
+
+    entries: int
+    confirmed: int
+    changed_since: int = 0
+    not_looked_up: int = 0
+    short_lived: int = 0
+    absent: int = 0
+    calls: int = 0
+
+
+def proof_entry(
+    run_id: str,
+    evidence_key: str,
+    content: bytes,
+    proven: Proven,
+    counted: ProvenEntries,
+    trust: Trust,
+    now: Clock,
+) -> Proof:
+    """The entry of a run in the list of proofs; ``content`` is the proof file's."""
+    digest = hashlib.sha256(content).hexdigest()
+    return Proof(
+        run_id=run_id,
+        observed_ledger=ledger_of(run_id),
+        evidence_key=evidence_key,
+        checkpoint=proven.ledger,
+        proof_key=PROOF.key(sha256=digest),
+        proof_sha256=digest,
+        entries=counted.entries,
+        confirmed=counted.confirmed,
+        changed_since=counted.changed_since,
+        not_looked_up=counted.not_looked_up,
+        short_lived=counted.short_lived,
+        absent=counted.absent,
+        calls=counted.calls,
+        organisations_signed=signed_by(proven, trust),
+        organisations_trusted=len(trust.organisations),
+        organisations_needed=trust.needed,
+        proven_at=timestamp(int(now().timestamp())),
+    )
+
+
+def add_when_free(store: Store, network: str, trust: Path | None, added: Sequence[tuple[Proof, bytes]]) -> list[Proof]:
+    """Add the proofs of runs that are still there, waiting for a publisher within bounds. Raises `LostRaceError`."""
+    for left in reversed(range(LOCK_TRIES)):
+        try:
+            with store.exclusive():
+                present = [(proof, content) for proof, content in added if store.get(RUN.key(run_id=proof.run_id))]
+                if present:
+                    _add(store, network, trust, present)
+                return [proof for proof, _ in present]
+        except LostRaceError:
+            if not left:
+                raise
+            sleep(LOCK_PAUSE_SECONDS)
+    raise AssertionError("the last try returns or raises")
+
+
+def _add(store: Store, network: str, trust: Path | None, added: Sequence[tuple[Proof, bytes]]) -> None:
+    for proof, content in added:
+        store.put_new(proof.proof_key, content)
+    store.put(VERIFIER.template, verifier_file())
+    store.put(TRUST.template, trust_file(network, trust)[0])
+    by_run = {proof.run_id: proof for proof in published_proofs(store) if store.get(RUN.key(run_id=proof.run_id))}
+    by_run |= {proof.run_id: proof for proof, _ in added}
+    proofs = sorted(by_run.values(), key=lambda proof: -proof.observed_ledger)
+    document = ProofList(network, VERIFIER.template, TRUST.template, proofs)
+    store.put(PROOFS.template, render_document(document).data)

@@ -1,0 +1,49 @@
+"""What is not proven: its counts, its names, its exit code, and the option that allows some of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from exporter.audit.unproven import MAX_NAME, SHOWN, Reason, Unproven
+from exporter.cli import main
+from exporter.cli.prove import report_unproven
+from exporter.console import Console
+from exporter.errors import ExitCode
+
+
+def test_names_are_bounded_and_counts_are_not() -> None:
+    """Of a million names the first are kept, each in one short line; the number of all comes with them."""
+    unproven, more = Unproven(), Unproven()
+    unproven.add(Reason.CHANGED, (f"entry {at}" for at in range(1_000_000)))
+    more.add(Reason.CHANGED, ["x\n" * 1000])
+    more.add(Reason.CALLS, ["y\n" * 1000])
+    unproven.update(more)
+    lines = dict(unproven.lines())
+
+    assert 1_000_001 == unproven.counts[Reason.CHANGED]
+    assert [f"entry {at}" for at in range(SHOWN)] == unproven.names[Reason.CHANGED]
+    assert lines[Reason.CHANGED].endswith("entry 19 and 999,981 more")
+    assert ["y " * (MAX_NAME // 2)] == unproven.names[Reason.CALLS]
+    assert [True, True] == ["\n" not in line for line in lines.values()]
+
+
+def test_what_is_allowed_is_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    """What was allowed is in the output, as is what it covers; the option takes names of reasons alone."""
+    unproven, allowed = Unproven(), frozenset({Reason.CALLS, Reason.CHANGED})
+    unproven.add(Reason.CALLS, ["C.price"])
+    codes = [each.exit_code() for each in (Unproven(), unproven)]
+    codes.append(report_unproven(Console("json", sys.stdout), unproven, allowed))
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    unknown = CliRunner().invoke(main, ["verify", "tree", "--allow-unproven", "calls,everything"])
+
+    assert [ExitCode.DONE, ExitCode.UNPROVEN, ExitCode.DONE] == codes
+    assert ["calls", "changed"] == answers[0]["allowed"]
+    assert ("calls", 1, ["C.price"], True) == tuple(
+        answers[1][name] for name in ("reason", "count", "names", "allowed")
+    )
+    assert ExitCode.CONFIG == unknown.exit_code
+    assert "unknown reason 'everything'; expected some of calls, changed, not_looked_up" in unknown.stderr

@@ -1,0 +1,61 @@
+"""Which ledgers a range of time means."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from exporter.errors import ConfigError
+from exporter.history.export import Moment
+from exporter.past.backfill.lake_command import find_range
+from exporter.past.backfill.lake_job import boundaries, last_before
+
+CLOSES = {5: 100, 6: 110, 7: 110, 8: 120}
+
+
+class Lake:
+    """A lake of four ledgers, of which two closed in one second."""
+
+    label = "a lake"
+
+    def span(self) -> tuple[int, int]:
+        return min(CLOSES), max(CLOSES)
+
+    def close_of(self, ledger: int) -> tuple[int, int]:
+        return CLOSES[ledger], 28
+
+
+def at(seconds: int) -> Moment:
+    return Moment(time=datetime.fromtimestamp(seconds, UTC))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (Moment(), Moment(), (5, 8, 100, 120)),
+        (at(50), at(115), (5, 7, 100, 115)),  # no ledger is before
+        (at(100), at(500), (5, 8, 100, 120)),  # no later one is there
+        (at(119), Moment(ledger=99), (7, 8, 119, 120)),
+        (Moment(ledger=6), Moment(ledger=7), (6, 7, 110, 110)),
+        (Moment(ledger=2), at(100), (5, 5, 100, 100)),
+    ],
+)
+def test_ranges(start: Moment, end: Moment, expected: tuple[int, int, int, int]) -> None:
+    """A range begins with the last ledger at or before its start, and ends with the last one up to its end."""
+    assert expected == find_range(cast("Any", Lake()), start, end)
+
+
+def test_a_range_without_ledgers() -> None:
+    """What the lake has is said."""
+    with pytest.raises(ConfigError, match=r"no ledger between --from and --to: it goes from ledger 5 .* to 8"):
+        find_range(cast("Any", Lake()), Moment(), at(99))
+
+
+def test_the_last_ledger_of_each_boundary() -> None:
+    """Of ledgers of one second the last one counts, one ledger may be that of many boundaries, and is given once."""
+    closes = [(ledger, time, 28) for ledger, time in CLOSES.items()]
+
+    assert [5, 7, 8] == [ledger for ledger, *_ in last_before(boundaries(100, 150, 10), closes)]
+    assert [7] == [ledger for ledger, *_ in last_before(boundaries(111, 119, 5), closes)]

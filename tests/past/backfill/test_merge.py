@@ -1,0 +1,122 @@
+"""Files of past ledgers go into the history in any order, between and inside its files, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import ExitStack
+from random import Random
+from threading import Timer
+
+import pytest
+
+from exporter import FORMAT
+from exporter.errors import CheckError, LostRaceError
+from exporter.history.manifest import HistoryPart
+from exporter.history.parquet import render_history
+from exporter.past.backfill import merge
+from exporter.past.backfill.merge import MergeResult, merge_into_history
+from exporter.publishing.compaction import compact_history
+from exporter.publishing.sweep_record import SUPERSEDED_KEY
+from exporter.stores.memory import MemoryStore
+from exporter.stores.store import Store
+from tests.history.runs import MONDAY, frame_of, observe, places
+from tests.past.backfill.recorded_lake import history_of, rows_of
+from tests.publishing.published_tree import TestClock
+
+NETWORK = "made"
+LEDGERS = range(1000, 1008)
+
+
+def part_of(ledger: int) -> HistoryPart:
+    """A ledger's file; ledgers are five hours apart."""
+    time = MONDAY + (ledger - LEDGERS[0]) * 5 * 3600
+    frame = frame_of(observe(Random(ledger), places(2, 2), ledger, time), ledger, time)
+    return render_history(frame, observed_ledger=ledger, ledger_close_time=time, network=NETWORK)
+
+
+def fill(store: Store, ledgers: Iterable[int] = LEDGERS) -> MergeResult:
+    return merge_into_history(store, [part_of(ledger) for ledger in sorted(ledgers)], NETWORK)
+
+
+@pytest.fixture(scope="module")
+def whole() -> MemoryStore:
+    store = MemoryStore()
+    fill(store)
+    return store
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_order_and_batches_make_no_difference(whole: MemoryStore, seed: int) -> None:
+    """In whatever order and batches the ledgers come, the history has the same bytes, and none is added twice."""
+    random, store = Random(seed), MemoryStore()
+    shuffled = random.sample(LEDGERS, len(LEDGERS))
+    cut = random.randint(1, len(LEDGERS) - 1)
+
+    first, second = fill(store, shuffled[:cut]), fill(store, shuffled)
+
+    assert (set(shuffled[:cut]), set(shuffled[cut:])) == (first.added, second.added)
+    assert history_of(whole) == history_of(store)
+
+
+def test_inside_a_compacted_day(whole: MemoryStore) -> None:
+    """A ledger inside a compacted file goes into it; the old file stays for the retention time."""
+    clock = TestClock()
+    store, compacted = MemoryStore(clock=clock), MemoryStore(whole)
+    fill(store, [ledger for ledger in LEDGERS if ledger not in (1003, 1006)])
+    compact_history(store, now=clock)
+    before = history_of(store)
+
+    result = fill(store)
+    removed_later = store.get(SUPERSEDED_KEY)
+
+    assert {1003, 1006} == result.added
+    assert removed_later is not None
+    replaced = before.keys() - history_of(store).keys()
+    assert replaced
+    assert all(key in removed_later.data.decode() for key in replaced)
+    assert rows_of(whole).equals(rows_of(store))
+    compact_history(store)
+    compact_history(compacted)
+    assert history_of(compacted) == history_of(store)
+    assert all(store.get(key) for key in before)
+    assert set() == fill(store).added
+
+
+def test_only_before_what_is_published() -> None:
+    """A ledger above the published one is refused by name, and the others go in."""
+    store = MemoryStore()
+    fill(store, [1005])
+    publish_pointer(store, 1005)
+
+    result = fill(store)
+
+    assert {*range(1000, 1005)} == result.added
+    assert [1006, 1007] == sorted(result.refused)
+    assert all("above the published ledger" in text for text in result.refused.values())
+    assert 6 == len(history_of(store))
+
+
+def publish_pointer(store: Store, ledger: int) -> None:
+    """What a publisher would leave for others to see."""
+    pointer = {"format": FORMAT, "run_id": "1-a", "observed_ledger": ledger}
+    pointer |= {"manifest_key": "v1/runs/1-a.json", "manifest_sha256": "0"}
+    store.swap("v1/system/status.json", json.dumps(pointer).encode(), None)
+
+
+def test_another_network(whole: MemoryStore) -> None:
+    """A history of another network is refused."""
+    with pytest.raises(CheckError, match="use an output for each network"):
+        merge_into_history(MemoryStore(whole), [part_of(LEDGERS[0])], "other")
+
+
+def test_a_publisher_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backfill waits for a publisher, and gives up by name when that takes too long."""
+    monkeypatch.setattr(merge, "WAIT_SECONDS", 0.6)
+    store, parts = MemoryStore(), [part_of(LEDGERS[0])]
+    with store.exclusive(), pytest.raises(LostRaceError):
+        merge_into_history(store, parts, NETWORK)
+    held = ExitStack()
+    held.enter_context(store.exclusive())
+    Timer(0.1, held.close).start()
+    assert {LEDGERS[0]} == merge_into_history(store, parts, NETWORK).added
