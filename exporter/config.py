@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, structs
 
 from exporter.deployments.networks import NETWORKS, network_of
 from exporter.errors import ConfigError
 from exporter.ledger.codec import strkey
 from exporter.protocols import PROTOCOLS
+from exporter.user_files import user_path
 
 MAX_CONFIG_BYTES = 1 << 20
 
@@ -36,14 +37,14 @@ ACCEPTED: dict[str, str] = {
     "network.max_ledger_age": "a whole number of seconds up to 31536000: how old the RPC's ledger may be; 0: any age",
     "network.prefer_checkpoint": "true or false: whether to take a checkpoint's ledger, where one will do",
     "network.max_rounds": "a whole number from 1 to 100: how often to read again for a common ledger",
-    "output.uri": "the path of a folder, or s3://bucket/prefix",
+    "output.uri": "the path of a folder (~ is the home), or s3://bucket/prefix",
     "output.page_sizes": "a list of different whole numbers from 1 to 10000 that holds 1",
     "output.default_page_size": "one of output.page_sizes",
     "output.market_pools_cap": "a whole number from 1 to 10000: pools listed in a market document",
     "output.retention_hours": "a whole number from 1 to 8760: how long pages of earlier runs stay",
     "output.site_minutes": "a whole number from 0 to 15: how old web pages get before a run replaces them; default: 15 "
     "on S3, else 0",
-    "output.report": "the path of the run report to write",
+    "output.report": "the path of the run report to write (~ is the home), or - for standard output",
     "schedule.interval_minutes": "a whole number from 1 to 10080: the time from run to run, published for readers",
     "history.compact": "true, or false to leave every run's file of the history as it is",
     "history.months": "a whole number from 0 to 1200: whole months that stay in a file a day",
@@ -161,6 +162,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """Whether ``MARKET`` or ``MARKET/POOL`` is known to be dead, by itself or with its market."""
         return not {place, place.partition("/")[0]}.isdisjoint(self.allow_unread)
 
+    def without_endpoints(self) -> Settings:
+        """The same settings without URLs and headers of RPCs, for whoever asks none: they may hold keys."""
+        return structs.replace(self, network=structs.replace(self.network, rpc_urls=(), rpc_headers={}))
+
     @property
     def passphrase(self) -> str:
         return self.network.passphrase or NETWORKS[self.network.name].passphrase
@@ -215,7 +220,7 @@ def load_settings(path: Path | str | None = None, values: Mapping[str, Any] | No
     Raises:
         ConfigError: something is not acceptable; the message names the key and what is accepted.
     """
-    return load(None if path is None else Path(path), values).settings
+    return load(None if path is None else user_path(path), values).settings
 
 
 def _refuse_unknown(environment: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 from time import monotonic
 from typing import Any, TextIO
@@ -26,6 +27,15 @@ def own_command(*arguments: str) -> str:
     return shlex.join([*program, *arguments])
 
 
+def _echo(text: str, stream: TextIO) -> None:
+    """Write at once. Who closes a log stops no work; who closes standard output wants no more (``BrokenPipeError``)."""
+    try:
+        click.echo(text, file=stream, nl=False)
+    except BrokenPipeError:
+        if stream is sys.stdout:
+            raise
+
+
 class Console:
     """``auto`` is text, with progress on a terminal; ``stamped`` text elsewhere begins with the time."""
 
@@ -33,7 +43,8 @@ class Console:
         self, log_format: str = "auto", stream: TextIO | None = None, *, stamped: bool = False, quiet: bool = False
     ) -> None:
         self._json = log_format == "json"
-        self._stream = stream or sys.stderr
+        # Python has no standard streams where its parent closed them.
+        self._stream = stream or sys.stderr or StringIO()
         self._progress = log_format == "auto" and self._stream.isatty() and not quiet
         self._stamped = stamped and not self._stream.isatty()
         self._quiet = quiet
@@ -53,7 +64,7 @@ class Console:
         else:
             line = f"{at:%Y-%m-%dT%H:%M:%SZ} {message}" if self._stamped else message
         before, after = ("\r\x1b[2K", self._doing) if self._doing else ("", "")
-        click.echo(f"{before}{line}\n{after}", file=self._stream, nl=False)
+        _echo(f"{before}{line}\n{after}", self._stream)
 
     def warning(self, message: str, **facts: Any) -> None:
         message = without_keys(message)
@@ -70,19 +81,19 @@ class Console:
         began = monotonic()
         if self._progress:
             self._doing = f"  {doing} ..."
-            click.echo(self._doing, file=self._stream, nl=False)
+            _echo(self._doing, self._stream)
         try:
             yield facts
         except BaseException:
             if self._progress:
-                click.echo("", file=self._stream)
+                _echo("\n", self._stream)
             raise
         finally:
             self._doing = ""
         seconds = monotonic() - began
         shown = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items())
         if self._progress:
-            click.echo("\r\x1b[2K", file=self._stream, nl=False)
+            _echo("\r\x1b[2K", self._stream)
         self.event("step", f"{name:<8} {seconds:6.2f} s  {shown}", step=name, seconds=round(seconds, 3), **facts)
 
     @contextmanager
@@ -115,8 +126,8 @@ class Progress:
         self._count += by
         if self._stream is not None and monotonic() - self._shown > 0.1:
             self._shown = monotonic()
-            click.echo(f"\r\x1b[2K  {self._label} {self._count:,}", file=self._stream, nl=False)
+            _echo(f"\r\x1b[2K  {self._label} {self._count:,}", self._stream)
 
     def close(self) -> None:
         if self._stream is not None:
-            click.echo("\r\x1b[2K", file=self._stream, nl=False)
+            _echo("\r\x1b[2K", self._stream)

@@ -47,6 +47,7 @@ stamp_text() {
   cat "$@" pyproject.toml exporter/__init__.py
 }
 
+# EXPORT_WHEELS may name a folder that keeps the wheels; each is checked by its hash when it is installed.
 # ensure_venv KIND LOCK...: .venv holds exactly pinned packages and the `exporter` command; quick when it already does.
 # A stamp is written last, so an installation that was cut short is taken up again by the next call.
 ensure_venv() {
@@ -77,8 +78,18 @@ ensure_venv() {
   local requirements=()
   for lock in "$@"; do requirements+=(-r "$lock"); done
   # Wheels only: a source package would fetch build tools that no lock pins.
-  "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
-    "${requirements[@]}" || die "the pinned packages could not be installed; pip's message above says why"
+  local locked=(--quiet --quiet --disable-pip-version-check --require-hashes --only-binary :all: "${requirements[@]}")
+  if [ -z "${EXPORT_WHEELS:-}" ]; then
+    "$venv/bin/python" -m pip install "${locked[@]}" ||
+      die "the pinned packages could not be installed; pip's message above says why"
+  elif ! "$venv/bin/python" -m pip install --no-index --find-links "$EXPORT_WHEELS" "${locked[@]}" >/dev/null 2>&1; then
+    # The folder is new, or a wheel in it is missing or not the pinned one: then all of them are fetched again.
+    rm -rf "$EXPORT_WHEELS"
+    "$venv/bin/python" -m pip download --dest "$EXPORT_WHEELS" "${locked[@]}" ||
+      die "the pinned packages could not be fetched; pip's message above says why"
+    "$venv/bin/python" -m pip install --no-index --find-links "$EXPORT_WHEELS" "${locked[@]}" ||
+      die "the pinned packages could not be installed; pip's message above says why"
+  fi
   # The build backend is one of the pinned packages, so nothing is fetched here.
   "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation \
     --editable . || die "the project itself could not be installed; pip's message above says why"

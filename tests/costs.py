@@ -51,8 +51,8 @@ class RunSize(NamedTuple):
     page_bytes: int
 
 
-SMALL = RunSize(54, 273, 85, 184, 85, 3_304_822, 250_144)
-LARGE = RunSize(504, 1_939, 693, 1_869, 685, 25_670_520, 3_199_107)
+SMALL = RunSize(54, 273, 85, 184, 85, 3_225_073, 250_532)
+LARGE = RunSize(504, 1_939, 693, 1_869, 685, 25_075_772, 3_206_044)
 
 
 def size_at(pools: int) -> RunSize:

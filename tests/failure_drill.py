@@ -117,7 +117,14 @@ def _locked(drill: Drill) -> tuple[int, str]:
 
 
 def _below(drill: Drill) -> tuple[int, str]:
-    _edit(drill.out / POINTER, observed_ledger=4_000_000_000)
+    with running(create_app(RecordedNetwork(start_ledger=DEFAULT_START_LEDGER + 20))) as later:
+        drill.attempt(url=later)
+    return drill.attempt()
+
+
+def _older_history(drill: Drill) -> tuple[int, str]:
+    """The history's manifest of before the first run is put back."""
+    _edit(drill.out / "v1/history.json", observed_ledger=0, files=[])
     return drill.attempt()
 
 
@@ -189,6 +196,7 @@ FAILURES: dict[str, Callable[[Drill], tuple[int, str]]] = {
     "a run at a later ledger did not finish": _unfinished,
     "the history's manifest is damaged": _damaged("v1/history.json"),
     "the history's manifest is missing": _without("v1/history.json"),
+    "the history's manifest is older than the tree": _older_history,
     "a Parquet file of the history is missing": _without("history/pools/**/*.parquet"),
     "all oracles are stale": _stale,
     "the disk is full": _full,

@@ -169,3 +169,11 @@ def test_encodings(tmp_path: Path, encoding: str) -> None:
         return
     with pytest.raises(ConfigError, match="save it as UTF-8"):
         load(path, environment={})
+
+
+def test_what_goes_to_other_machines_has_no_key() -> None:
+    """URLs and headers of RPCs are left out, and nothing else is changed."""
+    secret = {"network.rpc_urls": ["https://rpc.example.org/KEY"], "network.rpc_headers": {"x-api-key": "KEY"}}
+    common = {"network.name": "testnet", "network.max_rounds": 5, "exclude": []}
+    settings = load(None, common | secret, environment={}).settings
+    assert load(None, common, environment={}).settings == settings.without_endpoints()

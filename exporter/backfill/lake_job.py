@@ -65,7 +65,8 @@ Content = TypeVar("Content")
 class LakePlan:
     """The questions. ``begins`` and ``ends`` are the times of the boundaries, in unix seconds.
 
-    ``first`` is the ledger that the first boundary has, ``last`` the last one that is needed.
+    ``first`` is the ledger that the first boundary has, ``last`` the last one that is needed. ``settings`` go to other
+    machines, so they are kept without the RPCs, of which a backfill asks none.
     """
 
     settings: Settings
@@ -79,6 +80,9 @@ class LakePlan:
     every: int
     on_gap: str = STOP
     range_ledgers: int = RANGE_LEDGERS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", self.settings.without_endpoints())
 
 
 @dataclass(slots=True)

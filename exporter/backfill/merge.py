@@ -17,7 +17,14 @@ from exporter.history.manifest import HistoryPart, data_of, extend_history, read
 from exporter.history.parquet import scan_rows
 from exporter.publishing.compaction import compact_files
 from exporter.publishing.publish import replace_history
-from exporter.publishing.published_state import read_intent, read_published, unfinished_run
+from exporter.publishing.published_state import (
+    read_intent,
+    read_published,
+    read_whole_history,
+    refuse_files_of_others,
+    unfinished_run,
+)
+from exporter.publishing.sweep_record import forget_named, record_replaced
 from exporter.stores.store import Store, utc_now
 from exporter.tree.documents import HistoryManifest, LedgerSpan, Transitions
 
@@ -60,7 +67,7 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
     if not parts:
         return result
     with _exclusive(store):
-        manifest = read_history_manifest(store)
+        manifest = read_whole_history(store)
         _refuse_other_network(store, manifest, network)
         # The newest ledger that a reader knows of; None where nothing was published yet.
         published = read_published(store)
@@ -85,18 +92,18 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
                 new.append(part)
             elif holder.first_ledger != holder.last_ledger:
                 inside.setdefault(holder.key, []).append(part)
-        store.put_many(((part.file.key, part.file.data) for part in new), immutable=True)
+        _write_parts(store, new)
         for part in new:
             manifest = extend_history(manifest, part.entry)
-        added, superseded = list(new), list[str]()
+        added, superseded = list(new), dict[str, str | None]()
         for key, belonging in inside.items():
             assert manifest is not None  # or there were no file to belong into
-            manifest, fresh = _with_rebuilt(store, manifest, key, belonging)
+            manifest, fresh, replaced = _with_rebuilt(store, manifest, key, belonging)
             added += fresh
-            if fresh:
-                superseded += [key, *(part.file.key for part in fresh)]
+            superseded |= replaced
         if added and manifest is not None:
             replace_history(store, manifest, superseded, utc_now(), rollups=False)
+            forget_named(store, [file.key for file in manifest.files])
         result.added = {part.entry.first_ledger for part in added}
         result.rows = sum(part.entry.rows for part in added)
     return result
@@ -104,8 +111,9 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
 
 def try_output(store: Store) -> None:
     """Find out before the work whether its result could be kept. Raises `FormatError`, `StoreError`."""
-    read_published(store)
-    read_history_manifest(store)
+    published, manifest = read_published(store), read_whole_history(store)
+    if published is None and manifest is None:
+        refuse_files_of_others(store)
     store.try_writing()
 
 
@@ -122,18 +130,28 @@ def _refuse_other_network(store: Store, manifest: HistoryManifest | None, networ
 
 def _with_rebuilt(
     store: Store, manifest: HistoryManifest, key: str, parts: Sequence[HistoryPart]
-) -> tuple[HistoryManifest, list[HistoryPart]]:
-    """The manifest with a file that has the rows of those parts, too, whose ledgers it lacks; and these parts."""
+) -> tuple[HistoryManifest, list[HistoryPart], dict[str, str | None]]:
+    """The manifest with a file that also has the rows of the parts whose ledgers it lacked.
+
+    Next come these parts, and then the files that it replaces, with its key.
+    """
     holder, column = next(file for file in manifest.files if file.key == key), "observed_ledger"
     known = set(scan_rows(data_of(store.get(key), holder)).select(column).collect()[column].unique())
     fresh = [part for part in parts if part.entry.first_ledger not in known]
     if not fresh:
-        return manifest, fresh
-    store.put_many(((part.file.key, part.file.data) for part in fresh), immutable=True)
+        return manifest, fresh, {}
+    _write_parts(store, fresh)
     rebuilt = compact_files(store, f"{key.rpartition('/')[0]}/", [holder, *(part.entry for part in fresh)])
-    store.put_new(rebuilt.entry.key, rebuilt.file.data)
+    _write_parts(store, [rebuilt])
     files = [rebuilt.entry if file.key == key else file for file in manifest.files]
-    return msgspec.structs.replace(manifest, files=files), fresh
+    replaced = dict.fromkeys([key, *(part.file.key for part in fresh)], rebuilt.entry.key)
+    return msgspec.structs.replace(manifest, files=files), fresh, {**replaced}
+
+
+def _write_parts(store: Store, parts: Sequence[HistoryPart]) -> None:
+    """Write files that the manifest does not name yet, so that a sweep knows what they are should this die."""
+    record_replaced(store, {part.file.key: None for part in parts}, utc_now())
+    store.put_many(((part.file.key, part.file.data) for part in parts), immutable=True)
 
 
 def finish_history(
@@ -141,11 +159,11 @@ def finish_history(
 ) -> None:
     """After the last merge: make the rollups due, and say in the manifest what replayed accruals prove."""
     with _exclusive(store):
-        manifest = read_history_manifest(store)
+        manifest = read_whole_history(store)
         if manifest is not None:
             changed = msgspec.structs.replace(manifest, transitions=transitions)
             changed = with_liquidations(store, changed, rows, spans)
-            replace_history(store, changed, (), utc_now(), most_reads=None)
+            replace_history(store, changed, {}, utc_now(), most_reads=None)
 
 
 def ledgers_of(store: Store) -> Callable[[int], bool]:

@@ -21,6 +21,7 @@ from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.state_index import StateIndex
 from exporter.past.archive.trusted_organisations import trust_of
 from exporter.past.lake.objects import Lake
+from exporter.user_files import user_path
 
 SOROBAN_PROTOCOL = 20
 MAX_ENTRIES = 5_000_000
@@ -81,7 +82,7 @@ def archive_start(
 
     def opened() -> Archives:
         deadline = Deadline(seconds, "network.read_deadline_seconds")
-        return Archives([HistoryArchive(RemoteFiles(uri, deadline) if "://" in uri else FolderFiles(Path(uri)))])
+        return Archives([HistoryArchive(RemoteFiles(uri, deadline) if "://" in uri else FolderFiles(user_path(uri)))])
 
     def at(checkpoint_ledger: int) -> StartState:
         archives = opened()

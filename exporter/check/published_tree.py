@@ -16,10 +16,11 @@ from exporter.bounds import DOCUMENT_BYTES, FILE_BYTES, TOGETHER_BYTES, TooLarge
 from exporter.check.checker import CheckSummary, Fault, TreeChecker, TreeFaultsError
 from exporter.check.public_urls import check_public_urls
 from exporter.errors import CheckError, SourceError
-from exporter.history.manifest import file_reference
+from exporter.history.manifest import file_ledgers, file_reference
 from exporter.history.rollups import KINDS, Read, UnreadableHistoryError, differ, holds, updated_rollups
 from exporter.past.archive.stellar_proof import RefusedError, Trust, check_proof, read_trust
 from exporter.past.archive.trusted_organisations import signed_by
+from exporter.publishing.sweep_record import SUPERSEDED_KEY, decode_record
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.documents import (
@@ -36,6 +37,7 @@ from exporter.tree.documents import (
 from exporter.tree.families import (
     CENSUS,
     HISTORY_MANIFEST_KEY,
+    HISTORY_PREFIX,
     INTENT_KEY,
     MONTH_ROLLUP,
     OPENAPI_KEY,
@@ -156,7 +158,7 @@ async def _check(
                 else:
                     checker.add(key, data)
     await _read_history(source, checker, listed, sample, drawn, progress)
-    await _read_rollups(source, checker, whole=sample is None)
+    await _read_rollups(source, checker, status.run_id, whole=sample is None)
     await _read_proofs(source, checker, status)
     await _single(source, checker, CENSUS.template, Census)
     if sample is None:
@@ -220,6 +222,9 @@ async def _read_history(
         if HISTORY_MANIFEST_KEY not in checker.seen:
             checker.fault(HISTORY_MANIFEST_KEY, "is missing")
         return
+    newest = max((file.last_ledger for file in history.files), default=0)
+    if newest < checker.ledger:
+        checker.fault(HISTORY_MANIFEST_KEY, f"ends at ledger {newest}, and is older than the published run")
     earlier = {file.key: file.bytes for file in history.files if file.key not in listed}
     keys = list(earlier) if sample is None or len(earlier) <= sample else drawn.sample(list(earlier), sample)
     async for (key, _), content in _read(source, [(key, earlier[key]) for key in keys], progress):
@@ -229,7 +234,7 @@ async def _read_history(
             checker.fault(key, "is missing")
 
 
-async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool) -> None:
+async def _read_rollups(source: TreeSource, checker: TreeChecker, run_id: str, *, whole: bool) -> None:
     """A publisher at work may be between the rollups and the manifest."""
     faults: list[tuple[str, str]] = []
     loop = asyncio.get_running_loop()
@@ -247,10 +252,27 @@ async def _read_rollups(source: TreeSource, checker: TreeChecker, *, whole: bool
             return
         there = source.keys(MONTH_ROLLUP.prefix)
         faults = await asyncio.to_thread(lambda: list(rollup_faults(manifest, read, there, whole=whole)))  # noqa: B023
+        faults += await _unnamed_files(source, manifest, run_id)
         if not faults:
             return
     for key, fault in faults:
         checker.fault(key, fault)
+
+
+async def _unnamed_files(source: TreeSource, manifest: HistoryManifest, run_id: str) -> list[tuple[str, str]]:
+    """Parquet files of the history that are there, and that neither its manifest nor the publisher's records name."""
+    there = {key for key in source.keys(HISTORY_PREFIX) or () if file_ledgers(key) is not None}
+    unnamed = there - {file.key for file in manifest.files}
+    if not unnamed:
+        return []
+    record = decode_record(await source.get(SUPERSEDED_KEY, DOCUMENT_BYTES))
+    intent = await source.get(INTENT_KEY, MAX_INTENT_BYTES)
+    with suppress(msgspec.DecodeError):
+        begun = decode_json(intent or b"", Intent)
+        if begun.run_id != run_id:  # it died, or is at work
+            unnamed.discard(begun.history_key or "")
+    what = "belongs to no manifest: put back the newest v1/history.json, or run exporter history rebuild"
+    return [(key, what) for key in sorted(unnamed - record.history.keys())]
 
 
 async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemStatus) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from exporter import FORMAT, __version__
 from exporter.cli.check import check, status
-from exporter.cli.common import KeylessGroup
+from exporter.cli.common import MainGroup
 from exporter.cli.history import backfill, history
 from exporter.cli.prove import census, prove, verify
 from exporter.cli.run import plan, run
 from exporter.cli.serve import demo, edge, localnet, mcp, serve
+from exporter.docstrings import restore
 from exporter.errors import ExitCode
 
 
 @click.group(
-    cls=KeylessGroup,
+    cls=MainGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="Exact snapshots of every lending market on Soroban, as files.\n\nExit codes: "
     + "; ".join(f"{code} {code.meaning}" for code in ExitCode)
@@ -28,3 +31,5 @@ def main() -> None:
 
 for command in (backfill, census, check, demo, edge, history, localnet, mcp, plan, prove, run, serve, status, verify):
     main.add_command(command)
+
+restore(*(sys.modules[f"{__name__}.{name}"] for name in ("check", "history", "prove", "run", "serve")))

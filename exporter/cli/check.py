@@ -37,8 +37,8 @@ def check(
     follows every link and cursor, and renders the run again from its evidence: all but web pages that it kept of an
     earlier run, and lists of history files that were compacted since, must come out byte for byte.
 
-    With --on-chain and no URI, reads markets as `exporter run` does and compares them with the contracts' views at the
-    same ledger. --config, --network, --rpc-url, --snapshot and --out are for that.
+    With --on-chain and no URI, reads the listed markets (all, where none is there) and compares them with the
+    contracts' views at the same ledger. --config, --network, --rpc-url, --snapshot and --out are for that.
 
     Exit code 0: no fault; 3: it cannot be read; 4: standard output names the faults.
     """

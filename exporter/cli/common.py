@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -14,10 +16,14 @@ import click
 
 from exporter.console import LOG_FORMATS, Console
 from exporter.errors import ConfigError, ExitCode, ExporterError, without_keys
+from exporter.user_files import user_path
 
 if TYPE_CHECKING:
     from exporter.config import Configuration
     from exporter.job.sources import FromArchive
+
+OUTPUT_CLOSED = 128 + signal.SIGPIPE
+"""The exit code of a command whose standard output was closed: what a shell says of a program that SIGPIPE ended."""
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -28,21 +34,29 @@ class _File(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if "://" in str(value):
             self.fail("a URL is not a file; give the path of one on this machine", param, ctx)
-        return super().convert(value, param, ctx)
+        try:
+            return super().convert(user_path(value), param, ctx)
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
 
 
 FILE = _File(path_type=Path, dir_okay=False)
+WRITTEN_FILE = _File(path_type=Path, dir_okay=False, allow_dash=True)
+"""A file to write: ``-`` is standard output, and a pipe or device is written into (`exporter.user_files`)."""
 
 
-class KeylessGroup(click.Group):
-    """A group whose usage errors show no URL that was put where another value belongs: it may hold a key."""
+class MainGroup(click.Group):
+    """A group whose usage errors show no URL that was put where another value belongs: it may hold a key.
+
+    A command whose standard output is closed, as by ``head``, ends at once and says nothing, as other programs do.
+    """
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        with _keyless():
+        with _keyless(), _until_output_closes():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _keyless():
+        with _keyless(), _until_output_closes():
             return super().invoke(ctx)
 
 
@@ -53,6 +67,15 @@ def _keyless() -> Iterator[None]:
     except click.ClickException as error:
         error.message = without_keys(error.message)  # type: ignore[misc]  # final for those who read it
         raise
+
+
+@contextmanager
+def _until_output_closes() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes what is left when it ends
+        sys.exit(OUTPUT_CLOSED)
 
 
 def options(*parts: Decorator) -> Decorator:
@@ -119,7 +142,7 @@ def archive_of(
         return None
     from exporter.job.sources import BUCKET_CACHE, FromArchive
 
-    return FromArchive(archives, checkpoint, trust, Path(bucket_cache or BUCKET_CACHE))
+    return FromArchive(archives, checkpoint, trust, user_path(bucket_cache or BUCKET_CACHE))
 
 
 def answers_next_to(console: Console) -> Console:
@@ -151,6 +174,8 @@ def ending(console: Console) -> Iterator[None]:
     except KeyboardInterrupt:
         console.error("interrupted; what was published before is unchanged", ExitCode.UNEXPECTED)
         sys.exit(ExitCode.UNEXPECTED)
+    except BrokenPipeError:
+        raise  # for `MainGroup`
     except Exception as error:
         if not console.is_json:
             click.echo(without_keys(traceback.format_exc()), err=True, nl=False)

@@ -1,4 +1,4 @@
-"""``exporter history``, to list the files of the history, compact them and export a part, and ``exporter backfill``."""
+"""``exporter history``, to list, compact, export and rebuild the history of a tree, and ``exporter backfill``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from exporter.cli.common import (
     FILE,
+    WRITTEN_FILE,
     answers_next_to,
     config_option,
     configuration_of,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def history() -> None:
-    """List, compact and export a published tree's Parquet history."""
+    """List, compact, rebuild and export a published tree's Parquet history."""
 
 
 span_options = options(
@@ -112,7 +113,33 @@ def compact(console: Console, uri: str, months: int, dry_run: bool) -> None:
 
 @history.command()
 @click.argument("uri")
-@click.option("--out", required=True, type=FILE, help="The file to write.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+@reporting
+def rebuild(console: Console, uri: str, dry_run: bool) -> None:
+    """Make v1/history.json of the Parquet files that are there.
+
+    URI: a folder or s3://BUCKET/PREFIX. For a manifest that was lost, or is older than the tree. Names every file and
+    what becomes of it; none is removed.
+    """
+    from exporter.publishing.rebuild import Fate, rebuild_history
+    from exporter.stores import open_store
+
+    answers = answers_next_to(console)
+    with console.step("rebuild", "rebuilding the history's manifest") as facts:
+        rebuilt = rebuild_history(open_store(uri), dry_run=dry_run)
+        facts.update(files=len(rebuilt.manifest.files), rows=sum(file.rows for file in rebuilt.manifest.files))
+    for each in rebuilt.findings:
+        by = {Fate.REPLACED: " by ", Fate.LEFT_OUT: ": ", Fate.RESTORED: ": "}.get(each.fate, "")
+        text = f"{each.key} {each.fate}{by}{each.because}"
+        answers.event("file", text, key=each.key, fate=each.fate.value, because=each.because)
+    count, newest = pluralize(len(rebuilt.manifest.files), "file"), rebuilt.manifest.observed_ledger
+    done = "would be named" if dry_run else "are named"
+    answers.event("total", f"{count} {done}, up to ledger {newest}", files=len(rebuilt.manifest.files), ledger=newest)
+
+
+@history.command()
+@click.argument("uri")
+@click.option("--out", required=True, type=WRITTEN_FILE, help="The file to write; - is standard output.")
 @click.option(
     "--format", "form", type=click.Choice(("parquet", "csv", "arrow")), help="[default: by the file's ending]"
 )

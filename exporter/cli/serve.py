@@ -13,6 +13,7 @@ import click
 from exporter.cli.common import FILE, config_option, configuration_of, ending, pools_option, reporting
 from exporter.console import Console, own_command
 from exporter.errors import ConfigError
+from exporter.user_files import user_path
 
 if TYPE_CHECKING:
     from exporter.serve.edge import Platform
@@ -42,7 +43,7 @@ def serve(out: str, host: str, port: int) -> None:
 
         if "://" in out:
             raise ConfigError("--out: serve shows a folder; copy the tree of a bucket into one (docs/operations.md)")
-        run_server(Path(out), host, port, lambda host, port: click.echo(f"serving {out} at http://{host}:{port}/"))
+        run_server(user_path(out), host, port, lambda host, port: click.echo(f"serving {out} at http://{host}:{port}/"))
 
 
 @click.command()
@@ -60,7 +61,7 @@ def edge(platform: Platform, config: Path | None, root: str | None, origin: str 
         from exporter.serve.edge import render_edge, write_edge
 
         settings = configuration_of(config).settings
-        for path in write_edge(Path(out), render_edge(platform, settings, root=root, origin=origin)):
+        for path in write_edge(user_path(out), render_edge(platform, settings, root=root, origin=origin)):
             click.echo(path)
 
 
@@ -85,7 +86,7 @@ def mcp(uri: str) -> None:
 @pools_option
 @click.option("--seed", type=int, default=1, show_default=True, help="Each seed moves the markets differently.")
 @click.option("--days", type=click.IntRange(0, 365), default=40, show_default=True, help="Days of history.")
-@click.option("--report", help="The run report.  [default: run-report.json]")
+@click.option("--report", help="The run report; - is standard output.  [default: run-report.json]")
 @reporting
 def demo(console: Console, out: str, pools: int, seed: int, days: int, report: str | None) -> None:
     """Try a run against a recorded network.
@@ -100,6 +101,7 @@ def demo(console: Console, out: str, pools: int, seed: int, days: int, report: s
     from exporter.localnet.mover import Field
     from exporter.localnet.player import NETWORK, RecordedNetwork, copies_for
     from exporter.localnet.server import Behaviour, create_app, running
+    from exporter.publishing.published_state import refuse_files_of_others
     from exporter.stores import open_store
 
     # The ledger goes with the wall clock, so that a later demo into the same output is of a later ledger. Events
@@ -110,6 +112,8 @@ def demo(console: Console, out: str, pools: int, seed: int, days: int, report: s
     console.event("demo", f"a recorded network of {pools} pools, at ledger {ledger}", ledger=ledger)
     store = open_store(out)
     new = read_history_manifest(store, older=True) is None
+    if new:
+        refuse_files_of_others(store)
     past = days * 86_400 // PAST_CLOSE_SECONDS
     flags: dict[str, Any] = {
         "network.name": NETWORK,
@@ -194,7 +198,11 @@ def localnet(
     lags: tuple[int, ...],
     **behaviour: Any,
 ) -> None:
-    """Serve a recorded network, or a ledger snapshot file, as a Stellar RPC."""
+    """Serve a recorded network, or a ledger snapshot file, as a Stellar RPC.
+
+    Copies that --pools adds are in no list: a run reads a tenth as many pools of such markets as of listed ones, at
+    least 20. To have all of them, name each in [[markets]]; their addresses are printed.
+    """
     with ending(Console("text")):
         from exporter.ledger.snapshot_file import LedgerSnapshot
         from exporter.localnet.network import LocalNetwork, snapshot_network
@@ -207,6 +215,8 @@ def localnet(
         else:
             start = start_ledger or DEFAULT_START_LEDGER
             network = RecordedNetwork(copies=copies_for(pools), seed=seed, start_ledger=start)
+            for market in network.copies:
+                click.echo(f'[[markets]]\nprotocol = "blend"\naddress = "{market}"\n')
         app = create_app(network, Behaviour(lags=lags or (0,), seed=seed, **behaviour))
         what = f"ledger {network.chain.latest} of {network.passphrase!r}"
         serve(app, host, port, lambda url: click.echo(f"serving {what} as a Stellar RPC at {url}"))

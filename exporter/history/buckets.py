@@ -110,7 +110,7 @@ class Bucket:
 BUCKETS: tuple[Bucket, ...] = (
     Bucket("5m", 300, pages=0, page_buckets=36, kept=86_400),  # rewritten every five minutes, so at most 3 hours
     Bucket("1h", 3_600, pages=4),  # a week and a day
-    Bucket("1d", 86_400, pages=8),  # a year and 18 days
+    Bucket("1d", 86_400, pages=5),  # 240 to 288 days: a year of days is more than 200 kB
     Bucket("1w", 604_800, pages=3, origin=_MONDAY),  # 144 weeks
 )
 """Every length, ascending, with how many buckets the newest document has at least, once observed."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -29,6 +28,7 @@ from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.values import CONTRACT, ParquetType
+from exporter.user_files import writing
 
 _FORMULA = r"^(\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|[\t\r\n])"
 """How a text begins that a spreadsheet would run as a formula. Names of tokens are whatever their contracts say."""
@@ -234,17 +234,10 @@ def rows_of(data: bytes, file: HistoryFile) -> pl.DataFrame:
 
 @contextmanager
 def _writing(target: Path, form: str) -> Iterator[Any]:
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     writers: dict[str, Callable[[Path, pa.Schema], Any]] = {
         "parquet": partial(pq.ParquetWriter, compression="zstd"),
         "csv": pc.CSVWriter,
         "arrow": pa.ipc.new_file,
     }
-    try:
-        with writers[form](temporary, ARROW_SCHEMA) as writer:
-            yield writer
-        temporary.replace(target)
-    except OSError as error:
-        raise ConfigError(f"--out: cannot write {target}: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(target, "--out") as path, writers[form](path, ARROW_SCHEMA) as writer:
+        yield writer

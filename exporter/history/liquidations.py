@@ -9,6 +9,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from exporter.errors import DecodeError
+from exporter.parquet_bounds import open_parquet
 from exporter.tree.documents import LedgerSpan, LiquidationsFile
 from exporter.tree.same_values import same_values
 
@@ -41,10 +43,10 @@ def fault_of(data: bytes, file: LiquidationsFile) -> str | None:
     None where nothing is. Whether the events happened does not follow from the table.
     """
     try:
-        rows = pl.DataFrame(pl.from_arrow(pq.ParquetFile(pa.BufferReader(data)).read()))
+        rows = pl.DataFrame(pl.from_arrow(open_parquet(data).read()))
         if not same_values(file.key, written(rows), data):
             return "is not what writing its rows gives: its columns, metadata or statistics are others"
-    except (pa.ArrowException, pl.exceptions.PolarsError, OSError, ValueError) as error:
+    except (DecodeError, pa.ArrowException, pl.exceptions.PolarsError, OSError, ValueError) as error:
         return f"cannot be read: {error}"
     if rows.height != file.rows:
         return f"has {rows.height} rows, but {file.rows} in the history's manifest"

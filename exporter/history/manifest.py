@@ -5,6 +5,7 @@ A file that a run left behind when it died does not. A lost or damaged manifest 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -16,8 +17,8 @@ from exporter import FORMAT
 from exporter.errors import CheckError, SourceError, StoreError
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json, refuse_other_format
-from exporter.tree.documents import HistoryFile, HistoryManifest, LiquidationsFile
-from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, parse_key
+from exporter.tree.documents import HistoryFile, HistoryManifest, HistoryRollup, LiquidationsFile
+from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, ROLLUPS_PREFIX, parse_key
 from exporter.tree.files import FileKind, RenderedFile
 
 
@@ -106,7 +107,7 @@ def read_history_manifest(store: Store, *, older: bool = False) -> HistoryManife
     except msgspec.DecodeError as error:
         raise StoreError(
             f"{HISTORY_MANIFEST_KEY} is not a history manifest ({error}). Nothing was published over it: "
-            "restore it from a copy"
+            f"restore it from a copy, or make it again: exporter history rebuild {store.uri}"
         ) from error
 
 
@@ -120,12 +121,21 @@ def data_of(stored: StoredObject | None, file: HistoryFile | LiquidationsFile) -
 
 
 def find_damage(store: Store, manifest: HistoryManifest | None) -> list[str]:
-    """The files of the manifest that are missing or of another size, one text for each, which begins with its key."""
+    """The files that no run can make again and are missing or of another size, one text for each, its key first."""
     if manifest is None:
         return []
-    sizes = {info.key: info.size for info in store.list(HISTORY_PREFIX)}
+    return _of_other_size(store, [*manifest.files, *([] if manifest.liquidations is None else [manifest.liquidations])])
+
+
+def find_lost_rollups(store: Store, manifest: HistoryManifest | None) -> list[str]:
+    """The same of the files by day and hour, which a run makes again of the others."""
+    return [] if manifest is None else _of_other_size(store, manifest.rollups)
+
+
+def _of_other_size(store: Store, files: Sequence[HistoryFile | HistoryRollup | LiquidationsFile]) -> list[str]:
+    sizes = {info.key: info.size for info in store.list(ROLLUPS_PREFIX)}
     damage = []
-    for file in manifest.files:
+    for file in files:
         size = sizes.get(file.key)
         if size != file.bytes:
             found = "is missing" if size is None else f"has {size} bytes, not {file.bytes}"
@@ -175,5 +185,6 @@ def refuse_lost_manifest(store: Store, own_key: str) -> None:
         if info.key != own_key and file_ledgers(info.key) is not None:
             raise StoreError(
                 f"{HISTORY_MANIFEST_KEY} is missing, but the history has files (the first found is {info.key}). "
-                "Restore the manifest from a copy, or move history/ away to begin a new history"
+                "Restore the manifest from a copy, or make it again: exporter history rebuild "
+                f"{store.uri}. To begin a new history, move history/ away"
             )

@@ -157,7 +157,10 @@ class _Read(NamedTuple):
 
 
 async def check_chain(settings: Settings, source: Source) -> ChainCheck:
-    """Ask the contracts of the markets that a run would find, at one ledger. Raises `SourceError`, `CheckError`."""
+    """Ask the contracts of listed markets, at one ledger; where none is there, of all that a run would find.
+
+    Raises `SourceError`, `CheckError`.
+    """
     notices, around = list[str](), None
     async with source.open(settings) as opened, reading_deadline(settings):
         if settings.discovery.enabled:
@@ -178,7 +181,8 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
             notices += around.notices
 
         async def program(view: LedgerView) -> _Read:
-            readings = await read_protocols(view, settings, opened, around)
+            # Strangers could end the check with a market that changes at every ledger, or with very many.
+            readings = await read_protocols(view, settings, opened, around, listed_alone=True)
             both = StorageRuleComparison()
             if opened.whole:
                 both = await compare_storage_rules(view, opened.source.close_time)

@@ -40,6 +40,7 @@ from exporter.protocols.containment import read_contained
 from exporter.protocols.frozen_keys import mark_frozen
 from exporter.protocols.price_sources import watch_prices_contained
 from exporter.tree.documents import SkippedMarket
+from exporter.user_files import user_path
 
 
 class LedgerTables(NamedTuple):
@@ -76,7 +77,7 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
         settings = structs.replace(settings, network=structs.replace(settings.network, rpc_urls=(str(source),)))
 
     async def work() -> MarketsRead:
-        async with (RpcEndpoints() if is_url else StoredLedger(Path(source))).open(settings) as opened:
+        async with (RpcEndpoints() if is_url else StoredLedger(user_path(source))).open(settings) as opened:
             memory = Memory(network_id(settings.passphrase)) if opened.discovers(settings) else None
             return (await read_markets(settings, opened, memory))[0]
 
@@ -209,14 +210,23 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
 
 
 async def read_protocols(
-    view: LedgerView, settings: Settings, opened: OpenSource, around: DiscoveryContext | None = None
+    view: LedgerView,
+    settings: Settings,
+    opened: OpenSource,
+    around: DiscoveryContext | None = None,
+    *,
+    listed_alone: bool = False,
 ) -> list[ProtocolReading]:
     """Read all markets, listed or not, in one transaction. Raises `SourceError`.
 
-    ``around`` has what earlier runs and events name. For a source that strangers cannot slow down; a run uses
-    `read_markets`.
+    ``around`` has what earlier runs and events name. For a source that strangers cannot slow down; for another one
+    read ``listed_alone``, or as a run does (`read_markets`). Where no listed market is there, all are read even so.
     """
     tried = where_to_look(settings, opened, around)
+    if listed_alone:
+        listed = await _read_tried(view, tried.listed_alone(), whole=opened.whole)
+        if any(reading.markets for reading in listed):
+            return listed
     read = await _read_tried(view, tried, whole=opened.whole)
     named = [item for reading in read for item in reading.named if tried.takes(item)]
     return await _read_tried(view, tried.with_more(named), whole=opened.whole) if named else read

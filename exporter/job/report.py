@@ -1,12 +1,12 @@
 """The run report: one JSON file that says what a run did; ``"complete": false`` until it ends, or where it was killed.
 
-Next to the report of a run that ended, ``.prom`` after its name, is what monitoring systems want of it.
+Next to the report of a run that ended, ``.prom`` after its name, is what monitoring systems want of it. A report that
+goes into a pipe, a device or standard output is written once, at the end, and has nothing next to it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +27,7 @@ from exporter.render.run_documents import unpriced_bps, unpriced_markets
 from exporter.render.site.templates import environment
 from exporter.tree.documents import EXPORTER_VERSION
 from exporter.tree.values import SkipReason
+from exporter.user_files import is_written_into, write_text
 
 if TYPE_CHECKING:
     from exporter.job.reading import MarketsRead
@@ -104,23 +105,21 @@ class RunLog:
             seconds=self.seconds,
         )
         self._write()
-        if self._path is not None:
+        if self._path is not None and not is_written_into(self._path):
             metrics = self._path.with_name(f"{self._path.name}.prom")
             known = {} if "published_at" in self.facts else _published_times(metrics)
             self._replace(metrics, metrics_of(known | self.facts))
 
     def _write(self) -> None:
-        if self._path is not None:
+        # What is no file is written into, so it gets the report once, at the end.
+        if self._path is not None and (self.facts["complete"] or not is_written_into(self._path)):
             self._replace(self._path, json.dumps(self.facts, indent=2) + "\n")
 
     def _replace(self, path: Path, text: str) -> None:
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(path)
-        except (OSError, ValueError) as error:  # ValueError: a NUL
-            problem = error.strerror if isinstance(error, OSError) else str(error)
-            self.problem = f"output.report: cannot write {str(path)!r}: {problem}"
+            write_text(path, text, "output.report")
+        except (ConfigError, BrokenPipeError) as error:
+            self.problem = str(error)
 
 
 def report_dead_endpoints(answers: Mapping[str, int], errors: Mapping[str, Mapping[str, int]], log: RunLog) -> None:
@@ -164,7 +163,7 @@ def report_missing(settings: Settings, tables: Tables, read: MarketsRead, log: R
         }
     )
     report_notices(tables.notices, log, read.notices)
-    for item in tables.bounded:
+    for item in tables.of_listed().bounded:
         log.warning(f"{item.market}/{item.pool}: {item.field} is capped at {item.bound}")
     places = {item.market if item.pool is None else f"{item.market}/{item.pool}": item for item in tables.unread}
     surprises = {
@@ -194,11 +193,12 @@ def report_missing(settings: Settings, tables: Tables, read: MarketsRead, log: R
 
 
 def report_unpriced(tables: Tables, log: RunLog) -> None:
-    """Say how many pools have no price, by market."""
-    unpriced, markets = len(tables.unpriced), unpriced_markets(tables)
+    """Say how many pools of listed markets have no price, by market."""
+    listed = tables.of_listed()
+    unpriced, markets = len(listed.unpriced), unpriced_markets(listed)
     if unpriced:
         shown = _first([f"{item.market} {item.unpriced_count} of {item.pool_count}" for item in markets])
-        pools = pluralize(tables.pools.height, "pool")
+        pools = pluralize(listed.pools.height, "pool")
         log.event("unpriced", f"{unpriced:,} of {pools} have no price: {shown}", count=unpriced)
     log.add(unpriced_bps=unpriced_bps(tables), unpriced_markets=[structs.asdict(item) for item in markets])
 

@@ -25,6 +25,7 @@ from exporter.job.publisher_records import RECORDS
 from exporter.job.report import RunLog
 from exporter.job.run import execute
 from exporter.job.sources import StoredLedger
+from exporter.job.unproven import SHOWN
 from exporter.parquet_bounds import open_parquet
 from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.render.openapi import VERSION_FIELD, openapi_document
@@ -179,7 +180,11 @@ def _check_again(uri: str, summary: CheckSummary) -> str | None:
         raise TreeFaultsError([Fault(*item) for item in made.different.items()])
     summary.rerendered = made.same
     left = [f"{key}, because it shows files of the history that are gone" for key in made.unknown]
-    left += [f"{key}, which other libraries wrote" for key in made.recoded]
+    if made.recoded:
+        left.append(
+            f"{pluralize(len(made.recoded), 'file')} with the same values in other bytes, which other libraries wrote: "
+            + ", ".join(made.recoded[:SHOWN])
+        )
     if made.kept:
         left.append(
             f"{pluralize(len(made.kept), 'web page')}, of the run published at {tree.manifest.site_published_at}"
@@ -313,7 +318,9 @@ async def _fetch_history(
         files = {key: file for key, file in files.items() if key in paths} | {part.key: part for part, *_ in found}
     before = sorted(files.values(), key=lambda file: file.first_ledger)
     if before:
-        manifest = structs.replace(history, observed_ledger=before[-1].last_ledger, files=before, rollups=[])
+        manifest = structs.replace(
+            history, observed_ledger=before[-1].last_ledger, files=before, rollups=[], liquidations=None
+        )
         store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
     return before, aside, as_published
 

@@ -21,7 +21,7 @@ from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments.networks import network_id, network_of
 from exporter.errors import CheckError, ExitCode, ExporterError, PublishedCheckError, SourceError, pluralize
-from exporter.history.manifest import HistoryPart, find_damage, read_history_manifest
+from exporter.history.manifest import HistoryPart, find_damage, find_lost_rollups, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.history.series import STATE_KEY, Series, catch_up, load_series, save_series
 from exporter.job.evidence import Evidence
@@ -52,8 +52,11 @@ from exporter.publishing.published_state import (
     closed_earlier,
     read_intent,
     read_published,
+    read_whole_history,
+    refuse_files_of_others,
 )
-from exporter.publishing.retention import SUPERSEDED_KEY, clock_problem, sweep
+from exporter.publishing.retention import clock_problem, sweep
+from exporter.publishing.sweep_record import SUPERSEDED_KEY
 from exporter.render.changes import change_list, read_changes
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
@@ -63,6 +66,7 @@ from exporter.tree import families
 from exporter.tree.documents import Proof
 from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import file_of, read_back
+from exporter.user_files import user_path
 
 SHOWN_DAMAGE = 20
 """How many damaged files are named on the console; the report has all."""
@@ -132,8 +136,8 @@ def run(
     Raises:
         ExporterError: the run failed; ``exit_code`` of the error says in which way.
     """
-    log = RunLog(Path(settings.output.report), console, command="run")
-    source: Source = archive or (RpcEndpoints() if snapshot is None else StoredLedger(Path(snapshot)))
+    log = RunLog(user_path(settings.output.report), console, command="run")
+    source: Source = archive or (RpcEndpoints() if snapshot is None else StoredLedger(user_path(snapshot)))
     try:
         if isinstance(source, RpcEndpoints):
             check_rpc_urls(settings)
@@ -312,6 +316,8 @@ class Job:
             self.log.add(damaged_history=damage)
             for text in damage[:SHOWN_DAMAGE]:
                 self.log.warning(f"damage in the history: {text}")
+            for text in find_lost_rollups(store, manifest):
+                self.log.warning(f"{text}; it is made again of the history's files")
             # The pages of earlier runs are already published, unless the run before left no state.
             before = ledger if self.replaced_ledger is None else min(ledger, self.replaced_ledger)
             series = load_series(store, manifest, before)
@@ -417,8 +423,9 @@ class Job:
                 save_missed(self.store, recorded.lost)
 
     def judge_history(self, damage: list[str]) -> None:
-        """End the run here where earlier files of the history are damaged."""
+        """End the run here if earlier files of the history are damaged, or files by day or hour are still not whole."""
         with self.log.step("history", "checking the history's earlier files") as facts:
+            damage = damage + find_lost_rollups(self.store, read_history_manifest(self.store))
             facts.update(damaged=len(damage))
             if damage:
                 raise PublishedCheckError(
@@ -446,6 +453,13 @@ class Job:
                 self.log.warning(f"no {'more ' if swept.documents else ''}expired files were removed: {swept.refused}")
             if swept.ageless is not None and self.judges_clocks:
                 self.log.warning(f"old files were kept: {swept.ageless}")
+            if swept.unnamed:
+                self.log.add(unnamed_history=list(swept.unnamed))
+                self.log.warning(
+                    f"{pluralize(len(swept.unnamed), 'Parquet file')} of the history, the first {swept.unnamed[0]}, "
+                    "belong to no manifest and were kept; put back the newest v1/history.json, or run exporter history "
+                    f"rebuild {self.store.uri}"
+                )
             facts.update(pages=swept.pages, documents=swept.documents, runs=swept.runs)
 
 
@@ -464,13 +478,16 @@ def without_collecting() -> Iterator[None]:
 def try_output(store: Store, network: str, replaced_ledger: int | None, *, write: bool) -> bool:
     """Fail before minutes of reading where a run cannot be published; says whether the tree has an earlier format."""
     published = read_published(store, older=True)
-    read_history_manifest(store, older=True)
+    if replaced_ledger is None:
+        read_whole_history(store, older=True)
     if write:
         store.try_writing()
     else:
         next(store.list(""), None)  # an unusable output fails here
     check_network(store, published, network)
     read_intent(store)
+    if published is None:
+        refuse_files_of_others(store)
     if replaced_ledger is not None:
         check_replaced(store, replaced_ledger)
     return published is not None and published.earlier

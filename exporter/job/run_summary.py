@@ -14,6 +14,7 @@ from typing import Any
 
 from exporter.errors import ExitCode
 from exporter.render.site.templates import environment
+from exporter.user_files import user_path
 
 MAX_REPORT_BYTES = 64 * 2**20
 SHOWN = 20
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     """Print the summary; ends with 2 if the arguments are not accepted."""
     match arguments:
         case [report, code] if code.isdecimal():
-            print(render_summary(_read(Path(report)), int(code)))
+            print(render_summary(_read(user_path(report)), int(code)))
         case _:
             print("usage: python -m exporter.job.run_summary REPORT EXIT_CODE", file=sys.stderr)
             return ExitCode.CONFIG

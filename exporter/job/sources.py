@@ -98,7 +98,16 @@ class RpcEndpoints:
             on_request=on_request,
         ) as source:
             label = ", ".join(source.endpoints)
-            yield OpenSource(source, network_of(settings.passphrase), [], label, source.counters)
+            opened = OpenSource(
+                source, network_of(settings.passphrase), [], label, source.counters, notices=source.notices
+            )
+            try:
+                yield opened
+            except SourceError as error:
+                causes = [*source.notices, *([] if source.rate_limits is None else [source.rate_limits])]
+                if causes:  # most probably
+                    error.args = ("; ".join([str(error).rstrip("."), *causes]), *error.args[1:])
+                raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ CLOCK_TOLERANCE: Final = timedelta(hours=1)
 def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
     """Every statement of a tree and of its run's evidence. Raises `CheckError` for one that cannot be."""
     status, manifest = tree.status, tree.manifest
+    yield from (f"the operator excludes {place}" for place in evidence.excluded)
     made = datetime.fromisoformat(status.generated_at)
     if made < datetime.fromisoformat(status.ledger_close_time) - CLOCK_TOLERANCE:
         raise CheckError(f"{POINTER_KEY}: $.generated_at {status.generated_at} is before the close of the run's ledger")
@@ -64,7 +65,6 @@ def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
             yield f"contract {candidate.voucher} should have a record of the market {candidate.address}"
     lives = [(key, entry.live_until) for key, entry in sorted(evidence.entries.items()) if entry is not None]
     yield f"until when {len(lives)} entries live (SHA-256 {sha256(msgspec.json.encode(lives)).hexdigest()[:12]})"
-    yield from (f"the operator excludes {place}" for place in evidence.excluded)
     if evidence.skipped:
         named = ", ".join(f"{item.market} ({item.reason})" for item in evidence.skipped[:3])
         yield f"markets that were skipped: {len(evidence.skipped)}, the first {named}"

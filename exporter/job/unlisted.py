@@ -20,7 +20,7 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.containment import read_contained
-from exporter.protocols.frozen_keys import mark_frozen
+from exporter.protocols.frozen_keys import SETTING_KEY, mark_frozen
 from exporter.protocols.price_sources import watch_prices_contained
 from exporter.tree.documents import SkippedMarket, Unread
 from exporter.tree.values import SkipReason
@@ -170,7 +170,8 @@ class UnlistedMarkets:
             if reading.markets and not part.counted.is_set():  # by a reader that does not say it before
                 await part.view.make_room(sum(len(market.members) for market in reading.markets))
             await watch_prices_contained(part.view, [reading])
-            await mark_frozen(part.view, [reading])
+            if SETTING_KEY in part.view.known.keys:  # an endpoint that does not know it refuses what is next to it
+                await mark_frozen(part.view, [reading])
             part.reading = reading
         except NoRoomError:
             part.skipped = SkipReason.POOLS

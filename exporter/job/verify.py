@@ -21,10 +21,12 @@ import polars as pl
 from exporter.check.published_tree import check_files
 from exporter.config import Settings
 from exporter.console import Console
+from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_of
 from exporter.errors import CheckError, ExporterError, RefutedError, SourceError, lasting, pluralize, printable
 from exporter.history.export import rows_of
 from exporter.history.liquidations import fault_of
+from exporter.history.manifest import file_ledgers
 from exporter.history.parquet import render_history
 from exporter.history.rollups import holds
 from exporter.history.series import STATE_KEY
@@ -54,6 +56,7 @@ from exporter.tree.families import (
     CENSUS,
     CHANGES,
     HISTORY_MANIFEST_KEY,
+    HISTORY_PREFIX,
     POINTER_KEY,
     PROOFS,
     RUN,
@@ -63,6 +66,7 @@ from exporter.tree.families import (
     VERIFIER,
 )
 from exporter.tree.run_listing import ledger_of
+from exporter.tree.values import SkipReason
 
 _DOCUMENTS = {
     *(POINTER_KEY, HISTORY_MANIFEST_KEY, PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template),
@@ -212,7 +216,10 @@ def verify_tree(
         again = open_store(str(tree.folder))
         waiting = _judge_rest(tree, again, repeated, trusted, unproven)
         kept = again.get(STATE_KEY)
-        for record, name in judge_records(tree.publisher_records, status, None if kept is None else kept.data):
+        own = next((file.key for file in tree.files.under(HISTORY_PREFIX) if file_ledgers(file.key) is not None), "")
+        newest = max((file.last_ledger for file in tree.before), default=0)
+        state_of_history = None if kept is None else kept.data
+        for record, name in judge_records(tree.publisher_records, status, state_of_history, own, newest):
             if record is None:
                 statements.append(name)
             else:
@@ -417,7 +424,7 @@ def _transitions(tree: FetchedTree) -> Iterator[str]:
 
 
 def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
-    """The parts of evidence that are not an entry and do not follow from one."""
+    """The parts of evidence that are not an entry and do not follow from one. Raises `RefutedError`."""
     network = network_of(evidence.passphrase)
     for notice in evidence.notices:
         yield f"notice: {notice}"
@@ -432,10 +439,7 @@ def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
                 yield f"contract: {item.role} {item.address} of {item.protocol} {item.label} follows from no entry"
     if not evidence.whole:
         yield "looked: the run read a part of the ledger's contracts"
-    listings = evidence.listings(network.deployments)
-    for skipped in evidence.skipped:
-        if listings.is_listed(skipped.protocol, skipped.market):
-            yield f"skipped: {skipped.market} of {skipped.protocol}, a listed market, was not read ({skipped.reason})"
+    yield from _skipped_words(evidence, evidence.listings(network.deployments))
     if evidence.lists_compared != bool(network.deployments):
         denied = "" if evidence.lists_compared else "not "
         yield f"looked: the run says that it did {denied}compare the lists of known contracts"
@@ -446,6 +450,27 @@ def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
         for address in deployment.markets:
             if (deployment.protocol, address) not in tried:
                 yield f"candidate: {address} of {deployment.protocol}, a known market, was not looked for"
+
+
+def _skipped_words(evidence: Evidence, listings: MarketListings) -> Iterator[str]:
+    """The listed markets that the operator excludes. Raises `RefutedError` for any other listed one that was skipped.
+
+    A run always reads what is listed, whatever its budget, and excludes only what its configuration names.
+    """
+    for skipped in evidence.skipped:
+        what = f"{skipped.market} of {skipped.protocol}"
+        excluded = skipped.market in evidence.excluded
+        if (skipped.reason is SkipReason.EXCLUDED) is not excluded:
+            said = "names it" if excluded else "does not name it"
+            raise RefutedError(
+                f"the evidence says that {what} was skipped ({skipped.reason}), and its list of what is excluded {said}"
+            )
+        if listings.is_listed(skipped.protocol, skipped.market):
+            if not excluded:
+                raise RefutedError(
+                    f"the evidence says that {what} was skipped ({skipped.reason}), and a run reads every listed market"
+                )
+            yield f"skipped: {what}, a listed market, was not read ({skipped.reason})"
 
 
 def check_proof_claims(claimed: Proof, found: Proof) -> Iterator[str]:

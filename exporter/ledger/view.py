@@ -390,11 +390,14 @@ class LedgerView:
                 return self._reading(result, Interval(interval.last, interval.last), rounds, refused)
         newest = max(known.used_keys, key=lambda key: known.keys[key].interval.first, default=None)
         oldest = min(known.used_keys, key=lambda key: known.keys[key].interval.last, default=None)
+        asked = len(known.used_keys)
+        changing = sum(known.keys[key].busy for key in known.used_keys)
         raise NoCommonLedgerError(
             f"after {rounds} rounds no ledger covers everything that was read: the newest change is at ledger "
             f"{interval.first} (key {newest.hex() if newest else 'none'}), the oldest read at ledger {interval.last} "
-            f"(key {oldest.hex() if oldest else 'none'}). Use a faster endpoint or fewer that lag, raise "
-            "network.max_in_flight, or run again"
+            f"(key {oldest.hex() if oldest else 'none'}). {changing:,} of {asked:,} keys were read within two ledgers "
+            "of a change. All must be read faster than they change: use a faster endpoint or fewer that lag, raise "
+            "network.requests_per_second or network.max_in_flight, read fewer markets, or run again"
         )
 
 

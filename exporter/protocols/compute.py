@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, cast
 
 import polars as pl
@@ -86,6 +86,19 @@ class Tables:
     frozen: set[tuple[str, str]] = field(default_factory=set)
     """Market and pool of those that need a key which the network froze."""
     tokens: dict[str, Token] = field(default_factory=dict)
+
+    def of_listed(self) -> Tables:
+        """The pools and problems of listed markets alone: what strangers deploy moves no alarm and hides no problem."""
+        listed = set(self.markets.filter("listed")["market"])
+        listed |= {item.market for item in self.unread if self.listings.is_listed(item.protocol, item.market)}
+        return replace(
+            self,
+            pools=self.pools.filter("listed"),
+            markets=self.markets.filter("listed"),
+            unread=[item for item in self.unread if item.market in listed],
+            unpriced=[item for item in self.unpriced if item.market in listed],
+            bounded=[item for item in self.bounded if item.market in listed],
+        )
 
 
 def compute(

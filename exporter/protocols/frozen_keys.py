@@ -52,10 +52,10 @@ async def mark_frozen(view: LedgerView, readings: Sequence[ProtocolReading]) -> 
     """Note in each reading which of its pools need a frozen key; gives a notice if the setting cannot be read.
 
     The setting is asked for alone: an endpoint of a protocol before 26 does not know it, and refuses what is next to
-    it. A network without it has frozen nothing.
+    it. A network without it has frozen nothing, and never had: no upgrade removes a setting.
     """
     try:
-        entry = (await view.read([SETTING_KEY]))[SETTING_KEY]
+        entry = (await view.read([], kept=[SETTING_KEY]))[SETTING_KEY]
         frozen = frozenset() if entry is None else decode_frozen_keys(entry.raw.data)
     except (SourceError, DecodeError):
         return UNKNOWN_FROZEN

@@ -3,12 +3,12 @@
 A compacted file has the very rows of the files that it replaces, sorted by market, pool and ledger. The same parts give
 the same bytes. Nothing is lost and no reader is broken in between:
 
-1. the compacted file is written under a key of its own, named by its ledgers and its content;
-2. it is recorded since when the files that it replaces are superseded, so that they outlive the retention time;
+1. it is recorded by what the files are replaced, and since when, so that they outlive the retention time;
+2. the compacted file is written under a key of its own, named by its ledgers and its content;
 3. the history's manifest is replaced in one step.
 
-A crash leaves the manifest as it was, and whatever nobody names is removed by a later sweep. Memory is bounded by the
-compressed parts and one stretch of markets.
+A crash leaves the manifest as it was, and a later sweep removes a file that was recorded and never named. Memory is
+bounded by the compressed parts and one stretch of markets.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ import pyarrow.parquet as pq
 
 from exporter.bounds import PARQUET_ROWS, PARQUET_VALUES
 from exporter.errors import CheckError, DecodeError, StoreError
-from exporter.history.manifest import HistoryPart, data_of, folder_of, history_entry, read_history_manifest
+from exporter.history.manifest import HistoryPart, data_of, folder_of, history_entry
 from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER, ROW_GROUP_ROWS
 from exporter.parquet_bounds import open_parquet
 from exporter.publishing.publish import replace_history
-from exporter.publishing.published_state import read_published
+from exporter.publishing.published_state import read_published, read_whole_history
+from exporter.publishing.sweep_record import forget_named, record_replaced
 from exporter.stores.store import Clock, Store, read_many, utc_now
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_PREFIX
@@ -197,17 +198,20 @@ def compact_history(
     done = Compacted()
     read_published(store)  # refuses a tree of another format
     with store.exclusive():
-        manifest = read_history_manifest(store)
+        manifest = read_whole_history(store)
         if manifest is None:
             return done
         for piece in plan_compaction(manifest, months)[:most]:
             compacted = compact_files(store, piece.folder, piece.files)
-            store.put_new(compacted.file.key, compacted.file.data)
             gone = {file.key for file in piece.files}
+            replaced = dict[str, str | None].fromkeys(gone, compacted.entry.key) | {compacted.entry.key: None}
+            record_replaced(store, replaced, now())
+            store.put_new(compacted.file.key, compacted.file.data)
             files = [*(file for file in manifest.files if file.key not in gone), compacted.entry]
             files.sort(key=lambda file: file.first_ledger)
             manifest = msgspec.structs.replace(manifest, files=files)
-            replace_history(store, manifest, gone - {compacted.entry.key}, now(), rollups=False)
+            replace_history(store, manifest, {}, now(), rollups=False)
+            forget_named(store, [compacted.entry.key])
             done = Compacted((*done.joined, *piece.files), (*done.files, compacted.entry))
     return done
 

@@ -2,12 +2,14 @@
 
 Under a lock, and after refusing what is not newer:
 
-1. Immutable files first. Nothing that readers can find refers to them yet.
+1. Pages first. Nothing that readers can find refers to them yet.
 2. The listing of the run's files and then its manifest, which names it, so that whatever this run leaves behind is
    known to the sweep (`exporter.publishing.retention`).
-3. The intent: from here on documents change, and no earlier ledger may be published any more.
-4. The rollups of the history, its manifest, and the documents. Each is replaced in one step, and refers only to what
-   is there already. The listings without a limit come last, because they answer for limits that are left out.
+3. The intent: from here on documents change, and no earlier ledger may be published any more. It names the run's
+   Parquet file, so that none is ever there without a reason.
+4. The Parquet file, the rollups of the history, its manifest, and the documents. Each is replaced in one step, and
+   refers only to what is there already. The listings without a limit come last, because they answer for limits that
+   are left out.
 5. The pointer, by compare-and-swap. With it the run is the published one.
 
 A crash after any single operation leaves the pointer, its pages and everything they lead to as they were; the next
@@ -21,14 +23,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 import polars as pl
 import pyarrow as pa
 
-from exporter.errors import CheckError, LostRaceError, PublishedCheckError, StoreError
+from exporter.errors import CheckError, ImmutableKeyError, LostRaceError, PublishedCheckError, StoreError
 from exporter.history.manifest import (
     HistoryPart,
     extend_history,
@@ -36,20 +37,23 @@ from exporter.history.manifest import (
     read_history_manifest,
     refuse_lost_manifest,
 )
-from exporter.history.rollups import HOURLY, MAX_READS, UnreadableHistoryError, updated_rollups
+from exporter.history.rollups import MAX_READS, UnreadableHistoryError, updated_rollups
 from exporter.publishing.published_state import (
     Published,
     check_replaced,
+    died_run,
     read_current_listing,
     read_current_manifest,
     read_intent,
     read_published,
+    read_whole_history,
     refuse_not_newer,
     unfinished_run,
 )
-from exporter.publishing.retention import clock_problem, note_run, record_superseded_history
+from exporter.publishing.retention import clock_problem
+from exporter.publishing.sweep_record import note_run, record_replaced
 from exporter.stores.read_once import ReadOnce
-from exporter.stores.store import Clock, Store, Written, etag_of, read_many, utc_now
+from exporter.stores.store import Clock, Store, Written, etag_of, immutable_key_message, read_many, utc_now
 from exporter.tree.documents import HistoryManifest, Intent, ManifestFile, RunManifest, SystemStatus, timestamp
 from exporter.tree.families import (
     FAMILIES,
@@ -57,6 +61,7 @@ from exporter.tree.families import (
     INTENT_KEY,
     MONTH_ROLLUP,
     POINTER_KEY,
+    ROLLUPS_PREFIX,
     RUN,
     RUN_FILES,
     is_listing,
@@ -126,6 +131,7 @@ class Publication:
         self._documents: list[_Waiting] = []
         self._listings: list[_Waiting] = []
         self._observed_ledger, self._history, self._now = observed_ledger, history, now
+        self._replaced_ledger = replaced_ledger
         self._began = now()
         self._listed: list[ManifestFile] = []
         self._pages = self._kept = Written()
@@ -176,8 +182,9 @@ class Publication:
             self._site_published_at = rendered if self._site else None
 
     def write(self, files: Iterable[RenderedFile]) -> None:
-        """Write pages and the Parquet file as they come; let documents wait. Raises `CheckError`."""
-        self._pages += self._store.put_many(chain(self._pages_of(files), self._history_file()), immutable=True)
+        """Write pages as they come; let all else wait. Raises `CheckError`, `ImmutableKeyError`."""
+        self._pages += self._store.put_many(self._pages_of(files), immutable=True)
+        self._take_history_file()
 
     def seal(self) -> SealedRun:
         """End the list of files; no reader can find any yet. Raises `CheckError` for a file given twice."""
@@ -220,12 +227,22 @@ class Publication:
             store.put(key, records[key].data)
         closed = int(datetime.fromisoformat(status.ledger_close_time).timestamp())
         alone = not self._pages.unchanged and clock_problem(self._began, closed) is None
-        note_run(store, run.summary.manifest_key, self._began if alone else None)
-        moment = run.summary.published_at
-        intent = Intent(run.summary.run_id, run.summary.observed_ledger, started_at=_time(moment))
+        moment, part = run.summary.published_at, self._history
+        note_run(store, run.summary.manifest_key, self._began if alone else None, moment=moment, died=self._died())
+        newest = max((file.last_ledger for file in self.history_manifest.files if file != part.entry), default=0)
+        intent = Intent(
+            run.summary.run_id,
+            run.summary.observed_ledger,
+            started_at=_time(moment),
+            history_key=part.file.key,
+            history_ledger=newest,
+            replaced_ledger=self._replaced_ledger,
+        )
         store.put(INTENT_KEY, msgspec.json.encode(intent))
-        at_hand = {self._history.file.key: self._history.file.data}
-        replace_history(store, self.history_manifest, self._withdrawn, moment, at_hand=at_hand)
+        parquet = store.put_many([(part.file.key, part.file.data)], immutable=True)
+        at_hand = {part.file.key: part.file.data}
+        withdrawn = dict.fromkeys(self._withdrawn, part.file.key)
+        replace_history(store, self.history_manifest, withdrawn, moment, at_hand=at_hand)
         replaced = Written()
         for waiting in (self._documents, self._listings):
             replaced += store.put_many((file.key, file.data) for file in waiting)
@@ -234,7 +251,7 @@ class Publication:
         )
         store.put_many((key, file.data) for key, file in left_out if store.has(key))
         _move_pointer(store, pointer.data, self._published)
-        return self._pages + replaced + self._kept
+        return self._pages + parquet + replaced + self._kept
 
     def _pages_of(self, files: Iterable[RenderedFile]) -> Iterator[tuple[str, bytes]]:
         for file in files:
@@ -257,13 +274,24 @@ class Publication:
     def _list(self, file: RenderedFile) -> None:
         self._listed.append(ManifestFile(file.key, file.kind.value, len(file.data), file.sha256))
 
-    def _history_file(self) -> Iterator[tuple[str, bytes]]:
+    def _take_history_file(self) -> None:
         file, entry = self._history.file, self._history.entry
         _refuse_stray(file)
         if (entry.key, entry.bytes, entry.sha256) != (file.key, len(file.data), file.sha256):
             raise CheckError(f"{file.key}: the history's entry does not describe this file")
+        if self._store.has(file.key):
+            stored = self._store.get(file.key)
+            if stored is not None and stored.data != file.data:
+                raise ImmutableKeyError(immutable_key_message(file.key))
         self._list(file)
-        yield file.key, file.data
+
+    def _died(self) -> dict[str, str]:
+        """The Parquet file of a run that died before the manifest named it, with its run."""
+        died = died_run(self._published, read_intent(self._store))
+        named = {file.key for file in self.history_manifest.files}.union(self._withdrawn)
+        if died is None or died.history_key is None or died.history_key in named:
+            return {}
+        return {died.history_key: died.run_id}
 
 
 @contextmanager
@@ -295,7 +323,8 @@ def begin_publication(
 def _extended_history_manifest(
     store: Store, published: Published | None, history: HistoryPart, replaced_ledger: int | None
 ) -> tuple[HistoryManifest, list[str]]:
-    previous = read_history_manifest(store, older=True)
+    whole = read_whole_history if replaced_ledger is None else read_history_manifest  # which loses ledgers anyway
+    previous = whole(store, older=True)
     if previous is None and published is not None:
         refuse_lost_manifest(store, history.entry.key)
     kept = previous
@@ -309,7 +338,7 @@ def _extended_history_manifest(
 def replace_history(
     store: Store,
     manifest: HistoryManifest,
-    superseded: Iterable[str],
+    superseded: Mapping[str, str | None],
     moment: datetime,
     *,
     rollups: bool = True,
@@ -318,17 +347,17 @@ def replace_history(
 ) -> None:
     """Put a manifest, of files that are there, into the held store, and before it the rollups of which a bucket closed.
 
-    Nobody names ``superseded`` files any more. ``rollups`` False leaves these as they are. At most ``most_reads`` files
-    of the history are read for them, none of those ``at_hand``, by key.
+    Nobody names ``superseded`` files any more: each with the file that takes its place (`record_replaced`). ``rollups``
+    False leaves these as they are. At most ``most_reads`` files of the history are read for them, none of those
+    ``at_hand``, by key. A rollup that is missing, or has another size, is made again.
     """
-    gone = set(superseded)
-    if gone:
-        record_superseded_history(store, sorted(gone), moment)
-    sizes = {info.key: info.size for info in store.list(MONTH_ROLLUP.prefix)} if rollups else {}
+    record_replaced(store, superseded, moment)
+    sizes = {info.key: info.size for info in store.list(ROLLUPS_PREFIX)} if rollups else {}
     if rollups:
         manifest = _with_rollups(store, manifest, sizes, most_reads, at_hand or {})
     store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
-    store.delete(sorted(sizes.keys() - {entry.key for entry in manifest.rollups}))
+    months = {key for key in sizes if key.startswith(MONTH_ROLLUP.prefix)}
+    store.delete(sorted(months - {entry.key for entry in manifest.rollups}))
 
 
 def _with_rollups(
@@ -338,11 +367,12 @@ def _with_rollups(
     most_reads: int | None,
     at_hand: Mapping[str, bytes],
 ) -> HistoryManifest:
-    """Write the rollups that are due; where files cannot be read they stay. ``sizes`` are of the months' files."""
+    """Write the rollups that are due; where files cannot be read they stay. ``sizes`` are of those that are there."""
     before = {entry.key: entry for entry in manifest.rollups}
-    if any(sizes.get(key) != entry.bytes for key, entry in before.items() if MONTH_ROLLUP.pattern.fullmatch(key)):
-        others = [entry for entry in manifest.rollups if entry.bucket != HOURLY.bucket]
-        manifest = msgspec.structs.replace(manifest, rollups=others)  # all hours are recomputed
+    lost = {entry.bucket for key, entry in before.items() if sizes.get(key) != entry.bytes}
+    if lost:  # all files of that bucket are recomputed
+        others = [entry for entry in manifest.rollups if entry.bucket not in lost]
+        manifest = msgspec.structs.replace(manifest, rollups=others)
 
     def read(key: str) -> bytes | None:
         stored = None if key in at_hand else store.get(key)
@@ -355,7 +385,7 @@ def _with_rollups(
             store.put(file.entry.key, file.data)
             entries[file.entry.key] = file.entry
     except UnreadableHistoryError:
-        entries = {entry.key: entry for entry in manifest.rollups} | entries
+        entries = before | entries
     return msgspec.structs.replace(manifest, rollups=[entries[key] for key in sorted(entries)])
 
 

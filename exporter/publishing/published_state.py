@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -19,12 +20,15 @@ from exporter.errors import CheckError, ConfigError, NotNewerError, SourceError,
 from exporter.history.manifest import read_history_manifest
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json, refuse_other_format
-from exporter.tree.documents import Intent, RunManifest, timestamp
-from exporter.tree.families import INTENT_KEY, POINTER_KEY, RUN
+from exporter.tree.documents import HistoryManifest, Intent, RunManifest, timestamp
+from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY, ROOT_FILES, RUN, family_of
 from exporter.tree.files import check_key, is_key
 from exporter.tree.run_listing import RunListing, listing_of
 
 RUNS_PREFIX = RUN.prefix
+
+MAX_LOOKED_AT = 1_000
+"""How many objects are looked at to find one of a tree; most trees have nothing else there."""
 
 MAX_LEDGERS_PER_SECOND = 10
 """No network closes ledgers faster than this, by its own clock."""
@@ -83,7 +87,10 @@ def read_published(store: Store, *, older: bool = False) -> Published | None:
     with _understood(POINTER_KEY):
         earlier = refuse_other_format(f"{store.uri}: {POINTER_KEY}", stored.data, older=older)
     pointer = _decode(POINTER_KEY, stored, Pointer)
-    check_key(pointer.manifest_key)
+    try:
+        check_key(pointer.manifest_key)
+    except StoreError as error:
+        raise StoreError(f"{POINTER_KEY} cannot be understood: manifest_key: {error}. {_REMOVE}") from error
     return Published(pointer, stored.etag, earlier)
 
 
@@ -93,11 +100,59 @@ def read_intent(store: Store) -> Intent | None:
     return None if stored is None else _decode(INTENT_KEY, stored, Intent)
 
 
+def refuse_files_of_others(store: Store) -> None:
+    """Refuse an output that has no tree, and has files where a tree has its own. Raises `StoreError`, naming one.
+
+    Somebody's ``index.html`` is not replaced. Every tree has something below ``v1/`` or ``history/`` from its first
+    write on, so a tree whose first run died is none of somebody else.
+    """
+    for prefix in ("v1/", "history/"):
+        if any(family_of(info.key) for info in islice(store.list(prefix), MAX_LOOKED_AT)):
+            return
+    for name in ROOT_FILES:
+        if store.has(name):
+            raise StoreError(
+                f"{store.uri} has a file {name}, and no tree that it could belong to; it is not overwritten: choose an "
+                "empty output, or move that file away"
+            )
+
+
 def unfinished_run(published: Published | None, intent: Intent | None) -> Intent | None:
     """Give the run that began to replace documents and did not finish; None when the last one did."""
     if intent is None or (published is not None and intent.observed_ledger <= published.pointer.observed_ledger):
         return None
     return intent
+
+
+def died_run(published: Published | None, intent: Intent | None) -> Intent | None:
+    """Give the run that began to replace documents and is not the published one, also one that replaces later runs."""
+    if intent is None or (published is not None and intent.run_id == published.pointer.run_id):
+        return None
+    return intent if intent.replaced_ledger is not None else unfinished_run(published, intent)
+
+
+def read_whole_history(store: Store, *, older: bool = False) -> HistoryManifest | None:
+    """The history's manifest, if it has all that was published; None when there is none.
+
+    Raises `StoreError` also for one that is older than the tree: what came since would be lost for good.
+    """
+    manifest = read_history_manifest(store, older=older)
+    if manifest is None:
+        return None
+    published, intent = read_published(store, older=True), read_intent(store)
+    died, wanted = died_run(published, intent), 0
+    if died is not None:
+        wanted = died.history_ledger
+    if published is not None and (died is None or died.replaced_ledger is None):
+        wanted = max(wanted, published.pointer.observed_ledger)
+    newest = max((file.last_ledger for file in manifest.files), default=0)
+    if newest < wanted:
+        raise StoreError(
+            f"{HISTORY_MANIFEST_KEY} ends at ledger {newest}, but ledger {wanted} was published: it is older than the "
+            "tree, as after a copy was put back in part. Nothing was published or removed. Restore the newest copy, or "
+            f"make it of the files that are there: exporter history rebuild {store.uri}"
+        )
+    return manifest
 
 
 def manifest_keys(store: Store) -> list[str]:

@@ -6,8 +6,8 @@ In this order, so that a sweep that dies is completed by the next one:
    extension that earlier versions made in buckets: at once, because they would be served as if they were current;
 2. pages that are older than the retention time and belong to no run that is retained;
 3. manifests and listings of runs whose retention time is over, and listings of runs that died before their manifest;
-4. Parquet files that were compacted into others and have outlived the retention, and those of runs or compactions
-   that died, which the history's manifest does not name; and temporary files.
+4. Parquet files that the history's manifest does not name and the record explains: compacted into others, or written by
+   what died, for as long as the retention; and temporary files. Others that it does not name are kept, and reported.
 
 Nothing is removed while it is uncertain what is needed, a run is half-way, or a publisher is at work.
 
@@ -19,28 +19,24 @@ for a day, that of all pages.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-import msgspec
 import polars as pl
 from msgspec import structs
 
 from exporter.errors import LostRaceError, StoreError
-from exporter.history.manifest import file_ledgers, read_history_manifest
+from exporter.history.manifest import file_ledgers
 from exporter.publishing import published_state
+from exporter.publishing.sweep_record import SweepRecord, has_successor, read_record, write_record
 from exporter.stores.store import Clock, Store, utc_now
-from exporter.tree.decoding import decode_json
 from exporter.tree.documents import HistoryManifest
 from exporter.tree.families import BUCKET_PAGE, FAMILIES, HISTORY_PREFIX, MARKET, RUN, RUN_FILES, Sweep, lacks_extension
 from exporter.tree.files import FileKind
 from exporter.tree.run_listing import RunListing
-
-SUPERSEDED_KEY = "v1/system/superseded.json"
-"""Since when each earlier run is superseded. The sweep's own record, no part of the API."""
 
 CACHE_MARGIN = timedelta(minutes=10)
 """Added to the retention time: a document may be served from a cache for a while after it was replaced."""
@@ -68,77 +64,12 @@ _EXPIRING = tuple(  # most pages of histories stay: newest documents of any late
 _KEPT = tuple(family.prefix for family in FAMILIES if family.sweep is not Sweep.WITH_ITS_RUN)
 
 
-class _Record(msgspec.Struct, frozen=True):
-    """Facts about runs, by the keys of their manifests, and of files of the history; times in unix seconds.
-
-    ``began`` says when publishing began, by a clock near the ledger, of runs that found none of their pages there.
-    ``settled`` are runs of which no document is left that a later run did not have, ``expired`` those whose pages the
-    last sweep began to remove. ``whole`` is when a sweep last began to look at every page.
-    """
-
-    superseded: dict[str, int]
-    history: dict[str, int] = {}
-    began: dict[str, int] = {}
-    settled: list[str] = []
-    expired: list[str] = []
-    whole: int = 0
-
-
-def note_run(store: Store, key: str, began: datetime | None) -> None:
-    """Take a run, by its manifest's key, into the record before its first document is replaced; it is not superseded.
-
-    ``began`` is None where a page of it existed already, and may be older, or the clock cannot be trusted.
-    """
-    record = _read_record(store)
-    others = {name: since for name, since in record.began.items() if name != key}
-    noted = structs.replace(
-        record,
-        superseded={name: since for name, since in record.superseded.items() if name != key},
-        began=others if began is None else others | {key: int(began.timestamp())},
-        settled=[name for name in record.settled if name != key],
-    )
-    if noted != record:
-        _write_record(store, noted)
-
-
-def record_superseded_history(store: Store, keys: Iterable[str], moment: datetime) -> None:
-    """Note that files of the history are superseded from now on, before the manifest ceases to name them."""
-    record = _read_record(store)
-    history = record.history | dict.fromkeys(keys, int(moment.timestamp()))
-    _write_record(store, structs.replace(record, history=history))
-
-
-def _write_record(store: Store, record: _Record) -> None:
-    store.put(SUPERSEDED_KEY, msgspec.json.encode(record))
-
-
-def _read_record(store: Store) -> _Record:
-    stored = store.get(SUPERSEDED_KEY)
-    if stored is None:
-        return _Record({})
-    try:
-        return decode_json(stored.data, _Record)
-    except msgspec.DecodeError:
-        return _Record({})
-
-
-def is_record(data: bytes) -> bool:
-    """Whether these bytes are a record as a sweep writes it, of keys that runs and the history have."""
-    try:
-        record = decode_json(data, _Record)
-    except msgspec.DecodeError:
-        return False
-    runs = {*record.superseded, *record.began, *record.settled, *record.expired}
-    return (
-        data == msgspec.json.encode(record)
-        and all(map(RUN.pattern.fullmatch, runs))
-        and all(file_ledgers(key) is not None for key in record.history)
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """``refused`` says why nothing was removed, ``ageless`` why nothing by its age."""
+    """``refused`` says why nothing was removed, ``ageless`` why nothing by its age.
+
+    ``unnamed`` are Parquet files of the history that neither its manifest nor the record names. They were kept.
+    """
 
     documents: int = 0
     pages: int = 0
@@ -146,6 +77,7 @@ class SweepResult:
     history: int = 0
     refused: str | None = None
     ageless: str | None = None
+    unnamed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +88,7 @@ class _Plan:
     retained: list[str]
     expired: list[str]
     whole: bool
-    record: _Record
+    record: SweepRecord
     stale_documents: list[str]
     history: HistoryManifest | None
 
@@ -192,15 +124,15 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
             documents = len(plan.stale_documents)
             if ageless is not None:
                 return SweepResult(documents=documents, ageless=ageless)
-            _write_record(store, plan.record)
+            write_record(store, plan.record)
             try:
                 pages = _remove_pages(store, plan, before)
             except _UncertainError as error:
                 return SweepResult(documents=documents, refused=str(error))
             _remove_runs(store, plan.expired)
-            history = _remove_history(store, plan, before)
+            history, unnamed = _remove_history(store, plan, before)
             store.remove_leftovers(moment - LEFTOVER_AGE)
-            return SweepResult(documents=documents, pages=pages, runs=len(plan.expired), history=history)
+            return SweepResult(documents, pages, len(plan.expired), history, unnamed=unnamed)
     except LostRaceError as error:
         return SweepResult(refused=str(error))
 
@@ -217,13 +149,13 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
             "makes the tree whole"
         )
     listing = published_state.read_current_listing(store, published.pointer)
-    history, current = read_history_manifest(store), published.pointer.manifest_key
+    history, current = published_state.read_whole_history(store), published.pointer.manifest_key
     earlier = [key for key in published_state.manifest_keys(store) if key != current]
     if moment is None:
         stale = _stale_documents(store, listing, earlier, ())
-        return _Plan(current, earlier, [], False, _Record({}), stale, history)
+        return _Plan(current, earlier, [], False, SweepRecord({}), stale, history)
     present, last = int(moment.timestamp()), int((moment - retention).timestamp())
-    record = _read_record(store)
+    record = read_record(store)
     # A later time was recorded under a wrong clock.
     superseded = {key: min(record.superseded.get(key, present), present) for key in earlier}
     began = {key: since for key, since in record.began.items() if key in superseded or key == current}
@@ -232,7 +164,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
     whole = not 0 <= present - record.whole < WHOLE_SWEEP.total_seconds() or not set(expired).isdisjoint(record.expired)
     due = [key for key in earlier if key not in record.settled]
     stale = _stale_documents(store, listing, due, expired)
-    record = _Record(superseded, record.history, began, earlier, expired, present if whole else record.whole)
+    record = SweepRecord(superseded, record.history, began, earlier, expired, present if whole else record.whole)
     retained = [key for key in earlier if key not in expired]
     return _Plan(current, retained, expired, whole, record, stale, history)
 
@@ -315,32 +247,20 @@ def _remove_runs(store: Store, expired: Sequence[str]) -> None:
     store.delete(sorted(key for key in left if RUN_FILES.pattern.fullmatch(key) and key not in named))
 
 
-def _remove_history(store: Store, plan: _Plan, before: datetime) -> int:
-    """Remove Parquet files that were compacted into others, and those of runs that died before a manifest named them.
+def _remove_history(store: Store, plan: _Plan, before: datetime) -> tuple[int, tuple[str, ...]]:
+    """Remove Parquet files that the record says were replaced; gives how many, and the files that nothing explains.
 
-    Only between the first and the last ledger of the manifest: should the manifest ever have been begun again, the
-    files of the time before it are the history itself.
+    A manifest that was put back from a copy names fewer files than there are. So that a file is not named is no reason.
     """
-    history, superseded = plan.history, plan.record.history
-    if history is None or not history.files:
-        return 0
-    named = {file.key for file in history.files}
-    first = min(file.first_ledger for file in history.files)
-    newest = max(file.last_ledger for file in history.files)
-    dead = [
-        info.key
-        for info in store.list(HISTORY_PREFIX)
-        if info.modified < before
-        and info.key not in named
-        and info.key not in superseded
-        and (ledgers := file_ledgers(info.key)) is not None
-        and first < ledgers[1]
-        and ledgers[0] < newest
-    ]
-    last = int(before.timestamp())
-    expired = sorted(key for key, since in superseded.items() if since < last and key not in named)
-    store.delete(sorted([*dead, *expired]))
-    if expired:
-        kept = {key: since for key, since in superseded.items() if key not in expired}
-        _write_record(store, structs.replace(plan.record, history=kept))
-    return len(dead) + len(expired)
+    history, record = plan.history, plan.record
+    if history is None:
+        return 0, ()
+    named, last = {file.key for file in history.files}, int(before.timestamp())
+    there = {info.key for info in store.list(HISTORY_PREFIX) if file_ledgers(info.key) is not None}
+    replaced = {key for key in record.history if key not in named and has_successor(key, record, named)}
+    expired = {key for key in replaced if record.history[key].since < last}
+    store.delete(sorted(expired))
+    kept = {key: why for key, why in record.history.items() if key not in expired and key not in named}
+    if kept != record.history:
+        write_record(store, structs.replace(record, history=kept))
+    return len(expired & there), tuple(sorted(there - named - replaced))

@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 
 from exporter import FORMAT
+from exporter.docstrings import restore
+from exporter.render import yields
 from exporter.render.site.templates import environment
 from exporter.render.yields import YieldsBorrows, YieldsPools
-from exporter.tree import values
+from exporter.tree import documents, pools, problems, values
 from exporter.tree.documents import EXPORTER_VERSION, OpenApiDocument
 from exporter.tree.families import CENSUS, FAMILIES, LLMS, PROOFS, Operation
 from exporter.tree.files import FileKind, RenderedFile
@@ -260,6 +262,7 @@ def _responses(model: type[msgspec.Struct], operation: Operation) -> dict[str, o
 
 def _schemas() -> dict[str, object]:
     models = [*{model: None for _, model, _ in OPERATIONS}, Problem]
+    restore(documents, pools, problems, yields)
     _, components = msgspec.json.schema_components(models, ref_template=_SCHEMAS + "{name}")
     for schema in components.values():
         for name, described in schema["properties"].items():

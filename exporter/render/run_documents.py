@@ -267,8 +267,9 @@ def excluded_on(network: str) -> list[documents.Excluded]:
 
 
 def unpriced_bps(tables: Tables) -> int:
-    """The share of the pools that were read which have no price, floored to basis points; 0 without any pool."""
-    return len(tables.unpriced) * 10_000 // max(tables.pools.height, 1)
+    """The share of listed markets' pools that were read and have no price, floored to basis points; 0 without any."""
+    listed = tables.of_listed()
+    return len(listed.unpriced) * 10_000 // max(listed.pools.height, 1)
 
 
 def unpriced_markets(tables: Tables) -> list[documents.UnpricedMarket]:
@@ -284,22 +285,25 @@ def unpriced_markets(tables: Tables) -> list[documents.UnpricedMarket]:
 def render_metrics(tables: Tables) -> RenderedFile:
     """`/metrics.txt`: the run for monitoring systems, as OpenMetrics 1.0, which reads as Prometheus' own text, too.
 
-    What is not known has no line. Monitors refuse bodies of many megabytes, so at most `MOST_METRIC_POOLS` have lines.
+    What is not known has no line. What alarms hang on is of listed markets, so that no stranger sets one off.
+    Monitors refuse bodies of many megabytes, so at most `MOST_METRIC_POOLS` pools have lines.
     """
     by_value = tables.pools.with_row_index("place").sort(
         "listed", "tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True
     )
     shown = by_value.head(MOST_METRIC_POOLS).sort("place")
-    priced = tables.pools.filter(pl.col("price_reason") == VALID_PRICE)
+    listed = tables.of_listed()
+    priced = listed.pools.filter(pl.col("price_reason") == VALID_PRICE)
     text = (
         environment()
         .get_template("metrics.txt.j2")
         .render(
             tables=tables,
+            listed=listed,
             pools=shown.rows(named=True),
             oldest_price=priced["price_timestamp"].min(),
             unpriced_bps=unpriced_bps(tables),
-            unpriced_markets=unpriced_markets(tables),
+            unpriced_markets=unpriced_markets(listed),
         )
     )
     return RenderedFile(METRICS.template, text.encode(), FileKind.DOCUMENT)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import io
 import re
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import wraps
@@ -20,6 +21,7 @@ import polars.selectors as cs
 from msgspec import DecodeError
 
 from exporter.best import in_order, is_listed, with_ranks
+from exporter.docstrings import restore
 from exporter.errors import ConfigError, ExporterError, SourceError
 from exporter.errors import DecodeError as UnreadableError
 from exporter.parquet_bounds import open_parquet
@@ -455,6 +457,8 @@ def serve(uri: str) -> None:
         raise ConfigError(
             "exporter mcp needs the MCP SDK; install the exporter with the extra: lending-markets-exporter[mcp]"
         ) from None
+
+    restore(sys.modules[__name__])
 
     def described(ask: _Tool) -> _Tool:
         @wraps(ask)

@@ -24,6 +24,7 @@ from exporter.tree import families, headers, problems, routes, values
 from exporter.tree.files import FileKind
 from exporter.tree.problems import encode_problem, problem
 from exporter.tree.routes import MAX_LIMIT
+from exporter.user_files import user_path, write_text
 
 # Regular expressions for nginx, which sees queries as they were sent and cannot compare numbers. They are of PCRE and
 # anchored by whoever uses them. Parameter names, digits and the names of buckets match in their percent-encoded forms
@@ -113,7 +114,7 @@ def write_edge(folder: Path, files: Mapping[str, str]) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
+            write_text(folder / name, text, "--out")
             written.append(folder / name)
     except OSError as error:
         raise StoreError(f"cannot write into {folder}: {error.strerror}. Choose another --out") from error
@@ -161,7 +162,7 @@ def _folder(root: str | None, uri: str) -> str:
     parts = urlsplit(uri)
     if root is None and scheme_of(uri) not in (None, "file"):
         raise ConfigError(f"output.uri begins with {scheme_of(uri)}:; name the folder that nginx serves with --root")
-    path = str(Path(root or (parts.path if parts.scheme == "file" else uri)).absolute())
+    path = str(user_path(root or (parts.path if parts.scheme == "file" else uri)).absolute())
     if _UNQUOTABLE.search(path):
         raise ConfigError(f"--root: nginx cannot serve {path!r}: no quotes, backslashes, $ or control characters")
     return path

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from exporter.errors import ConfigError
 from exporter.stores.folder import FolderStore
 from exporter.stores.store import Store
+from exporter.user_files import user_path
 
 _SCHEME = re.compile(
     r"\s*((?:s3|https?|file|s3a|s3n|gs|gcs|az|abfss?|wasbs?|r2|ftp|sftp|hdfs)(?=:)|[A-Z][A-Z0-9+.-]*(?=://))",
@@ -35,7 +36,7 @@ def open_store(uri: str) -> Store:
         raise ConfigError("output.uri is empty; give the path of a folder, for example ./public")
     name = scheme_of(uri)
     if name is None:
-        return FolderStore(Path(uri))
+        return FolderStore(user_path(uri))
     if name == "file":
         with suppress(ValueError):
             parts = urlsplit(uri)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from exporter.bounds import Body, TooLargeError
 from exporter.errors import CheckError, ConfigError, DecodeError, SourceError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
 from exporter.stores import open_store
+from exporter.stores.folder import FolderStore
 from exporter.stores.store import Store
 from exporter.surroundings import http_options
 
@@ -159,8 +159,7 @@ async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
         raise ConfigError(f"this is not the URI of a tree: {error}") from None
     if parts.scheme not in ("http", "https"):
         store = open_store(uri)
-        folder = Path(parts.path if parts.scheme == "file" else uri)
-        if parts.scheme != "s3" and not folder.is_dir():
+        if isinstance(store, FolderStore) and not store.root.is_dir():
             raise SourceError(f"{store.uri} is not a folder; name the folder or the URL of a published tree")
         yield StoreSource(store)
         return

@@ -1026,7 +1026,7 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     market_pools_cap: Annotated[Positive, doc("The most pools in the document of a market.")]
     proof_checkpoint: Annotated[Ledger, doc("The ledger whose state the run can be held against.")]
     unpriced_bps: Annotated[
-        BasisPoints, doc("Share of the pools read that have no price, in basis points, rounded down.")
+        BasisPoints, doc("Share of the pools read in listed markets that have no price, in basis points, rounded down.")
     ]
     unpriced_markets: Annotated[list[UnpricedMarket], doc("Markets with such pools, ascending.")]
     skipped_counts: Annotated[SkippedCounts, doc("Markets that were not read, or not to the end, by the reason.")]
@@ -1101,8 +1101,17 @@ class Intent(Struct, frozen=True):
 
     While it names a later ledger than the pointer, that run has not finished: some documents may be of its ledger
     already, so a run at an earlier ledger would take them backwards.
+
+    Attributes:
+        history_key: the run's Parquet file, which is written next. If the run dies, no manifest may ever name it.
+        history_ledger: the newest ledger of the history without this run; 0 for none. A history that ends before it has
+            lost files.
+        replaced_ledger: of a run that replaces published ones, the first of theirs.
     """
 
     run_id: str
     observed_ledger: Annotated[int, Meta(ge=1)]
     started_at: str
+    history_key: str | None = None
+    history_ledger: Annotated[int, Meta(ge=0)] = 0
+    replaced_ledger: Annotated[int, Meta(ge=1)] | None = None

@@ -544,7 +544,14 @@ OPENAPI_KEY = OPENAPI.template
 
 EMPTY_PAGE_KEY = EMPTY_PAGE.template
 
+ROOT_FILES = (
+    *(family.template for family in FAMILIES if family.public and not set("{/") & set(family.template)),
+    *(f"{name}.html" for place in ("about", "list") for name in PLACES[place].split("|")),
+)
+"""The files that every tree has at its root, where others may have files of the same names."""
+
 HISTORY_PREFIX = "history/pools/"
+ROLLUPS_PREFIX = "history/"
 
 _BY_SLASHES = [[family for family in FAMILIES if family.template.count("/") == slashes] for slashes in range(9)]
 """No place has any."""

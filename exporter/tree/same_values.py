@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import zip_longest
 
 import msgspec
@@ -13,19 +14,20 @@ from exporter.parquet_bounds import open_parquet
 from exporter.tree.decoding import decode_json
 from exporter.tree.parquet_footer import statements_of
 
-_UNREADABLE = (DecodeError, msgspec.DecodeError, pa.ArrowException, OSError, ValueError)
+_UNREADABLE = (DecodeError, msgspec.DecodeError, pa.ArrowException, OSError, ValueError, RecursionError)
 
 
 def same_values(key: str, one: bytes, other: bytes) -> bool:
     """Whether two files under one key have the same values; by its ending JSON, Parquet and gzip, bytes for others.
 
-    A file that cannot be read is the same as none.
+    A file that cannot be read is the same as none. So is JSON that names a key twice: readers differ in which value
+    they take.
     """
     if one == other:
         return True
     try:
         if key.endswith(".json"):
-            return _one_form(decode_json(one, object)) == _one_form(decode_json(other, object))
+            return _one_form(one) == _one_form(other)
         if key.endswith(".parquet"):
             return same_tables(one, other)
         return key.endswith(".gz") and _same_unpacked(one, other)
@@ -49,9 +51,19 @@ def same_tables(one: bytes, other: bytes) -> bool:
     )
 
 
-def _one_form(value: object) -> bytes:
-    """JSON in one form, in which 1, 1.0 and true are three things, as they are not to Python."""
+def _one_form(data: bytes) -> bytes:
+    """JSON in one form, in which 1, 1.0 and true are three things, as they are not to Python.
+
+    Raises `msgspec.DecodeError`, and `ValueError` where an object has a key twice.
+    """
+    value = decode_json(data, object)
+    json.loads(data, object_pairs_hook=_refuse_repeated)
     return msgspec.json.encode(value, order="deterministic")
+
+
+def _refuse_repeated(pairs: list[tuple[str, object]]) -> None:
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("an object has a key twice")
 
 
 def _same_unpacked(one: bytes, other: bytes) -> bool:

@@ -17,7 +17,7 @@ from exporter.errors import CheckError, LostRaceError
 from exporter.history.manifest import HistoryPart
 from exporter.history.parquet import render_history
 from exporter.publishing.compaction import compact_history
-from exporter.publishing.retention import SUPERSEDED_KEY
+from exporter.publishing.sweep_record import SUPERSEDED_KEY
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from tests.backfill.recorded_lake import history_of, rows_of

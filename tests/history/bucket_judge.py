@@ -12,7 +12,7 @@ from typing import Any
 
 LENGTHS = {"5m": 300, "1h": 3600, "1d": 86_400, "1w": 604_800}
 PAGE_BUCKETS = {"5m": 36, "1h": 48, "1d": 48, "1w": 48}
-SPANS = {"5m": 0, "1h": 4, "1d": 8, "1w": 3}
+SPANS = {"5m": 0, "1h": 4, "1d": 5, "1w": 3}
 """Whole spans before the newest one in the newest document."""
 
 INDEX_DECIMALS = 12

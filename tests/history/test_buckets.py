@@ -25,11 +25,11 @@ PRICES = st.none() | st.tuples(st.integers(1, 10**20), st.sampled_from([0, 7, 14
 
 
 def test_lengths_are_those_of_the_api() -> None:
-    """The buckets are those that the API names, and newest documents hold a week of hours and a year of days."""
+    """The buckets are those that the API names, and newest documents hold a week of hours and eight months of days."""
     assert LENGTHS == {bucket.name: bucket.seconds for bucket in BUCKETS}
     assert PAGE_BUCKETS == {bucket.name: bucket.page_buckets for bucket in BUCKETS}
     assert SPANS == {bucket.name: bucket.pages for bucket in BUCKETS}
-    assert all(SPANS[name] * PAGE_BUCKETS[name] >= wanted for name, wanted in (("1h", 168), ("1d", 366)))
+    assert all(SPANS[name] * PAGE_BUCKETS[name] >= wanted for name, wanted in (("1h", 168), ("1d", 240)))
     assert "1w" == LONGEST.name
 
 

@@ -96,3 +96,12 @@ def test_a_history_that_does_not_reach_says_null() -> None:
         [[day, *_]] = made(observed).values()
 
         assert (name == "just") == (day.observed_count > 0) == (day.mean_supply_apy_bps is not None)
+
+
+@pytest.mark.parametrize(("before", "known"), [(7, True), (8, False)])
+def test_the_oldest_bucket_that_a_change_may_go_by(before: int, known: bool) -> None:
+    """A day's change goes by a bucket that ended six hours before the day began, and not by an older one."""
+    observed = [replace(SAMPLE, ledger=LEDGER + hour, time=MONDAY + hour * 3600) for hour in (-before, *range(25))]
+    [[day, *_]] = made(observed).values()
+
+    assert known == (day.supply_apy_bps_change is not None)

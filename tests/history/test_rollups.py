@@ -52,7 +52,7 @@ def run(store: Store, time: int, *, pools: int = 2, rollups: bool = True) -> Non
     part = render_history(frame, observed_ledger=ledger, ledger_close_time=time, network="made")
     store.put_new(part.file.key, part.file.data)
     manifest = extend_history(read_history_manifest(store), part.entry)
-    replace_history(store, manifest, (), NOW, rollups=rollups)
+    replace_history(store, manifest, {}, NOW, rollups=rollups)
 
 
 def read(store: Store, key: str) -> bytes | None:
@@ -99,7 +99,7 @@ def from_nothing(store: Store) -> dict[str, bytes]:
     """The rollups as the files of the history alone make them."""
     copy = MemoryStore(store)
     copy.delete(list(files_of(store)))
-    replace_history(copy, msgspec.structs.replace(manifest_of(store), rollups=[]), (), NOW)
+    replace_history(copy, msgspec.structs.replace(manifest_of(store), rollups=[]), {}, NOW)
     return files_of(copy)
 
 
@@ -209,7 +209,7 @@ def test_rows_that_came_into_the_past() -> None:
     faults = list(rollup_faults(manifest_of(store), lambda key: read(store, key), None, whole=True))
 
     assert [] == faults  # they are as they were, and known to be
-    replace_history(store, manifest_of(store), (), NOW)
+    replace_history(store, manifest_of(store), {}, NOW)
     assert_right(store)
 
 
@@ -254,7 +254,7 @@ def test_withdrawn_ledgers(first: int, months: int) -> None:
     manifest = manifest_of(store)
     kept = history_below(manifest, manifest.files[first].first_ledger, manifest.files[4])
     assert kept is not None
-    replace_history(store, kept, (), NOW)
+    replace_history(store, kept, {}, NOW)
 
     assert_right(store)
     assert 2 + months == len(files_of(store))
@@ -278,9 +278,9 @@ def test_too_many_files_wait_for_compaction() -> None:
     """A run does not read thousands of files to make the files from nothing."""
     store = half_a_history()
     lost = msgspec.structs.replace(manifest_of(store), rollups=[])
-    replace_history(store, lost, (), NOW, most_reads=5)
+    replace_history(store, lost, {}, NOW, most_reads=5)
     assert [] == manifest_of(store).rollups
-    replace_history(store, manifest_of(store), (), NOW)
+    replace_history(store, manifest_of(store), {}, NOW)
 
     assert_right(store)
 

@@ -23,7 +23,7 @@ from exporter.history import liquidations
 from exporter.history.manifest import file_reference
 from exporter.job.evidence import _FIELDS as EVIDENCE_FIELDS
 from exporter.job.unproven import Reason
-from exporter.publishing.retention import SUPERSEDED_KEY, _Record
+from exporter.publishing.sweep_record import SUPERSEDED_KEY, SweepRecord
 from exporter.tree import documents
 from exporter.tree.families import (
     HISTORY_MANIFEST_KEY,
@@ -73,7 +73,7 @@ def table() -> dict[str, str]:
 def test_every_field_has_a_row() -> None:
     """Each field of a record that is not compared whole has one row in docs/proofs.md, and no row is of another."""
     expected = {f"{model.__name__}.{name}" for model in RECORDS for name in model.__struct_fields__}
-    expected |= {f"sweep.{name}" for name in _Record.__struct_fields__}
+    expected |= {f"sweep.{name}" for name in SweepRecord.__struct_fields__}
     for word, fields in EVIDENCE_FIELDS.items():
         expected |= {f"evidence {word}.{at}" for at in range(1, 1 + len(fields.__args__))}
     found = table()
@@ -201,13 +201,17 @@ def change_record(files: Files, record: str, name: str) -> None:
 
     def how(document: Any) -> None:
         place = at(record, document)
-        place[name] = other(place.get(name))
+        place[name] = 100 if name == "replaced_ledger" else other(place.get(name))
 
     if record == "sweep":
         run = f"v1/runs/{status_of(files)['previous_run_id']}.json"
         known: Any = {"superseded": {run: 7}, "history": {}, "began": {run: 5}, "settled": [run], "expired": []}
         known |= {"whole": 3}
-        known[name] = {"history/pools/date=2023-11-14/127.parquet": 9} if name == "history" else known[name]
+        known[name] = (
+            {"history/pools/date=2023-11-14/127.parquet": {"since": 9, "by": None}}
+            if name == "history"
+            else known[name]
+        )
         files[key] = encoded(known)
         return
     edit(files, key, how)

@@ -214,10 +214,14 @@ def test_market(tables: Tables) -> None:
         "version": "v1",
         "name": "Fixed XLM-USDC",
         "status": "active",
+        "listed": False,
+        "listed_reason": "not_listed",
+        "listed_source": None,  # these tables are made without lists
         "oracle": ORACLE,
         "config_hash": "f939c2a4e91d4a9a",  # changes only with its definition, never with the code around it
         "wasm_hash": V1_CODE,
         "pool_count": 2,
+        "priced_count": 0,
         "unread_count": 0,
         **dict.fromkeys(("tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents")),
         **dict.fromkeys(("mean_supply_apy_bps", "mean_total_supply_apy_bps", "mean_borrow_apy_bps")),

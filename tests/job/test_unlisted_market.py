@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,24 +14,30 @@ import pytest
 
 from exporter.best import NOT_LISTED
 from exporter.deployments.networks import derived_address
+from exporter.job.unlisted import LEAST_POOLS
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import data_key, decode_contract_data, encode_contract_data, instance_key
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.server import create_app, running
+from exporter.localnet.server import Behaviour, create_app, running
 from exporter.serve.assistant import Answers
 from exporter.stores.tree_sources import open_tree
-from tests.jobs import run, settings_for
+from tests.job.test_on_chain import with_views
+from tests.jobs import on_chain, run, settings_for
 
+ALERTS = Path(__file__).parents[2] / "templates" / "monitoring" / "alerts.yml"
 OWN_ORACLE = derived_address("an oracle of a stranger")
+NOTE = r'<p class="note">In no number here: .*?</p>\n'
+MOST_FURTHER_REQUESTS = 40
+"""How many requests 200 markets of strangers may add: those that a run reads ask their oracles."""
 TIMES = 10**6
 """How far above the real prices the stranger's oracle is."""
 
 
-def hostile_market(network: RecordedNetwork) -> str:
+def hostile_market(network: RecordedNetwork, name: str = "a stranger's market", oracle: str = OWN_ORACLE) -> str:
     """Deploy a copy of a Blend pool through the real factory, and let it ask an oracle of its own."""
-    market = network.deploy("a stranger's market")
-    known, own = strkey.decode(ORACLE)[1], strkey.decode(OWN_ORACLE)[1]
+    market = network.deploy(name)
+    known, own = strkey.decode(ORACLE)[1], strkey.decode(oracle)[1]
     written: dict[bytes, bytes | None] = {}
     for key in [key for key in network.chain.known_keys() if known == key[8:40]]:
         data = network.look(key)
@@ -39,7 +46,7 @@ def hostile_market(network: RecordedNetwork) -> str:
         item = decode_contract_data(data.replace(known, own))
         if item.value[0] == scval.I128:
             item = item._replace(value=(scval.I128, item.value[1] * TIMES))
-        written[data_key(OWN_ORACLE, item.key, item.durability)] = encode_contract_data(item)
+        written[data_key(oracle, item.key, item.durability)] = encode_contract_data(item)
     instance = instance_key(market)
     written[instance] = (network.look(instance) or b"").replace(known, own)
     network.close(written)
@@ -110,8 +117,8 @@ def test_its_pools_are_marked(trees: Trees) -> None:
         assert (False, "not_listed") == (detail["listed"], detail["listed_reason"])
 
 
-def test_files_of_listed_markets_are_the_same(trees: Trees) -> None:
-    """Documents of every listed market and its pools are byte for byte as without it; so are the yields."""
+def different_files(trees: Trees) -> list[str]:
+    """The keys of listed markets' files, and of yields, that are not byte for byte as without strangers."""
     keys = [
         path.relative_to(trees.without)
         for pattern in ("v1/markets/C*.json", "v1/assets/C*/*.json", "v1/yields/*.json", "markets/C*.*", "pools/C*/*.*")
@@ -119,16 +126,20 @@ def test_files_of_listed_markets_are_the_same(trees: Trees) -> None:
     ]
 
     assert len(keys) > 40
-    assert [] == [str(key) for key in keys if (trees.without / key).read_bytes() != (trees.hostile / key).read_bytes()]
+    return [str(key) for key in keys if (trees.without / key).read_bytes() != (trees.hostile / key).read_bytes()]
+
+
+def test_files_of_listed_markets_are_the_same(trees: Trees) -> None:
+    """Documents of every listed market and its pools are byte for byte as without it; so are the yields."""
+    assert [] == different_files(trees)
 
 
 def test_the_first_screen_is_the_same(trees: Trees) -> None:
     """Chips, offers, figures and markets of the overview are as without it, but for one sentence that counts it."""
     pages = [(folder / "index.html").read_text() for folder in (trees.without, trees.hostile)]
-    note = r'<p class="note">In no number here: 1 market that is .*?</p>\n'
 
-    assert [0, 1] == [len(re.findall(note, page)) for page in pages]
-    assert pages[0] == re.sub(note, "", pages[1])
+    assert [0, 1] == [len(re.findall(NOTE, page)) for page in pages]
+    assert pages[0] == re.sub(NOTE, "", pages[1])
     for page in ("markets.html", "pools.html", f"markets/{trees.market}.html"):
         assert "anybody can create such a market" in (trees.hostile / page).read_text()
 
@@ -145,6 +156,62 @@ def test_assistants_rank_listed_markets_alone(trees: Trees) -> None:
     plain, hostile = (asyncio.run(answer(folder)) for folder in (trees.without, trees.hostile))
     assert (plain["pools"], plain["tokens"]) == (hostile["pools"], hostile["tokens"])
     assert [None, 1] == [given["left_out"].get(NOT_LISTED) for given in (plain, hostile)]
+
+
+def test_it_moves_no_alarm(trees: Trees) -> None:
+    """Each metric that an alert of templates/monitoring asks for is as without it, but for what a run took."""
+    asked = set(re.findall(r"lending_\w+", (ALERTS).read_text()))
+    lines = [
+        {line for line in (folder / "metrics.txt").read_text().splitlines() if line.split(" ")[0] in asked}
+        for folder in (trees.without, trees.hostile)
+    ]
+
+    assert 5 == len(lines[0])
+    assert lines[0] == lines[1]
+
+
+CROWD = 200
+
+
+def test_two_hundred_with_oracles_of_their_own(tmp_path: Path) -> None:
+    """They cost a bounded number of requests, and what is published of listed markets is as without them."""
+    alone, crowded = RecordedNetwork(), RecordedNetwork()
+    strangers = [hostile_market(crowded, f"market {n}", derived_address(f"oracle {n}")) for n in range(CROWD)]
+    while alone.chain.latest < crowded.chain.latest:
+        alone.close()
+    folders, requests = (tmp_path / "alone", tmp_path / "crowded"), list[Counter[str]]()
+    for folder, network in zip(folders, (alone, crowded), strict=True):
+        behaviour = Behaviour()
+        with running(create_app(network, behaviour)) as url:
+            assert 0 == run(settings_for(folder, url))[0]
+        requests.append(Counter(behaviour.counts))
+    plain = Trees(folders[0], folders[1], strangers[0])
+    (one, other), (tokens, others) = plain.both("v1/protocol/summary.json"), plain.both("v1/tokens.json")
+    status = plain.both("v1/system/status.json")[1]
+    pages = [(folder / "index.html").read_text() for folder in folders]
+
+    assert CROWD == other["unlisted_market_count"] + sum(status["skipped_counts"].values())
+    assert 0 < other["unlisted_market_count"] <= LEAST_POOLS
+    assert requests[1].total() <= requests[0].total() + MOST_FURTHER_REQUESTS
+    names = ("market_count", "pool_count", "priced_count", "tvl_usd_cents")
+    assert [one[name] for name in names] == [other[name] for name in names]
+    assert [own_of(token) for token in tokens["data"]] == [own_of(token) for token in others["data"]]
+    assert [] == different_files(plain)
+    assert pages[0] == re.sub(NOTE, "", pages[1])
+
+
+def test_the_check_on_chain_leaves_it_alone() -> None:
+    """The contracts of listed markets are asked alone, so that a stranger's market can neither slow nor end that."""
+    networks = with_views(), with_views()
+    hostile_market(networks[1])
+    checks = []
+    for network in networks:
+        with running(create_app(network)) as url:
+            checks.append(on_chain(settings_for(None, url)))
+
+    assert checks[0].without
+    assert checks[0].without == checks[1].without
+    assert [(checks[0].pools, checks[0].compared)] == [(checks[1].pools, checks[1].compared)]
 
 
 def test_naming_it_lists_it(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from hashlib import sha256
+from io import BytesIO
+from os import mkfifo
 from pathlib import Path
 from threading import Timer
 from types import SimpleNamespace
@@ -31,7 +33,7 @@ from exporter.config import load
 from exporter.console import Silence
 from exporter.deployments.networks import NETWORKS, network_of
 from exporter.discovery.known_markets import LearnedContract
-from exporter.errors import CheckError, ExitCode
+from exporter.errors import CheckError, ExitCode, RefutedError
 from exporter.job import history_files
 from exporter.job import prove as prove_module
 from exporter.job.evidence import Evidence
@@ -49,9 +51,10 @@ from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.protocols.base import Candidate
 from exporter.publishing.compaction import compact_history
 from exporter.stores import open_store
-from exporter.tree.documents import ChangeList, timestamp
+from exporter.tree.documents import ChangeList, SkippedMarket, timestamp
 from exporter.tree.families import POINTER_KEY
 from exporter.tree.run_listing import RunListing
+from exporter.tree.values import SkipReason
 from tests.check.trees import Files, change, read, seal, write
 from tests.job.signed_runs import CHECKPOINT, TIME, SignedNetwork, keys_named
 from tests.jobs import run, settings_for
@@ -474,6 +477,47 @@ def test_files_next_to_the_run(trees: Trees, out: Path) -> None:
     ) in names(result, "unlisted")
 
 
+def test_files_that_no_key_names(trees: Trees, out: Path) -> None:
+    """A server serves them all the same, so each is named: links, devices, names that are no keys, files of nobody."""
+    (out / "page.html").symlink_to("/etc/hostname")
+    (out / "v1/linked").symlink_to("/etc")
+    (out / "v1/my page.html").write_text("<script>alert(1)</script>")
+    (out / ".well-known").mkdir()
+    (out / ".well-known/x.html").write_text("<script>alert(1)</script>")
+    mkfifo(out / "v1/pipe")
+    (out / "v1/best.json").write_text("{}")
+    result = trees.verify(out)
+    line = names(result, "unlisted")
+
+    expect(result, ExitCode.UNPROVEN)
+    for name in ("page.html (a link)", "v1/linked (a link)", "v1/my page.html", ".well-known/x.html", "v1/best.json"):
+        assert name in line
+    assert "v1/pipe (no regular file)" in line
+
+
+def test_invented_liquidations(trees: Trees, out: Path) -> None:
+    """A table of another form refutes the tree, wherever it is named; one that nothing names is a file of nobody."""
+    stream = BytesIO()
+    pq.write_table(pa.table({"bad_debt": [10**18]}), stream)
+    path, key = out / "v1/history.json", "history/liquidations.parquet"
+    (out / key).write_bytes(stream.getvalue())
+    beside = trees.verify(out)
+    manifest = json.loads(path.read_bytes())
+    manifest["liquidations"] = {
+        "key": key,
+        "url": f"../{key}",
+        "rows": 1,
+        "bytes": len(stream.getvalue()),
+        "sha256": sha256(stream.getvalue()).hexdigest(),
+        "spans": [{"first_ledger": 1, "last_ledger": 127}],
+    }
+    path.write_bytes(msgspec.json.encode(manifest))
+
+    expect(beside, ExitCode.UNPROVEN)
+    assert key in names(beside, "unlisted")
+    expect(trees.verify(out), ExitCode.REFUTED, key)
+
+
 def test_rollups_of_another_history(trees: Trees, out: Path) -> None:
     """Rollups that the check does not recompute, because they say that the history was another, are named."""
     path = out / "v1/history.json"
@@ -496,6 +540,41 @@ def test_notices_of_the_evidence(trees: Trees, single: Path, tmp_path: Path) -> 
 
     said = "2 statements are the publisher's word: notice: All is well, looked: the run read a part"
     expect(trees.verify(tmp_path / "out"), ExitCode.UNPROVEN, said)
+
+
+@pytest.mark.parametrize(
+    ("reason", "excluded", "said"),
+    [
+        (SkipReason.POOLS, [], "was skipped (pools), and a run reads every listed market"),
+        (SkipReason.FAILED, [], "was skipped (failed), and a run reads every listed market"),
+        (SkipReason.EXCLUDED, [], "was skipped (excluded), and its list of what is excluded does not name it"),
+        (SkipReason.TIME, [BLEND_V2], "was skipped (time), and its list of what is excluded names it"),
+    ],
+)
+def test_evidence_that_skips_a_listed_market(single: Path, reason: SkipReason, excluded: list[str], said: str) -> None:
+    """Listed markets are always read, so no budget is a reason; only what the operator excludes is left out."""
+    evidence = Evidence.decode(evidence_of(single), "evidence")
+    forged = replace(evidence, skipped=[SkippedMarket(BLEND_V2, "blend", reason)], excluded=excluded)
+
+    with pytest.raises(RefutedError, match=re.escape(said)):
+        list(evidence_words(forged, settings_for()))
+
+
+def test_what_is_excluded_and_configured_is_stated(trees: Trees, single: Path, tmp_path: Path) -> None:
+    """The operator's exclusions and own markets are printed; a listed market that is excluded is not proven, too."""
+    evidence = Evidence.decode(evidence_of(single), "evidence")
+    forged = replace(evidence, excluded=[CONTRACT])
+    (tmp_path / "forged.jsonl.gz").write_bytes(forged.encode())
+    values = {"network.passphrase": PASSPHRASE, "output.uri": str(tmp_path / "out"), "output.page_sizes": [1, 50]}
+    run(load(None, values, environment={}).settings, snapshot=tmp_path / "forged.jsonl.gz")
+    skipped = replace(evidence, skipped=[SkippedMarket(BLEND_V2, "blend", SkipReason.EXCLUDED)], excluded=[BLEND_V2])
+
+    result = trees.verify(tmp_path / "out", "--allow-unproven", "calls")
+    expect(result, ExitCode.DONE, f"the operator excludes {CONTRACT}")
+    expect(result, ExitCode.DONE, f"the operator names the market {BLEND_V2} of blend, and lists it by that alone")
+    assert [f"skipped: {BLEND_V2} of blend, a listed market, was not read (excluded)"] == list(
+        evidence_words(skipped, settings_for())
+    )
 
 
 def test_contracts_of_the_evidence(tmp_path: Path) -> None:

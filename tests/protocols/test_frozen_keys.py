@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
+import exporter
 from exporter.errors import DecodeError
 from exporter.ledger.codec.entries import code_key, instance_key
+from exporter.localnet import rpc
 from exporter.localnet.player import RecordedNetwork
-from exporter.protocols.frozen_keys import SETTING_KEY, decode_frozen_keys
+from exporter.localnet.server import create_app, running
+from exporter.protocols.frozen_keys import SETTING_KEY, UNKNOWN_FROZEN, decode_frozen_keys
 from tests.jobs import direct, read_tables, run, settings_for
 
 GATES = ["can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate"]
@@ -72,6 +77,28 @@ def test_a_frozen_market_is_a_change_of_its_own_kind(tmp_path: Path) -> None:
     changes = json.loads((tmp_path / "v1/changes.json").read_bytes())["data"]
 
     assert [market, market] == [change["market"] for change in changes if change["kind"] == "frozen"]
+
+
+def test_an_rpc_that_does_not_know_the_setting_spoils_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses requests with the key: everything else is read, with one notice, which a repeated run has, too."""
+    answer, refused = rpc._METHODS["getLedgerEntries"], list[int]()
+
+    def of_before(node: rpc.Node, params: Any) -> Any:
+        if base64.b64encode(SETTING_KEY).decode() in params.keys:
+            refused.append(len(params.keys))
+            raise rpc.RpcError(-32602, "cannot unmarshal key value")
+        return answer(node, params)
+
+    monkeypatch.setitem(rpc._METHODS, "getLedgerEntries", of_before)
+    network = RecordedNetwork(copies=2)  # the copies are not listed
+    with running(create_app(network)) as url:
+        code, _ = run(settings_for(tmp_path, url))
+    status = json.loads((tmp_path / "v1/system/status.json").read_bytes())
+
+    assert (0, [], [UNKNOWN_FROZEN]) == (code, status["skipped"], status["notices"])
+    assert {1} == set(refused)
+    assert len(refused) <= 2
+    assert exporter.check_tree(str(tmp_path)).not_rerendered is None
 
 
 def test_the_setting() -> None:

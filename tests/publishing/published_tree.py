@@ -19,7 +19,7 @@ from exporter.errors import StoreError
 from exporter.history.manifest import HistoryPart
 from exporter.publishing.publish import RunSummary, begin_publication
 from exporter.publishing.published_state import read_current_listing, read_published
-from exporter.publishing.retention import SUPERSEDED_KEY
+from exporter.publishing.sweep_record import SUPERSEDED_KEY
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, etag_of
 from exporter.tree.documents import HistoryFile, SystemStatus, page_token, timestamp

@@ -24,7 +24,8 @@ from exporter.errors import (
 )
 from exporter.publishing.publish import RunSummary, begin_publication, verify
 from exporter.publishing.published_state import LedgerNotNewerError, check_newer
-from exporter.publishing.retention import SUPERSEDED_KEY, sweep
+from exporter.publishing.retention import sweep
+from exporter.publishing.sweep_record import SUPERSEDED_KEY
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, Written, etag_of
 from exporter.tree.documents import RunManifest, SystemStatus
@@ -54,11 +55,13 @@ CLOSED = int(START.timestamp()) - 5
 
 def phase(call: Call) -> int:
     """The step of publishing that a write belongs to."""
-    if call.key.startswith(("v1/pages/", "history/")):
+    if call.key.startswith("v1/pages/"):
         return 1
     if call.key.startswith("v1/runs/") or call.key == SUPERSEDED_KEY:
         return 2
-    return {INTENT_KEY: 3, HISTORY_MANIFEST_KEY: 4, POINTER_KEY: 6}.get(call.key, 5)
+    if call.key.startswith("history/"):
+        return 4
+    return {INTENT_KEY: 3, HISTORY_MANIFEST_KEY: 5, POINTER_KEY: 7}.get(call.key, 6)
 
 
 def stored_json(store: Store, key: str) -> dict[str, Any]:
@@ -68,7 +71,7 @@ def stored_json(store: Store, key: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("step", [1, -1])
 def test_order_of_writes(step: int) -> None:
-    """Immutable files come first, then manifest, intent, history's manifest, documents; the pointer is last.
+    """Pages come first, then manifest, intent, the Parquet file, history's manifest, documents; the pointer is last.
 
     In whatever order the stream has them no file is written before the files that it links to.
     """
@@ -76,9 +79,9 @@ def test_order_of_writes(step: int) -> None:
     publish_run(bucket, run, files=run.files[::step])
     writes = bucket.writes()
 
-    assert {1, 2, 3, 4, 5, 6} == {phase(call) for call in writes}
+    assert {1, 2, 3, 4, 5, 6, 7} == {phase(call) for call in writes}
     assert all(phase(earlier) <= phase(later) for earlier, later in pairwise(writes))
-    assert {"put_new"} == {call.operation for call in writes if phase(call) == 1}
+    assert {"put_new"} == {call.operation for call in writes if phase(call) in (1, 4)}
     assert [Call("swap", POINTER_KEY)] == [call for call in writes if call.operation == "swap"]
 
 
@@ -116,9 +119,14 @@ def test_records_of_the_run_agree() -> None:
         manifest.published_at,
     )
     assert first.manifest_sha256 == etag_of(manifest_data) == stored_json(store, POINTER_KEY)["manifest_sha256"]
-    assert {"run_id": first.run_id, "observed_ledger": 100, "started_at": "2026-11-21T10:00:00Z"} == stored_json(
-        store, INTENT_KEY
-    )
+    assert {
+        "run_id": first.run_id,
+        "observed_ledger": 100,
+        "started_at": "2026-11-21T10:00:00Z",
+        "history_key": run.history.file.key,
+        "history_ledger": 0,
+        "replaced_ledger": None,
+    } == stored_json(store, INTENT_KEY)
     assert None is first.previous_run_id
     assert first.run_id == publish_run(store, make_run(101), clock).previous_run_id
 

@@ -38,7 +38,7 @@ from tests.publishing.published_tree import (
     tree_of,
     walk,
 )
-from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill
+from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill, content
 
 RETENTION = timedelta(hours=24)
 OLD = make_run(100, {**MARKETS, "CEEE": 1, "CFFF": 2})
@@ -47,10 +47,9 @@ LATER = make_run(102)
 
 
 def current_part(tree: dict[str, object]) -> dict[str, object]:
-    """A tree without what may remain of a run that died: its history, and the sweep's record of it."""
-    return {
-        key: data for key, data in tree.items() if not key.startswith(("history/", "v1/history", "v1/system/super"))
-    }
+    """A tree without what may remain of a run that died: its history, and the records of it."""
+    left = ("history/", "v1/history", "v1/system/super", INTENT_KEY)
+    return {key: data for key, data in tree.items() if not key.startswith(left)}
 
 
 def followed_by_a_later_run(store: MemoryStore, clock: TestClock) -> dict[str, object]:
@@ -60,8 +59,11 @@ def followed_by_a_later_run(store: MemoryStore, clock: TestClock) -> dict[str, o
     assert_whole(store, LATER)
     assert OLD.rows["v1/assets/index.json"] == walk(store, OLD.document("v1/assets/index.json"))
     clock.advance(RETENTION + 2 * CACHE_MARGIN)
-    assert sweep(store, RETENTION, now=clock).refused is None
+    swept = sweep(store, RETENTION, now=clock)
+    assert (None, ()) == (swept.refused, swept.unnamed)
     assert_whole(store, LATER)
+    named = {file["key"] for file in json.loads(content(store, "v1/history.json"))["files"]}
+    assert named == {info.key for info in store.list("history/")}
     return current_part(tree_of(store))
 
 

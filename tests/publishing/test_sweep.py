@@ -18,7 +18,8 @@ from msgspec import structs
 from exporter.errors import StoreError
 from exporter.publishing.publish import begin_publication
 from exporter.publishing.published_state import RUNS_PREFIX, manifest_keys
-from exporter.publishing.retention import CACHE_MARGIN, SUPERSEDED_KEY, SweepResult, sweep
+from exporter.publishing.retention import CACHE_MARGIN, SweepResult, sweep
+from exporter.publishing.sweep_record import SUPERSEDED_KEY, record_replaced
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.documents import ManifestFile, RunManifest, encode, timestamp
@@ -410,19 +411,98 @@ def test_a_publisher_at_work_is_not_disturbed() -> None:
 
 
 def test_history_is_kept() -> None:
-    """Parquet files that the manifest names stay for ever; those of dead runs go, and only within its range."""
+    """Parquet files that the manifest names stay for ever; so do those that nothing explains, and these are named."""
     store, clock = published(100, 110)
-    dead = [make_run(ledger).history.file for ledger in (90, 105, 120)]
-    for file in dead:
+    unknown = [make_run(ledger).history.file for ledger in (90, 105, 120)]
+    for file in unknown:
         store.put_new(file.key, file.data)
     store.put_new("history/pools/date=2026-11-21/notes.parquet", b"")
-    assert 0 == sweep(store, RETENTION, now=clock).history
     clock.advance(timedelta(days=400))
     result = sweep(store, RETENTION, now=clock)
     kept = keys_of(store, "history/pools/date=")
 
-    assert 1 == result.history
-    assert [f"history/pools/date=2026-11-21/{name}.parquet" for name in (100, 110, 120, 90, "notes")] == kept
+    assert (0, sorted(file.key for file in unknown)) == (result.history, [*result.unnamed])
+    assert [f"history/pools/date=2026-11-21/{name}.parquet" for name in (100, 105, 110, 120, 90, "notes")] == kept
+
+
+def test_the_file_of_a_run_that_died_goes() -> None:
+    """The run that finds the intent of one that died records its Parquet file, and it goes after the retention."""
+    store, clock = published(100)
+    dead = make_run(101).history.file.key
+    fail_publishing(store, make_run(101), operations_until(store, make_run(101), HISTORY_MANIFEST_KEY), clock)
+    assert store.has(dead)
+    publish_run(store, make_run(102), clock)
+
+    results = [sweep(store, RETENTION, now=clock)]
+    assert store.has(dead)
+    clock.advance(RETENTION + 2 * CACHE_MARGIN)
+    results.append(sweep(store, RETENTION, now=clock))
+    assert [(0, ()), (1, ())] == [(result.history, result.unnamed) for result in results]
+    assert not store.has(dead)
+
+
+@pytest.mark.parametrize("back", [1, 3])
+def test_an_older_manifest_of_the_history_is_refused(back: int) -> None:
+    """A manifest of some runs before is refused by runs and sweeps alike, and no file of the history is removed."""
+    store, clock = published(*range(100, 111 - back))
+    older = content(store, HISTORY_MANIFEST_KEY)
+    for ledger in range(111 - back, 111):
+        publish_run(store, make_run(ledger), clock)
+    files = keys_of(store, "history/")
+    store.put(HISTORY_MANIFEST_KEY, older)
+    clock.advance(timedelta(days=400))
+
+    said = rf"ends at ledger {110 - back}, but ledger 110 was published.*exporter history rebuild"
+    with pytest.raises(StoreError, match=said) as caught:
+        publish_run(store, make_run(111), clock)
+    assert 10 == caught.value.exit_code
+    assert re.search(said, sweep(store, RETENTION, now=clock).refused or "")
+    assert files == keys_of(store, "history/")
+
+
+def test_a_manifest_that_is_older_than_the_intent_is_refused() -> None:
+    """Where the pointer is lost, the intent still says which ledgers the history had."""
+    store, clock = published(100)
+    older = content(store, HISTORY_MANIFEST_KEY)
+    for ledger in (101, 102):
+        publish_run(store, make_run(ledger), clock)
+    store.put(HISTORY_MANIFEST_KEY, older)
+    store.delete([POINTER_KEY])
+    with pytest.raises(StoreError, match="ends at ledger 100, but ledger 101 was published"):
+        publish_run(store, make_run(103), clock)
+
+
+def test_what_a_file_was_replaced_by_must_be_there() -> None:
+    """A replaced file stays, and is named, if nothing that took its place is in the manifest; a chain is followed."""
+    store, clock = published(100)
+    day, part = (f"history/pools/date=2026-11-21/{name}.parquet" for name in ("80-89-" + 12 * "a", "80"))
+    for key in (day, part):
+        store.put_new(key, b"")
+    record_replaced(store, {part: day}, clock())
+    clock.advance(RETENTION + 2 * CACHE_MARGIN)
+    lost = sweep(store, RETENTION, now=clock)
+    record_replaced(store, {day: make_run(100).history.file.key}, clock())
+    found = sweep(store, RETENTION, now=clock)
+
+    assert [(0, (day, part)), (1, ())] == [(each.history, each.unnamed) for each in (lost, found)]
+    assert [False, True] == [store.has(key) for key in (part, day)]
+
+
+def test_a_retained_run_whose_manifest_is_damaged() -> None:
+    """Where the pages of a retained run are not known any more, none is removed, and the refusal names its manifest."""
+    store, clock = published(100, 101)
+    sweep(store, RETENTION, now=clock)  # no document of the first run is looked for again
+    clock.advance(timedelta(hours=12))
+    publish_run(store, make_run(102), clock)
+    clock.advance(timedelta(hours=13))
+    damaged = manifest_keys(store)[1]
+    store.put(damaged, b"{}")
+    pages = page_keys(100, 101, 102)
+
+    swept = sweep(store, RETENTION, now=clock)
+    assert swept.refused is not None
+    assert damaged in swept.refused
+    assert pages == set(keys_of(store, "v1/pages/"))
 
 
 def test_copies_of_earlier_versions_go() -> None:

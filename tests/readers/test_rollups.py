@@ -67,3 +67,10 @@ def test_rates_of_usdc(published: Path, url: str, published_rows: list[Row], rea
     found = ask(reader, rates_on_the_page(reader, url if over_http else str(published)), what="rates")
 
     assert {"rates": expected_rates_of_usdc(published_rows)} == found
+
+
+def test_a_day_is_one_of_utc_in_every_session(published: Path, published_rows: list[Row]) -> None:
+    """A session of DuckDB in Tokyo gets the same days, which are cast from a time with a zone."""
+    found = ask("duckdb", "SET TimeZone = 'Asia/Tokyo';" + rates_on_the_page("duckdb", str(published)), what="rates")
+
+    assert {"rates": expected_rates_of_usdc(published_rows)} == found

@@ -23,17 +23,20 @@ from exporter.protocols.base import Parameter
 from exporter.protocols.compute import Tables
 from exporter.render.lists import with_list_columns
 from exporter.render.run_documents import (
+    SKIPPED_PER_PAGE,
     excluded_on,
     protocol_list,
     protocol_summary,
     render_details,
     render_markets,
+    render_skipped,
     token_documents,
 )
 from exporter.tables import COLUMNS, FRAME_DTYPES, MARKETS, written
-from exporter.tree.documents import Absent, Unpriced, Unread
+from exporter.tree.documents import Absent, SkippedMarket, Unpriced, Unread
 from exporter.tree.pools import AssetDetail
 from exporter.tree.read_back import read_back, render_document
+from exporter.tree.values import SkipReason
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 from tests.render import rendering
 from tests.render.rendering import contract, market_row, markets_frame
@@ -52,6 +55,17 @@ def overview(
     tables = Tables(LEDGER, 1, pools_frame(rows, LEDGER), pl.DataFrame(markets, schema=MARKETS), tokens=tokens or {})
     documents = chain([protocol_summary(tables)], token_documents(tables, first_seen or {}))
     return {file.key: json.loads(file.data) for file in map(render_document, documents)}
+
+
+def test_what_was_skipped_is_in_pages() -> None:
+    """Every skipped market is on one page, in order; each says how many pages there are."""
+    skipped = [SkippedMarket(contract(n), "blend", SkipReason.POOLS) for n in range(SKIPPED_PER_PAGE + 1)]
+    tables = Tables(LEDGER, 1, pools_frame([], LEDGER), pl.DataFrame(schema=MARKETS), skipped=skipped)
+    files = {file.key: json.loads(file.data) for file in render_skipped(tables)}
+
+    assert ["v1/skipped.json", "v1/skipped/2.json"] == list(files)
+    assert [item.market for item in skipped] == [row["market"] for page in files.values() for row in page["data"]]
+    assert [(1, 2), (2, 2)] == [(page["page"], page["page_count"]) for page in files.values()]
 
 
 def test_the_summary_adds_up() -> None:

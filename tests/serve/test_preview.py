@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from exporter import FORMAT
 from exporter.errors import ConfigError
 from exporter.serve.preview import (
     bind,
@@ -196,9 +197,9 @@ def test_readers_never_get_half_a_file(tmp_path: Path) -> None:
     [
         b"",
         b"[" * 200_000,
-        b'{"format":1,"page_sizes":[2]}',
-        b'{"format":1,"page_sizes":[0,1]}',
-        b'{"format":1,"page_sizes":[1,"50"]}',
+        b'{"format":%d,"page_sizes":[2]}' % FORMAT,
+        b'{"format":%d,"page_sizes":[0,1]}' % FORMAT,
+        b'{"format":%d,"page_sizes":[1,"50"]}' % FORMAT,
     ],
 )
 def test_an_unusable_pointer_is_not_a_run(tmp_path: Path, data: bytes) -> None:
@@ -208,7 +209,7 @@ def test_an_unusable_pointer_is_not_a_run(tmp_path: Path, data: bytes) -> None:
     pointer.write_bytes(data)
     assert page_sizes(tmp_path) is None
 
-    pointer.write_bytes(b'{"format":1,"page_sizes":[5,1],"default_page_size":5,"new":{}}')
+    pointer.write_bytes(b'{"format":%d,"page_sizes":[5,1],"default_page_size":5,"new":{}}' % FORMAT)
     assert (1, 5) == page_sizes(tmp_path)
 
 

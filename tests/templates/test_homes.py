@@ -61,6 +61,15 @@ def test_cfn_lint_accepts_the_template(tmp_path: Path) -> None:
     judged("cfn-lint", "--ignore-checks", "W1030", "--regions", "us-east-1", "--template", path)
 
 
+def test_an_alias_needs_a_certificate() -> None:
+    """A stack with a host name and no certificate for it is refused before anything is made."""
+    (rule,) = cloudformation()["Rules"].values()
+    (assertion,) = rule["Assertions"]
+
+    assert {"Fn::Not": [{"Fn::Equals": [{"Ref": "Alias"}, ""]}]} == rule["RuleCondition"]
+    assert {"Fn::Not": [{"Fn::Equals": [{"Ref": "CertificateArn"}, ""]}]} == assertion["Assert"]
+
+
 def test_the_role_has_exactly_the_rights_that_the_store_uses() -> None:
     """The requests in the store's code need the actions of the policy, and the policy has no others."""
     code = "".join(path.read_text() for path in (ROOT / "exporter" / "stores").glob("s3_*.py"))

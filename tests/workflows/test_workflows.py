@@ -175,7 +175,7 @@ def test_no_key_of_aws_is_stored() -> None:
     """The bucket is written with a role that GitHub vouches for; no secret of AWS is read."""
     secrets = {name for path in WORKFLOWS.glob("*.yml") for name in re.findall(r"secrets\.(\w+)", path.read_text())}
 
-    assert {"EXPORTER_RPC_URLS", "IMAGE_TOKEN"} == secrets
+    assert {"EXPORTER_RPC_HEADERS", "EXPORTER_RPC_URLS", "IMAGE_TOKEN"} == secrets
 
 
 def named(where: object, kind: str) -> set[str]:
@@ -198,6 +198,7 @@ def test_a_publishing_workflow_is_wired(name: str) -> None:
     )
     assert {"out", "interval-minutes"} <= set(run["with"]) <= set(inputs)
     assert "${{ secrets.EXPORTER_RPC_URLS || vars.EXPORTER_RPC_URLS }}" == run["with"]["rpc-urls"]
+    assert "${{ secrets.EXPORTER_RPC_HEADERS }}" == run["with"]["rpc-headers"]  # never a variable
     assert ("export", "always() && needs.export.result != 'skipped'") == (alarm["needs"], alarm["if"])
     environment = alarm["steps"][-1]["env"]
     assert "${{ needs.export.result }}" == environment["RUN_RESULT"]

@@ -75,12 +75,14 @@ def ttl_key(key: bytes) -> bytes:
 
 
 def key_of_entry(entry: bytes) -> bytes:
-    """The LedgerKey XDR of a LedgerEntry of contract data, contract code or a time to live."""
+    """The LedgerKey XDR of a LedgerEntry of contract data, contract code, a setting or a time to live."""
     kind = entry[4:8]
     if kind == b"\0\0\0\x06":
         return kind + entry[12 : xdr_walk.contract_data_key_end(entry, 12)]
     if kind == b"\0\0\0\x09":
         return kind + entry[8:40]
+    if kind == b"\0\0\0\x08":
+        return entry[4:12]
     begin = 12 + (48 if _word(entry, 8)[0] else 0)
     return kind + entry[begin : begin + 32]
 

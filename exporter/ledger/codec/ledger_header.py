@@ -53,13 +53,15 @@ class LedgerHeader:
         return self.value_kind in (2, 4)
 
 
+def later_protocol(what: str, version: int) -> str:
+    """How to say that something is of a later protocol than `LATEST_PROTOCOL`."""
+    return f"{what} is of protocol {version}, and this version understands those up to {LATEST_PROTOCOL}; {UPDATE}"
+
+
 def require_known_protocol(header: LedgerHeader) -> None:
     """Raise `DecodeError` for a ledger of a later protocol, whose changes may mean something else than is known."""
     if header.protocol_version > LATEST_PROTOCOL:
-        raise DecodeError(
-            f"ledger {header.ledger} is of protocol {header.protocol_version}, and this version understands those up "
-            f"to {LATEST_PROTOCOL}; {UPDATE}"
-        )
+        raise DecodeError(later_protocol(f"ledger {header.ledger}", header.protocol_version))
 
 
 def read_header(data: bytes, position: int) -> tuple[LedgerHeader, int]:

@@ -12,6 +12,7 @@ so endpoints may be mixed.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ import msgspec
 from exporter.errors import AllEndpointsFailedError, ConfigError, NetworkMismatchError
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key
+from exporter.ledger.codec.ledger_header import LATEST_PROTOCOL, later_protocol
 from exporter.ledger.events import EventFilter, EventsPage, OutOfRange
 from exporter.ledger.rpc import wire
 from exporter.ledger.rpc.endpoints import (
@@ -123,6 +125,8 @@ class RpcSource:
         self._endpoints = parse_endpoints(rpc_urls, headers)
         self.endpoints: tuple[str, ...] = tuple(endpoint.label for endpoint in self._endpoints)
         self.counters = RpcCounters()
+        self.notices: list[str] = []
+        """What people should know of the endpoints; it grows while they are asked."""
         values = (value for endpoint in self._endpoints for value in endpoint.headers.values())
         self._redactor = Redactor(rpc_urls, values)
         self._http = http_client(self._endpoints, self._limits, transport)
@@ -225,6 +229,16 @@ class RpcSource:
         oldest, latest = min(low for low, _ in ranges), max(high for _, high in ranges)
         return OutOfRange(oldest, latest, certain=len(ranges) == len(self.endpoints))
 
+    @property
+    def rate_limits(self) -> str | None:
+        """Which endpoints wanted fewer requests, and how often each is asked since, for people; None without any."""
+        limited = [
+            f"{each.label} wanted fewer requests, and is asked {each.most_per_second:.2g} times a second since"
+            for each in self._endpoints
+            if each.most_per_second < math.inf
+        ]
+        return "; ".join(limited) or None
+
     async def _ask(self, question: Question[R, T]) -> T:
         failures: dict[Endpoint, Failure] = {}  # the last of each, cleaned
         tries: Counter[Endpoint] = Counter()
@@ -317,10 +331,13 @@ class RpcSource:
                 pass
         except _DeadlineError:  # which must not be the outcome of the task: it would end later calls, too
             return Failure("timeout", "it was not to be asked in time (in getNetwork)")
-        question = Question("getNetwork", None, wire.NETWORK, lambda result, _: result.passphrase, "getNetwork")
-        found = await self._send(endpoint, question, deadline)
-        if isinstance(found, Failure):
-            return replace(found, text=f"{found.text} (in getNetwork)")
+        question = Question("getNetwork", None, wire.NETWORK, lambda result, _: result, "getNetwork")
+        answer = await self._send(endpoint, question, deadline)
+        if isinstance(answer, Failure):
+            return replace(answer, text=f"{answer.text} (in getNetwork)")
+        found, protocol = answer.passphrase, answer.protocol_version
+        if isinstance(protocol, int) and LATEST_PROTOCOL < protocol < 2**32:
+            self.notices[:] = {*self.notices, later_protocol("the network", protocol)}
         if found != self._passphrase:
             raise NetworkMismatchError(
                 f"rpc_urls[{endpoint.position}] ({endpoint.label}) serves the network "

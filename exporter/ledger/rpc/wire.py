@@ -58,10 +58,11 @@ class Reply(Struct, Generic[T]):
     error: RpcError | None = None
 
 
-class NetworkResult(Struct):
-    """Result of getNetwork."""
+class NetworkResult(Struct, rename="camel"):
+    """Result of getNetwork; whatever a node says of its protocol may be anything but a number, and is ignored then."""
 
     passphrase: Annotated[str, Meta(min_length=1)]
+    protocol_version: Any = None
 
 
 class LedgerInfo(Struct, rename="camel"):

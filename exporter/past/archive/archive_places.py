@@ -14,6 +14,7 @@ from exporter.errors import ArchiveError, ArchiveFileMissingError
 from exporter.past.archive.archive_files import FolderFiles, records
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.lake.objects import open_place
+from exporter.user_files import user_path
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -26,6 +27,10 @@ TRIES = 5
 FIRST_PAUSE_SECONDS = 0.25
 REQUEST_SECONDS = 30.0
 """The longest that one request may take. What came until then is kept, and the next request asks for the rest."""
+
+
+PATIENCE_SECONDS = 15.0
+"""How long an archive may bring nothing while another one may have the file; at most a quarter of what is left."""
 
 
 class Deadline:
@@ -42,15 +47,48 @@ class Deadline:
         return left
 
 
+class Answering:
+    """Which of the archives that a command reads still answer. One that does not is left alone while another does."""
+
+    def __init__(self, count: int = 1) -> None:
+        self._count = count
+        self._silent: dict[RemoteFiles, ArchiveError] = {}
+
+    def has_others(self, archive: RemoteFiles) -> bool:
+        """Whether another archive than this one may be asked instead."""
+        return self._count - len(self._silent.keys() - {archive}) > 1
+
+    def require(self, archive: RemoteFiles) -> None:
+        """Raise the `ArchiveError` that the archive ended with, if another one is there to be asked instead."""
+        if archive in self._silent and self.has_others(archive):
+            raise self._silent[archive]
+
+    def note(self, archive: RemoteFiles, error: ArchiveError | None) -> None:
+        """Record that the archive answered, or with which error it did not."""
+        if error is None:
+            self._silent.pop(archive, None)
+        else:
+            self._silent[archive] = error
+
+
 class RemoteFiles:
     """The files of a history archive behind https:// or in s3://, which may be slow or never answer.
 
     With a folder ``kept`` each bucket is fetched once and kept there under its digest, when its content was found to
     have it, so archives and jobs share them. What was fetched of one when a job ended is continued by the next job.
+
+    ``answering`` is shared by archives that replace each other: one that brings nothing for `PATIENCE_SECONDS`, or
+    fails `TRIES` times in a row, is asked again only when no other answers.
     """
 
-    def __init__(self, uri: str, deadline: Deadline | None = None, kept: Path | None = None) -> None:
-        self._uri, self._kept = uri, kept
+    def __init__(
+        self,
+        uri: str,
+        deadline: Deadline | None = None,
+        kept: Path | None = None,
+        answering: Answering | None = None,
+    ) -> None:
+        self._uri, self._kept, self._answering = uri, kept, answering or Answering()
         self._deadline = deadline or Deadline()
         self.label = self._place(REQUEST_SECONDS)[1]
 
@@ -93,11 +131,16 @@ class RemoteFiles:
 
     def _fetch(self, name: str, file: IO[bytes], max_bytes: int) -> None:
         """Append what follows in the archive's file. A request that breaks is continued, but for a few in vain."""
-        tries = 0
+        self._deadline.left()
+        self._answering.require(self)
+        tries, came = 0, monotonic()
         while True:
             begun = file.tell()
             options: GetOptions = {"range": {"offset": begun}} if begun else {}
-            place, _ = self._place(min(self._deadline.left(), REQUEST_SECONDS))
+            has_others = self._answering.has_others(self)
+            left = self._deadline.left()
+            seconds = min(PATIENCE_SECONDS, left / 4) if has_others else min(REQUEST_SECONDS, left)
+            place, _ = self._place(seconds)
             try:
                 for piece in place.get(name, options=options).stream(min_chunk_size=CHUNK_BYTES):
                     if file.tell() + len(piece) > max_bytes:
@@ -105,18 +148,26 @@ class RemoteFiles:
                             f"{self.label}: {name} has more than the {max_bytes} bytes that are accepted"
                         )
                     file.write(piece)
+                self._answering.note(self, None)
                 return
             except FileNotFoundError:
+                self._answering.note(self, None)
                 raise ArchiveFileMissingError(f"{self.label} has no file {name}") from None
             except ArchiveError:
                 raise
             except Exception as error:  # obstore's own errors have no common base
                 left = self._deadline.left()
-                tries = 1 if file.tell() > begun else tries + 1
-                if tries == TRIES or isinstance(error, PermissionError):
+                if file.tell() > begun:
+                    tries, came = 0, monotonic()
+                tries += 1
+                is_refused = isinstance(error, PermissionError)
+                if tries == TRIES or is_refused or (has_others and monotonic() - came >= seconds):
                     kind = type(error).__name__
-                    raise ArchiveError(f"{self.label}: {name} cannot be fetched ({kind}); try again") from error
-                sleep(min(left, FIRST_PAUSE_SECONDS * 2 ** (tries - 1)))
+                    failed = ArchiveError(f"{self.label}: {name} cannot be fetched ({kind}); try again")
+                    if not is_refused:  # some buckets say so of a file that they do not have
+                        self._answering.note(self, failed)
+                    raise failed from error
+                sleep(min(left, seconds, FIRST_PAUSE_SECONDS * 2 ** (tries - 1)))
 
 
 def forget_other_buckets(folder: Path, wanted: Iterable[bytes]) -> None:
@@ -140,8 +191,10 @@ class Archives:
         Raises `ConfigError` for an address of no archive, and `ArchiveFileMissingError` for a missing folder.
         """
         kept.mkdir(parents=True, exist_ok=True)
-        deadline = deadline or Deadline()
-        files = [RemoteFiles(uri, deadline, kept) if "://" in uri else FolderFiles(Path(uri)) for uri in uris]
+        deadline, answering = deadline or Deadline(), Answering(len(uris))
+        files = [
+            RemoteFiles(uri, deadline, kept, answering) if "://" in uri else FolderFiles(user_path(uri)) for uri in uris
+        ]
         return cls(list(map(HistoryArchive, files)))
 
     def first(self, read: Callable[[HistoryArchive], T]) -> T:

@@ -1,4 +1,4 @@
-"""The contract state at a checkpoint, by key, made in one pass over its buckets.
+"""The contract state and the settings at a checkpoint, by key, made in one pass over its buckets.
 
 It is kept in a file, since mainnet's has gigabytes. A file that is there already is never believed: its entries would
 be published as proven. Records are distinguished by a few bytes at fixed places, so that the millions of other kinds
@@ -32,11 +32,17 @@ INIT: Final = b"\0\0\0\2"
 EMPTY_BUCKET: Final = bytes(32)
 """The digest of a bucket without entries; it has no file."""
 
-_DATA, _CODE, _TTL = (kind.to_bytes(4, "big") for kind in (entries.CONTRACT_DATA, entries.CONTRACT_CODE, entries.TTL))
+_DATA, _CODE, _SETTING, _TTL = (
+    kind.to_bytes(4, "big")
+    for kind in (entries.CONTRACT_DATA, entries.CONTRACT_CODE, entries.CONFIG_SETTING, entries.TTL)
+)
 
 
 class StateIndex(Mapping[bytes, RawEntry]):
-    """Contract data and code by LedgerKey XDR, with the true end of its life (`ARCHIVED` where it was evicted)."""
+    """Contract data, code and the network's settings, by LedgerKey XDR.
+
+    Data and code have the true end of their life (`ARCHIVED` where evicted); a setting has none.
+    """
 
     def __init__(
         self,
@@ -71,6 +77,8 @@ class StateIndex(Mapping[bytes, RawEntry]):
     def __getitem__(self, key: bytes) -> RawEntry:
         name = hashlib.sha256(key).digest()
         value = self._get(_ENTRY + name)
+        if value is not None and key[:4] == _SETTING:
+            return RawEntry(value[4:], int.from_bytes(value[:4], "big"), None)
         if value is not None:
             life = self._get(_LIFE + name)
             if life is None:
@@ -132,7 +140,7 @@ class StateIndex(Mapping[bytes, RawEntry]):
             kind = record[4:8] if is_dead else record[8:12]
             if kind == _TTL:
                 yield (_LIFE + record[8:40], None) if is_dead else (_LIFE + record[12:44], record[44:48])
-            elif kind in (_DATA, _CODE):
+            elif kind in (_DATA, _CODE, _SETTING):
                 try:
                     key = key_of(record)
                 except DecodeError:  # nobody can ask for it
@@ -151,12 +159,15 @@ class StateIndex(Mapping[bytes, RawEntry]):
 
 
 def key_of(record: bytes) -> bytes:
-    """The LedgerKey XDR that a record of contract data or code is about. Raises `DecodeError` for an unknown form."""
+    """The LedgerKey XDR that a record of contract data, code or a setting is about.
+
+    Raises `DecodeError` for an unknown form.
+    """
     if record[:4] == DEAD:
         return record[4:]
     if record[:4] not in (LIVE, INIT):
         raise DecodeError(f"a bucket's record is of the unknown kind {record[:4].hex()}")
-    if int.from_bytes(record[12:16], "big") > (record[8:12] == _CODE):
+    if record[8:12] != _SETTING and int.from_bytes(record[12:16], "big") > (record[8:12] == _CODE):
         raise DecodeError("unknown extension of an entry of contract data or code")
     try:
         return entries.key_of_entry(record[4:])

@@ -9,7 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
@@ -20,6 +19,7 @@ from exporter.bounds import LAKE_BATCH_BYTES, LAKE_LEDGER_BYTES, LAKE_OBJECT_BYT
 from exporter.errors import ConfigError, DecodeError, LakeError
 from exporter.past.lake.close_meta import end_of, header_of
 from exporter.surroundings import check_aws, check_requests_to
+from exporter.user_files import user_path
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore
@@ -249,7 +249,7 @@ def open_place(
         return place, f"the {what} at {parts.hostname}"
     if parts.scheme and len(parts.scheme) > 1:
         raise ConfigError(f"{parts.scheme}:// is not an address of a {what}; use a folder, s3:// or https://")
-    folder = Path(uri)
+    folder = user_path(uri)
     if not folder.is_dir():
         raise ConfigError(f"{uri} is not a folder, so it is not a {what}")
     return LocalStore(folder.resolve()), uri

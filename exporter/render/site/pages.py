@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -112,7 +111,7 @@ class _Site:
         whole = self.trends.of_groups(NETWORK).get(NETWORK)
         charts = totals_charts(whole) if whole is not None and whole.is_priced else ()
         bucket = None if whole is None else whole.every
-        listed, problems = [market for market in markets if market["listed"]], self._problems_of_listed()
+        listed = [market for market in markets if market["listed"]]
         yield self._page(
             "index.html",
             "overview",
@@ -122,19 +121,7 @@ class _Site:
             markets=listed,
             unlisted=[market for market in markets if not market["listed"]],
             unranked=[pool for pool in pools if pool["listed"]],
-            problems=problems,
-        )
-
-    def _problems_of_listed(self) -> Tables:
-        """The run's problems without those of unlisted markets, which would push out others."""
-        tables = self.tables
-        listed = set(tables.markets.filter("listed")["market"])
-        listed |= {item.market for item in tables.unread if tables.listings.is_listed(item.protocol, item.market)}
-        return replace(
-            tables,
-            unread=[item for item in tables.unread if item.market in listed],
-            unpriced=[item for item in tables.unpriced if item.market in listed],
-            bounded=[item for item in tables.bounded if item.market in listed],
+            problems=self.tables.of_listed(),
         )
 
     def _page(self, key: str, template: str, **context: Any) -> RenderedFile:

@@ -561,3 +561,13 @@ def test_counters_say_what_was_done() -> None:
     assert (10, 2, sent) == (report["keys_asked"], report["retries"], report["bytes_sent"])
     assert 500 < report["bytes_received"]
     assert report == json.loads(json.dumps(report))
+
+
+def test_a_rate_limit_that_was_met_is_named() -> None:
+    """An endpoint that wanted fewer requests is named with the rate that is left; without one nothing is said."""
+    bench = Bench(A, requests_per_second=8)
+    assert bench.source.rate_limits is None
+    bench.fault(A, fake.status(429))
+    bench.tip()
+
+    assert f"{A} wanted fewer requests, and is asked 5.6 times a second since" == bench.source.rate_limits

@@ -120,3 +120,21 @@ def test_the_adapter_is_in_the_code(code: str | None, known: bool) -> None:
 
     assert known == (answer.error is None)
     assert known or "RedStone's adapter" in (answer.error or "")
+
+
+def test_what_only_looks_like_an_address_in_the_code_is_none() -> None:
+    """A text of the form of an address whose checksum is wrong does not make the adapter unknown."""
+    mine = contract("a wrapper")
+    stored = sep40(mine)
+    stored.code(b"\0asm " + ADAPTER.encode() + b" " + ("C" + "A" * 55).encode())
+
+    assert price_data(600_000_000_000_000, NOW - 60) == stored.value(mine, "lastprice", other("BTC"))
+
+
+@pytest.mark.parametrize("address", [ADAPTER, SEP40])
+def test_a_function_that_no_rule_knows_is_refused(address: str) -> None:
+    """A function that the contracts do not have gives an error, never an empty answer."""
+    answer = sep40().ask(address, "no_such_function")
+
+    assert answer.result is None
+    assert answer.error

@@ -181,3 +181,13 @@ def test_mainnet_prices(real_data: Path) -> None:
     assert ["CBHIQP"] == [token for token, price in prices.items() if price is None]
     assert i128(9_194_659_523_573) == (prices["CAS3J7"] or {})[symbol("price")]  # XLM at 0.0919 USD
     assert {u64(1_725_274_200)} == {price[symbol("timestamp")] for price in prices.values() if price}
+
+
+@pytest.mark.parametrize(("after", "priced"), [(0, True), (1, True), (STEP - 1, True), (STEP, False), (-1, False)])
+def test_a_time_off_the_grid_counts_as_the_period_that_it_is_in(after: int, priced: bool) -> None:
+    """Asking for the price at a time gives that of the period which the time lies in."""
+    stored = release_4()
+    put_price(stored, 1, LAST, 55)
+    asked = stored.value(ORACLE, "price", other("BTC"), u64(LAST + after), now=LAST + STEP)
+
+    assert (price_data(55, LAST) if priced else VOID) == asked

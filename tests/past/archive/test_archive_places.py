@@ -21,7 +21,7 @@ from exporter.job.sources import FromArchive, open_archive_state
 from exporter.ledger.codec.scval_encode import u32
 from exporter.past.archive import archive_places
 from exporter.past.archive.archive_files import bucket_name
-from exporter.past.archive.archive_places import Archives, Deadline, RemoteFiles, forget_other_buckets
+from exporter.past.archive.archive_places import Answering, Archives, Deadline, RemoteFiles, forget_other_buckets
 from exporter.past.archive.checkpoint import HistoryArchive
 from tests.past.archive.simulated_archive import META, ONE, SimulatedArchive, live, time_to_live
 from tests.s3.wire_bucket import BUCKET, Stored, WireBucket
@@ -202,6 +202,35 @@ def slow_server() -> Iterator[str]:
         ended.set()
 
 
+@contextmanager
+def failing(fault: str) -> Iterator[tuple[str, list[str]]]:
+    """A server that brings no whole file, and the paths that it was asked for."""
+    asked, ended = list[str](), threading.Event()
+
+    class Failing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            if fault == "silent":
+                ended.wait(10)
+                return
+            self.send_response(500 if fault == "error" else 200)
+            self.send_header("Content-Length", "0" if fault == "error" else "1000000")
+            self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+            self.end_headers()
+            if fault == "truncated":
+                self.wfile.write(b"{" * 1000)
+            while fault == "drip" and not ended.wait(0.02):
+                with suppress(OSError):
+                    self.wfile.write(b"{")
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with listening(Failing) as address:
+        yield address, asked
+        ended.set()
+
+
 @pytest.mark.parametrize("path", ["silent", "drip", "closed"])
 def test_all_reading_ends_at_the_deadline(
     slow_server: str, tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
@@ -220,6 +249,36 @@ def test_all_reading_ends_at_the_deadline(
         archives.first(lambda archive: archive.checkpoint(127))
 
     assert 0.4 <= monotonic() - began < 1.5
+
+
+@pytest.mark.parametrize("fault", ["silent", "drip", "error", "truncated"])
+def test_an_archive_that_fails_is_asked_no_more_while_another_answers(
+    made: SimulatedArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """What it brings no file of is had from the other, and it costs its patience once."""
+    monkeypatch.setattr(archive_places, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(archive_places, "FIRST_PAUSE_SECONDS", 0.001)
+    with failing(fault) as (bad, asked), serving(made.folder) as (good, _):
+        archives = Archives.open([bad, good], tmp_path / "kept")
+        contents = [archives.first(content_of) for _ in range(2)]
+        newest, once = archives.newest(), len(asked)
+        archives.first(lambda archive: archive.checkpoint(127))
+
+    assert ([CONTENT, CONTENT], 127) == (contents, newest)
+    assert 1 <= once == len(asked) <= archive_places.TRIES
+
+
+def test_the_last_archive_that_answers_is_asked_with_patience(made: SimulatedArchive, tmp_path: Path) -> None:
+    """One that failed is asked again where no other is left."""
+    with serving(made.folder, breaks_after=(0,) * archive_places.TRIES) as (good, _):
+        answering = Answering(2)
+        first, second = RemoteFiles(good, answering=answering), RemoteFiles("http://127.0.0.1:1/", answering=answering)
+        answering.note(first, ArchiveError("it failed"))
+        with pytest.raises(ArchiveError, match="it failed"):
+            HistoryArchive(first).newest()
+        answering.note(second, ArchiveError("it failed, too"))
+
+        assert 127 == HistoryArchive(first).newest()
 
 
 def test_a_run_and_a_backfill_bound_the_reading_of_archives(slow_server: str, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from exporter.past.archive.archive_files import FolderFiles, bucket_name
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.archive.state_index import INIT, StateIndex
+from exporter.protocols.frozen_keys import SETTING_KEY
 from tests.past.archive.simulated_archive import (
     CONTRACT,
     FOREIGN,
@@ -114,4 +115,18 @@ def test_the_real_state_is_indexed_whole(real_data: Path, tmp_path: Path) -> Non
 
     assert (4103, 99) == tuple(sum(key[:4] == bytes([0, 0, 0, kind]) for key in index) for kind in (6, 7))
     assert 296 == len(list(index.instances()))
+    settings = {key: index[key] for key in index if key[:4] == bytes([0, 0, 0, 8])}
+    assert settings
+    assert {key[4:] for key in settings} == {entry.data[4:8] for entry in settings.values()}
+    assert {None} == {entry.live_until for entry in settings.values()}
+    index.close()
+
+
+def test_a_networks_setting_is_in_the_index(tmp_path: Path) -> None:
+    """A setting has no time to live, and the newest record of it counts."""
+    newest, older = (SETTING_KEY + struct.pack(">I", count) for count in (0, 1))
+    records = [[INIT + struct.pack(">I", ledger) + data + bytes(4)] for ledger, data in ((9, newest), (5, older))]
+    index = indexed(SimulatedArchive(tmp_path / "with-setting", records), tmp_path)
+
+    assert {SETTING_KEY: RawEntry(newest, 9, None)} == dict(index)
     index.close()

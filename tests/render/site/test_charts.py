@@ -41,6 +41,13 @@ def test_axes_have_round_ticks() -> None:
     assert ["19 Nov", "26 Nov", "3 Dec"] == labels(drawn([1] * 21, step=86_400), "x")
 
 
+def test_ticks_are_at_their_times() -> None:
+    """A round hour is marked where its time lies between the first and the last value."""
+    [marks] = re.findall(r'<path class="marks" d="([^"]*)"', drawn([1, 1, 1, 1]))
+
+    assert ["92", "296", "500", "704"] == re.findall(r"M(\d+) ", marks)
+
+
 def test_points_lie_where_their_values_are() -> None:
     """Zero lies on the axis, the top of the axis at the top, and times are spread evenly."""
     [path] = re.findall(r'<path class="line k1" d="M([^"]*)"', drawn([0, 400, 800]))

@@ -1,0 +1,258 @@
+"""Making the history's manifest again of the Parquet files that are there, if it was lost or an old copy was put back.
+
+Of files with ledgers in common, the one with the most rows is taken. The others are replaced by it if it has all their
+rows; if not, they are left out, and stay. Nothing is removed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from exporter import FORMAT
+from exporter.errors import StoreError
+from exporter.history.manifest import (
+    data_of,
+    decode_history_manifest,
+    file_ledgers,
+    folder_of,
+    history_entry,
+    span_of,
+)
+from exporter.history.parquet import ORDER
+from exporter.publishing.publish import replace_history
+from exporter.publishing.published_state import Published, read_current_listing, read_published
+from exporter.publishing.sweep_record import SweepRecord, forget_named, read_record
+from exporter.stores.store import Clock, Store, etag_of, utc_now
+from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, LATEST_PARQUET
+
+_REQUIRED = (*ORDER, "ledger_close_time")
+
+
+class Fate(StrEnum):
+    """What a rebuilt manifest makes of a file."""
+
+    TAKEN = "taken"
+    REPLACED = "replaced"
+    LEFT_OUT = "left out"
+    RESTORED = "restored"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of one file; ``because`` is a file that replaces it, or a reason."""
+
+    key: str
+    fate: Fate
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """The manifest, and each file with what became of it, ascending by key."""
+
+    manifest: HistoryManifest
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    entry: HistoryFile
+    network: str
+
+    @property
+    def span(self) -> int:
+        return self.entry.last_ledger - self.entry.first_ledger
+
+
+class _UnfitError(Exception):
+    """A file cannot be part of the history, for this reason."""
+
+
+def rebuild_history(store: Store, *, dry_run: bool = False, now: Clock = utc_now) -> Rebuilt:
+    """Make the manifest of the files that are there, and publish it.
+
+    Raises `LostRaceError`, and `StoreError` if there is no file, or those there end before the published run.
+    """
+    with nullcontext() if dry_run else store.exclusive():
+        published, record, previous = read_published(store, older=True), read_record(store), _previous(store)
+        findings = dict[str, Finding]()
+        candidates = list(_candidates(store, record, findings))
+        candidates += _from_latest(store, published, candidates, findings, dry_run=dry_run)
+        network = None if published is None else published.pointer.network
+        candidates = _of_one_network(candidates, network, findings)
+        taken = _without_overlaps(store, candidates, findings)
+        if not taken:
+            reasons = [f"; {each.key}: {each.because}" for each in findings.values() if each.because][:1]
+            raise StoreError(
+                f"{store.uri} has no Parquet file of this history{''.join(reasons)}. Restore {HISTORY_PREFIX} from "
+                "a copy"
+            )
+        newest = taken[-1].last_ledger
+        if published is not None and newest < (wanted := published.pointer.observed_ledger):
+            raise StoreError(
+                f"the Parquet files of {store.uri} end at ledger {newest}, but ledger {wanted} is published: restore "
+                f"what is missing of {HISTORY_PREFIX} from a copy, or publish without it: exporter run "
+                f"--replace-ledger {wanted}"
+            )
+        # Rollups are made again from the files; what a backfill wrote next to them stays as the old manifest has it.
+        manifest = msgspec.structs.replace(previous, observed_ledger=newest, files=taken, rollups=[])
+        kept = manifest.liquidations
+        if kept is not None and not _is_there(store, kept.key, kept.sha256):
+            manifest = msgspec.structs.replace(manifest, liquidations=None)
+            findings[kept.key] = Finding(
+                kept.key, Fate.LEFT_OUT, "not the file that the manifest named; backfill again"
+            )
+        if not dry_run:
+            known = {key: replaced.by for key, replaced in record.history.items()}
+            replaced = {each.key: each.because for each in findings.values() if each.fate is Fate.REPLACED}
+            added = {key: by for key, by in replaced.items() if known.get(key) != by}
+            replace_history(store, manifest, added, now(), most_reads=None)
+            forget_named(store, [file.key for file in taken])
+        return Rebuilt(manifest, tuple(findings[key] for key in sorted(findings)))
+
+
+def _previous(store: Store) -> HistoryManifest:
+    """The manifest that is there, for what it says besides files; an empty one if it is lost or damaged."""
+    stored = store.get(HISTORY_MANIFEST_KEY)
+    if stored is not None:
+        try:
+            return decode_history_manifest(stored.data, older=True)
+        except msgspec.DecodeError:
+            pass
+    return HistoryManifest(format=FORMAT, observed_ledger=0, files=[])
+
+
+def _candidates(store: Store, record: SweepRecord, findings: dict[str, Finding]) -> Iterator[_Candidate]:
+    there = sorted(info.key for info in store.list(HISTORY_PREFIX))
+    for key in there:
+        if file_ledgers(key) is None:
+            findings[key] = Finding(key, Fate.LEFT_OUT, "its name is not that of a file of the history")
+            continue
+        by = replaced.by if (replaced := record.history.get(key)) is not None else None
+        ledgers = file_ledgers(by) if by is not None else None
+        if ledgers is not None and not _covers(ledgers, key):
+            # A run with --replace-ledger took its place, so that its rows are wrong.
+            findings[key] = Finding(key, Fate.LEFT_OUT, f"a run that wrote {by} withdrew it")
+            continue
+        stored = store.get(key)
+        try:
+            candidate = _candidate(key, None if stored is None else stored.data)
+        except _UnfitError as error:
+            findings[key] = Finding(key, Fate.LEFT_OUT, str(error))
+            continue
+        yield candidate
+
+
+def _covers(ledgers: tuple[int, int], key: str) -> bool:
+    own = file_ledgers(key)
+    return own is not None and ledgers[0] <= own[0] and own[1] <= ledgers[1]
+
+
+def _candidate(key: str, data: bytes | None) -> _Candidate:
+    if data is None:
+        raise _UnfitError("it vanished")
+    try:
+        parquet = pq.ParquetFile(pa.BufferReader(data))
+        missing = set(_REQUIRED) - set(parquet.schema_arrow.names)
+        if missing:
+            raise _UnfitError(f"it lacks the column {min(missing)}")
+        rows = parquet.metadata.num_rows
+        columns = pl.from_arrow(parquet.read(["observed_ledger", "ledger_close_time"]))
+        network = (parquet.metadata.metadata or {}).get(b"network", b"")
+    except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
+        raise _UnfitError(f"it is not a Parquet file: {error}") from error
+    assert isinstance(columns, pl.DataFrame)
+    entry = history_entry(key, data, rows)
+    start, end = span_of(folder_of(key))
+    ledgers = columns["observed_ledger"].is_between(entry.first_ledger, entry.last_ledger)
+    times = columns["ledger_close_time"].is_between(start, end, closed="left")
+    if not (ledgers.all() and times.all()):
+        raise _UnfitError("it has rows of other ledgers, or of another day or month, than its name says")
+    return _Candidate(entry, network.decode(errors="replace"))
+
+
+def _from_latest(
+    store: Store,
+    published: Published | None,
+    candidates: Sequence[_Candidate],
+    findings: dict[str, Finding],
+    *,
+    dry_run: bool,
+) -> Iterator[_Candidate]:
+    """The published run's own file, of which ``v1/latest.parquet`` has the bytes, if it is missing."""
+    if published is None:
+        return
+    newest = published.pointer.observed_ledger
+    if any(each.entry.first_ledger <= newest <= each.entry.last_ledger for each in candidates):
+        return
+    listed = list(read_current_listing(store, published.pointer).under(HISTORY_PREFIX))
+    latest = store.get(LATEST_PARQUET.template)
+    for file in listed:
+        if latest is not None and etag_of(latest.data) == file.sha256:
+            if not dry_run:
+                store.put_new(file.key, latest.data)
+            findings[file.key] = Finding(file.key, Fate.RESTORED, f"{LATEST_PARQUET.template} has its bytes")
+            yield _candidate(file.key, latest.data)
+
+
+def _of_one_network(
+    candidates: Sequence[_Candidate], network: str | None, findings: dict[str, Finding]
+) -> list[_Candidate]:
+    """Those of the published network; if nothing is published, of the newest file's."""
+    if network is None and candidates:
+        network = max(candidates, key=lambda each: each.entry.last_ledger).network
+    for each in candidates:
+        if each.network != network:
+            key = each.entry.key
+            findings[key] = Finding(key, Fate.LEFT_OUT, f"it is of another network ({each.network[:80]!r})")
+    return [each for each in candidates if each.network == network]
+
+
+def _without_overlaps(
+    store: Store, candidates: Sequence[_Candidate], findings: dict[str, Finding]
+) -> list[HistoryFile]:
+    """Files without a ledger in common, ascending: those with the most rows, and what these leave."""
+    taken = list[HistoryFile]()
+    for each in sorted(candidates, key=lambda each: (-each.entry.rows, -each.span, each.entry.key)):
+        own = each.entry
+        rivals = [
+            file for file in taken if file.first_ledger <= own.last_ledger and own.first_ledger <= file.last_ledger
+        ]
+        if not rivals:
+            taken.append(own)
+            findings.setdefault(own.key, Finding(own.key, Fate.TAKEN))
+        elif len(rivals) == 1 and _has_rows_of(store, rivals[0], own):
+            findings[own.key] = Finding(own.key, Fate.REPLACED, rivals[0].key)
+        else:
+            reason = f"it has ledgers in common with {rivals[0].key}, which lacks some of its rows"
+            findings[own.key] = Finding(own.key, Fate.LEFT_OUT, reason)
+    return sorted(taken, key=lambda file: file.first_ledger)
+
+
+def _has_rows_of(store: Store, larger: HistoryFile, smaller: HistoryFile) -> bool:
+    """Whether a file has every row of another. Both are held in memory, one market at a time."""
+    one, other = (pl.scan_parquet(data_of(store.get(file.key), file)) for file in (larger, smaller))
+    columns = other.collect_schema().names()
+    if not set(columns) <= set(one.collect_schema().names()):
+        return False
+    for market in other.select("market").unique().collect()["market"]:
+        own = other.filter(pl.col("market") == market).sort(ORDER).collect()
+        ledgers = own["observed_ledger"].unique().implode()
+        rows = one.filter(pl.col("market") == market, pl.col("observed_ledger").is_in(ledgers))
+        if not rows.select(columns).sort(ORDER).collect().equals(own):
+            return False
+    return True
+
+
+def _is_there(store: Store, key: str, sha256: str) -> bool:
+    stored = store.get(key)
+    return stored is not None and etag_of(stored.data) == sha256

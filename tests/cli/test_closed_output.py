@@ -1,0 +1,47 @@
+"""A command whose standard output or log is closed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from exporter.console import Console
+
+
+class Closed(StringIO):
+    """A stream whose reader has gone."""
+
+    def write(self, _text: str) -> int:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["edge", "nginx"]])
+def test_a_closed_pipe_ends_a_command_in_silence(arguments: list[str], tmp_path: Path) -> None:
+    """It ends as a shell says of a program that SIGPIPE ended, and calls it no bug."""
+    read, write = os.pipe()
+    os.close(read)
+    ended = subprocess.run(  # our own Python
+        [sys.executable, "-m", "exporter", *arguments], stdout=write, stderr=subprocess.PIPE, cwd=tmp_path, check=False
+    )
+    os.close(write)
+    assert (141, b"") == (ended.returncode, ended.stderr)
+
+
+def test_a_closed_log_stops_no_work() -> None:
+    """What is said of progress is lost, and nothing else."""
+    console = Console("text", Closed())
+    with console.step("read", "reading") as facts:
+        facts.update(ledger=1)
+    console.error("something", 3)
+
+
+def test_closed_standard_output_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer of a command is what it is for, so a command ends without its reader."""
+    monkeypatch.setattr(sys, "stdout", closed := Closed())
+    with pytest.raises(BrokenPipeError):
+        Console("text", closed).event("answer", "1")

@@ -1,0 +1,80 @@
+"""The form of the table of liquidations: what another writer made of it, or of its ledgers, is a fault."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from exporter.history.liquidations import SCHEMA, fault_of, written
+from exporter.tree.documents import LedgerSpan, LiquidationsFile
+
+
+def rows_at(*ledgers: int) -> pl.DataFrame:
+    """An event in each ledger."""
+    text = {
+        name: ["x"] * len(ledgers)
+        for name, kind in zip(SCHEMA.names, SCHEMA.types, strict=True)
+        if "string" in str(kind)
+    }
+    numbers = {"observed_ledger": ledgers, "event_index": [0] * len(ledgers), "percent": [50] * len(ledgers)}
+    times = {"ledger_close_time": [datetime(2025, 1, 1, tzinfo=UTC)] * len(ledgers)}
+    amounts = {"amount": [Decimal(10**18)] * len(ledgers)}
+    columns = {**text, **numbers, **times, **amounts}
+    table = pa.table([pa.array(list(columns[field.name]), field.type) for field in SCHEMA], schema=SCHEMA)
+    return pl.DataFrame(pl.from_arrow(table))
+
+
+def entry(data: bytes, rows: int, *spans: tuple[int, int]) -> LiquidationsFile:
+    return LiquidationsFile(
+        key="history/liquidations.parquet",
+        url="../history/liquidations.parquet",
+        sha256="0" * 64,
+        bytes=len(data),
+        rows=rows,
+        spans=[LedgerSpan(*span) for span in spans],
+    )
+
+
+GOOD = written(rows_at(10, 12))
+
+
+def test_a_good_table() -> None:
+    """What the exporter writes of events in its spans has no fault."""
+    assert None is fault_of(GOOD, entry(GOOD, 2, (10, 12)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "spans", "said"),
+    [
+        (3, [(10, 12)], "has 2 rows, but 3 in the history's manifest"),
+        (2, [(10, 11)], "has rows of ledgers that its spans do not have"),
+        (2, [], "has rows of ledgers that its spans do not have"),
+        (2, [(12, 12), (10, 11)], "is of spans of ledgers that do not ascend"),
+    ],
+)
+def test_a_manifest_that_says_otherwise(rows: int, spans: list[tuple[int, int]], said: str) -> None:
+    """Rows and spans of the manifest are those of the table."""
+    assert said in str(fault_of(GOOD, entry(GOOD, rows, *spans)))
+
+
+def test_an_invented_table() -> None:
+    """Rows out of order, other columns, no statistics, and bytes that are no Parquet are faults, whatever they say."""
+    stream = io.BytesIO()
+    pq.write_table(pa.table({"bad_debt": [10**18]}), stream)
+    plain = io.BytesIO()
+    pq.write_table(rows_at(10, 12).to_arrow().cast(SCHEMA), plain, compression="zstd", write_statistics=False)
+    backwards = written(rows_at(12, 10))
+
+    for data, said in (
+        (stream.getvalue(), "cannot be read"),
+        (plain.getvalue(), "is not what writing its rows gives"),
+        (backwards, "has rows that do not ascend"),
+        (GOOD[:-3], "cannot be read"),
+    ):
+        assert said in str(fault_of(data, entry(data, 2, (10, 12)))), said

@@ -1,0 +1,44 @@
+"""Runs against an RPC whose network is of a later protocol than this version understands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import exporter
+from exporter.errors import SourceError
+from exporter.ledger.codec.ledger_header import LATEST_PROTOCOL, UPDATE
+from exporter.localnet import rpc
+from exporter.localnet.player import RecordedNetwork
+from exporter.localnet.server import create_app, running
+from tests.jobs import run, settings_for
+
+
+@pytest.mark.parametrize(("later", "count"), [(0, 0), (1, 1)])
+def test_what_can_be_read_is_published_with_a_notice(tmp_path: Path, later: int, count: int) -> None:
+    """One notice says to update the exporter, of a later protocol alone, and a repeated run has it."""
+    network = RecordedNetwork()
+    network.protocol_version = LATEST_PROTOCOL + later
+    with running(create_app(network)) as url:
+        code, _ = run(settings_for(tmp_path, url))
+    notices = json.loads((tmp_path / "v1/system/status.json").read_bytes())["notices"]
+
+    assert (0, count) == (code, len(notices))
+    assert all(UPDATE in notice for notice in notices)
+    assert exporter.check_tree(str(tmp_path)).not_rerendered is None
+
+
+def test_an_answer_in_another_form_says_to_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the source names the protocol, which is most probably its cause."""
+
+    def changed(_node: rpc.Node, _params: Any) -> Any:
+        return {"latestLedger": "of another form"}
+
+    monkeypatch.setitem(rpc._METHODS, "getLedgerEntries", changed)
+    network = RecordedNetwork()
+    network.protocol_version = LATEST_PROTOCOL + 1
+    with running(create_app(network)) as url, pytest.raises(SourceError, match=UPDATE):
+        run(settings_for(tmp_path, url, network__read_deadline_seconds=1.0))

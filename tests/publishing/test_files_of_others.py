@@ -1,0 +1,35 @@
+"""An output that has files of somebody else, and no tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import StoreError
+from exporter.publishing.published_state import refuse_files_of_others
+from exporter.stores.folder import FolderStore
+from exporter.tree.families import INTENT_KEY, ROOT_FILES
+
+
+@pytest.mark.parametrize("name", ROOT_FILES)
+def test_a_file_of_somebody_is_named(tmp_path: Path, name: str) -> None:
+    """Each name that a tree has at its root is refused where no tree is."""
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(StoreError, match=f"has a file {name}"):
+        refuse_files_of_others(FolderStore(tmp_path))
+
+
+@pytest.mark.parametrize("other", ["CNAME", "robots.txt", "v1/mine.txt"])
+def test_what_no_run_writes_is_no_reason(tmp_path: Path, other: str) -> None:
+    """A file that a run leaves alone may be there."""
+    (tmp_path / other).parent.mkdir(exist_ok=True)
+    (tmp_path / other).write_text("mine")
+    refuse_files_of_others(FolderStore(tmp_path))
+
+
+def test_a_first_run_that_died_is_no_reason(tmp_path: Path) -> None:
+    """Its web pages are those of a tree, as its intent says."""
+    store = FolderStore(tmp_path)
+    store.put_many([("index.html", b"ours"), (INTENT_KEY, b"{}")])
+    refuse_files_of_others(store)

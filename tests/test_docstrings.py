@@ -1,0 +1,54 @@
+"""Docstrings that are shown at run time are there however Python was started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from exporter import docstrings as docstrings_module
+from exporter.docstrings import docstrings
+from exporter.tree import documents, pools, problems
+
+SHOWN = """
+import hashlib
+import msgspec
+from click import Context
+from exporter.cli import main
+from exporter.render.openapi import openapi_document
+print(hashlib.sha256(msgspec.json.encode(openapi_document())).hexdigest())
+for command in main.commands.values():
+    print(command.get_help(Context(command)))
+"""
+
+
+@pytest.mark.parametrize("module", [documents, pools, problems, docstrings_module])
+def test_the_source_has_what_python_has(module: ModuleType) -> None:
+    """What is restored is what a usual Python keeps."""
+    expected = []
+    for names, text in docstrings(module):
+        target: object = module
+        for name in names:
+            target = getattr(target, name)
+        expected.append((names, target.__doc__, text))
+    assert expected
+    assert [] == [names for names, kept, text in expected if kept != text]
+
+
+def test_without_docstrings_the_same_is_shown() -> None:
+    """The API's description has the same bytes, and each command the same help."""
+    shown = [
+        subprocess.run(  # our own Python
+            [sys.executable, *flags, "-c", SHOWN],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        ).stdout
+        for flags in ([], ["-OO"])
+    ]
+    assert shown[0] == shown[1]
+    assert "Read every market at one ledger and publish the tree." in shown[0]
