@@ -7,7 +7,6 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,8 +41,6 @@ ACCEPTED: dict[str, str] = {
     "output.default_page_size": "one of output.page_sizes",
     "output.market_pools_cap": "a whole number from 1 to 10000: pools listed in a market document",
     "output.retention_hours": "a whole number from 1 to 8760: how long pages of earlier runs stay",
-    "output.site_minutes": "a whole number from 0 to 15: how old web pages get before a run replaces them; default: 15 "
-    "on S3, else 0",
     "output.report": "the path of the run report to write (~ is the home), or - for standard output",
     "schedule.interval_minutes": "a whole number from 1 to 10080: the time from run to run, published for readers",
     "history.compact": "true, or false to leave every run's file of the history as it is",
@@ -109,14 +106,7 @@ class OutputSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     default_page_size: int = 50
     market_pools_cap: Annotated[int, Meta(ge=1, le=10_000)] = 200
     retention_hours: Annotated[int, Meta(ge=1, le=8760)] = 24
-    site_minutes: Annotated[int, Meta(ge=0, le=15)] | None = None
     report: str = "run-report.json"
-
-    @property
-    def site_age(self) -> timedelta:
-        """Web pages that were rendered less long ago stay, unless something happened; a request for each costs."""
-        minutes = self.site_minutes
-        return timedelta(minutes=(15 if self.uri.lower().startswith("s3://") else 0) if minutes is None else minutes)
 
 
 class ScheduleSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

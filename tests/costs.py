@@ -6,14 +6,13 @@ Everything between and beyond the two is the straight line through them.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 from exporter.localnet.player import RecordedNetwork, copies_for
 from exporter.localnet.server import create_app, running
 from exporter.publishing.publish import MAX_FILES
 from exporter.stores.memory import MemoryStore
-from exporter.tree.families import kind_of, may_be_kept
+from exporter.tree.families import kind_of
 from exporter.tree.files import FileKind
 from tests.jobs import naming, run, settings_for
 
@@ -26,7 +25,6 @@ PER_GIGABYTE_READ = 0.09  # from S3 to a runner outside of AWS
 PER_10000_QUESTIONS = 0.01  # HTTPS requests to CloudFront
 
 RETENTION_MINUTES = 24 * 60
-SITE_MINUTES = 0.9 * 15  # a run replaces web pages on S3 that are older
 MINUTES_OF_A_MONTH = 60 * 24 * 365.25 / 12
 BUCKET_MINUTES = (5, 60, 1440, 10080)  # of a pool; totals have those of a day alone
 BUCKET_ENTRY_BYTES = 350  # one bucket of one history in a page, as JSON
@@ -64,7 +62,7 @@ def size_at(pools: int) -> RunSize:
 def month(pools: int, interval_minutes: int) -> tuple[int, float, float, float]:
     """PUTs of a run; of a month the USD for requests, the bytes stored after a year, and the USD for all of it.
 
-    requests   runs * (documents + web pages by their age + pages + histories of what closes in a run + few)
+    requests   runs * (documents + web pages + pages + histories of what closes in a run + few)
                PUTs, and LISTs of a thousandth of all but pages, which are listed once a day
                runs * (read back + few) GETs and HEADs
     read       what is read back, a sample of the history, the state, and the listings of three runs
@@ -78,10 +76,9 @@ def month(pools: int, interval_minutes: int) -> tuple[int, float, float, float]:
         pools * sum(min(1, interval_minutes / minutes) for minutes in BUCKET_MINUTES)
         + totals * min(1, interval_minutes / 1440)
     )
-    rewritten = round(size.site / max(1, math.ceil(SITE_MINUTES / interval_minutes)))
     files = size.documents + size.site + size.pages + len(BUCKET_MINUTES) * pools + totals
     retained = max(1.0, RETENTION_MINUTES / interval_minutes)
-    puts = size.documents + rewritten + size.pages + closing + FEW_REQUESTS
+    puts = size.documents + size.site + size.pages + closing + FEW_REQUESTS
     lists = FEW_REQUESTS + files / 1000
     gets = min(MAX_FILES, files) + FEW_REQUESTS
     requests_usd = runs * ((puts + lists) * PER_1000_PUTS + gets * PER_1000_GETS) / 1000
@@ -138,7 +135,7 @@ def measure(pools: int) -> RunSize:
     changed = {key: data for key, data in after.items() if before.get(key) != data}
     pages = {key: data for key, data in changed.items() if kind_of(key) is FileKind.PAGE}
     documents = {key: data for key, data in changed.items() if key not in pages and "/history/" not in key}
-    site = sum(map(may_be_kept, documents))
+    site = sum(key.endswith(".html") for key in documents)
     return RunSize(
         pools=next(step["pools"] for step in facts["steps"] if "pools" in step),
         documents=len(documents) - site,

@@ -36,10 +36,11 @@ assert run(settings_for(Path("tree"), **only("blend")), network=RecordedNetwork(
 def test_adding_a_column_as_the_page_does(project_root: Path, tmp_path: Path) -> None:
     """The diff in docs/architecture.md is all that it takes: the column is in every kind of file that has columns."""
     (diff,) = re.findall(r"^```diff\n(.*?)^```", (project_root / "docs/architecture.md").read_text(), re.M | re.S)
-    for folder in ("exporter", "site_templates", "tests"):
+    for folder in ("exporter", "site_templates", "tests", "tools"):
         shutil.copytree(project_root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run(["git", "apply", "-"], input=diff.encode(), cwd=tmp_path, check=True)
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-m", "tools.pool_numbers"], cwd=tmp_path, env=environment, check=True)
     subprocess.run([sys.executable, "-c", PUBLISH], cwd=tmp_path, env=environment, check=True)
     tree = tmp_path / "tree"
 

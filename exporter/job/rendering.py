@@ -87,14 +87,6 @@ def render(
     yield from render_site(tables, network.passphrase, covered, series, history)
 
 
-def says_more(previous: ChangeList | None, changes: ChangeList) -> bool:
-    """Whether more is new since the run before than numbers, so that web pages of a little earlier would mislead."""
-    if previous is None or previous.exporter_version != changes.exporter_version:
-        return True
-    new = [item for item in changes.data if item.observed_ledger == changes.observed_ledger]
-    return any(item.unit not in ("basis_points", "usd") for item in new)
-
-
 def times_of(summary: RunSummary, interval_minutes: int | None) -> dict[str, int]:
     """When a run was published and, where an interval is promised, when the next is expected, in unix seconds."""
     at = int(summary.published_at.timestamp())

@@ -56,7 +56,6 @@ from exporter.tree.families import (
     RUN,
     TRUST,
     VERIFIER,
-    may_be_kept,
 )
 from exporter.tree.read_back import render_document
 from exporter.tree.run_listing import RunListing, ledger_of, listing_of
@@ -125,7 +124,7 @@ class FetchedTree:
 
 @dataclass(frozen=True, slots=True)
 class Rerendered:
-    """``unknown`` files list those of a history that is another one now, ``kept`` are web pages of an earlier run.
+    """``unknown`` files list those of a history that is another one now.
 
     ``recoded`` files have the values that the evidence gives, in bytes that other libraries wrote.
     """
@@ -133,7 +132,6 @@ class Rerendered:
     same: int
     different: dict[str, str]
     unknown: list[str]
-    kept: list[str]
     recoded: list[str]
 
 
@@ -184,10 +182,6 @@ def _check_again(uri: str, summary: CheckSummary) -> str | None:
         left.append(
             f"{pluralize(len(made.recoded), 'file')} with the same values in other bytes, which other libraries wrote: "
             + ", ".join(made.recoded[:SHOWN])
-        )
-    if made.kept:
-        left.append(
-            f"{pluralize(len(made.kept), 'web page')}, of the run published at {tree.manifest.site_published_at}"
         )
     return "; ".join(left) or None
 
@@ -392,14 +386,12 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
         repacked = False
     files = made.join(tree.files.frame.select("key", "sha256"), on="key", how="full", coalesce=True)
     differ = files.filter(pl.col("again").ne_missing(pl.col("sha256"))).sort("key")
-    different, unknown, kept, recoded = dict[str, str](), list[str](), list[str](), list[str]()
+    different, unknown, recoded = dict[str, str](), list[str](), list[str]()
     both = differ.drop_nulls().select("key", pl.col("sha256").bin.encode("hex"))
     alike = asyncio.run(_same_values(tree.uri, both.rows(), store)) | ({repeated.evidence_key} if repacked else set())
-    for key, listed, again in differ.select("key", "sha256", "again").iter_rows():
+    for key, listed in differ.select("key", "sha256").iter_rows():
         if not tree.as_published and key in OF_THE_HISTORY and listed is not None:
             unknown.append(key)
-        elif tree.manifest.site_published_at is not None and may_be_kept(key) and None not in (listed, again):
-            kept.append(key)
         elif key in alike:
             recoded.append(key)
         else:
@@ -407,7 +399,7 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
             different[key] = "is not among the run's files" if missing else "does not follow from the run's evidence"
     if not different:
         _compare_status(tree.status, repeated, same_files=differ.is_empty())
-    return Rerendered(files.height - differ.height, different, unknown, kept, recoded)
+    return Rerendered(files.height - differ.height, different, unknown, recoded)
 
 
 async def _same_values(uri: str, files: Iterable[tuple[str, str]], made: Store) -> set[str]:

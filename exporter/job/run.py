@@ -30,7 +30,7 @@ from exporter.job.lost_prices import KEY as LOST_PRICES_KEY
 from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed, save_missed
 from exporter.job.prove import add_proof, published_proofs
 from exporter.job.reading import MarketsRead, read_markets
-from exporter.job.rendering import render, says_more, status_document, times_of
+from exporter.job.rendering import render, status_document, times_of
 from exporter.job.report import (
     RunLog,
     report_dead_endpoints,
@@ -352,8 +352,6 @@ class Job:
             published = store.get(families.CHANGES.template)
             previous = read_changes(None if published is None else published.data)
             changes = change_list(tables, previous, settings.passphrase, replaced)
-            if replaced is None and not says_more(previous, changes):
-                publication.keep_site(settings.output.site_age)
 
             def checked() -> Iterator[RenderedFile]:
                 history = publication.history_manifest

@@ -30,7 +30,7 @@ CLOCK_TOLERANCE: Final = timedelta(hours=1)
 
 def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
     """Every statement of a tree and of its run's evidence. Raises `CheckError` for one that cannot be."""
-    status, manifest = tree.status, tree.manifest
+    status = tree.status
     yield from (f"the operator excludes {place}" for place in evidence.excluded)
     made = datetime.fromisoformat(status.generated_at)
     if made < datetime.fromisoformat(status.ledger_close_time) - CLOCK_TOLERANCE:
@@ -49,10 +49,6 @@ def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
         raise CheckError(f"{POINTER_KEY}: $.previous_run_id is the run itself")
     if status.previous_run_id is not None:
         yield f"the run before was {status.previous_run_id}"
-    if manifest.site_published_at is not None:
-        if datetime.fromisoformat(manifest.site_published_at) > datetime.fromisoformat(manifest.published_at):
-            raise CheckError(f"{status.manifest_key}: $.site_published_at is after the run")
-        yield f"web pages are those of the run published at {manifest.site_published_at}"
     listings = evidence.listings(network_of(status.network).deployments)
     for candidate in evidence.candidates:
         if candidate.configured:

@@ -37,7 +37,6 @@ class Reason(StrEnum):
     CHANGES = "changes", "changes were found by runs that were not repeated"
     HISTORY = "history", "files of the history have rows of runs that were not repeated, or not proven"
     EARLIER = "earlier", "earlier runs, or files of theirs, were not verified"
-    SITE = "site", "web pages are those of an earlier run, and were not compared"
     LIBRARIES = "libraries", "files have the right values, but other libraries wrote their bytes"
     UNLISTED = "unlisted", "files are in no run"
     STATEMENTS = "statements", "statements are the publisher's word"

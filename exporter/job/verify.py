@@ -171,11 +171,9 @@ def verify_tree(
             made = rerender(tree, settings, repeated.seed)
             for key, why in made.different.items():
                 raise CheckError(f"{key} {why}")
-            of_earlier = f"of the run published at {tree.manifest.site_published_at}"
             unproven.add(
                 Reason.HISTORY, (f"{key} (it shows files of the history that are gone)" for key in made.unknown)
             )
-            unproven.add(Reason.SITE, (f"{key} ({of_earlier})" for key in made.kept))
             unproven.add(Reason.LIBRARIES, [*made.recoded, *repeated.recoded])
             evidence = Evidence.decode(tree.evidence, status.evidence_key)
             statements = list(statements_of(tree, evidence))

@@ -22,7 +22,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
@@ -43,12 +43,10 @@ from exporter.publishing.published_state import (
     check_replaced,
     died_run,
     read_current_listing,
-    read_current_manifest,
     read_intent,
     read_published,
     read_whole_history,
     refuse_not_newer,
-    unfinished_run,
 )
 from exporter.publishing.retention import clock_problem
 from exporter.publishing.sweep_record import note_run, record_replaced
@@ -66,7 +64,6 @@ from exporter.tree.families import (
     RUN_FILES,
     is_listing,
     kind_of,
-    may_be_kept,
 )
 from exporter.tree.files import FileKind, RenderedFile, is_key
 from exporter.tree.read_back import render_document
@@ -135,8 +132,6 @@ class Publication:
         self._began = now()
         self._listed: list[ManifestFile] = []
         self._pages = self._kept = Written()
-        self._site: dict[str, ManifestFile] = {}
-        self._site_published_at: str | None = None
         self.history_manifest, self._withdrawn = _extended_history_manifest(store, published, history, replaced_ledger)
         """The history's manifest as it is once this run is published."""
 
@@ -166,21 +161,6 @@ class Publication:
         self._kept += Written(unchanged=len(kept))
         return whole, [file.key for file in kept]
 
-    def keep_site(self, age: timedelta) -> None:
-        """Keep the published run's web pages up to this age, but for those that list the history."""
-        before = self._published
-        if not age or before is None or before.earlier or unfinished_run(before, read_intent(self._store)):
-            return
-        with suppress(StoreError):
-            manifest = read_current_manifest(self._store, before.pointer)
-            rendered = manifest.site_published_at or manifest.published_at
-            # Runs that are as far apart as pages stay are now and then a little nearer to each other.
-            if not timedelta() <= self._began - datetime.fromisoformat(rendered) < 0.9 * age:
-                return
-            frame = read_current_listing(self._store, before.pointer).frame
-            self._site = {file.key: file for file in listed_files(frame) if may_be_kept(file.key)}
-            self._site_published_at = rendered if self._site else None
-
     def write(self, files: Iterable[RenderedFile]) -> None:
         """Write pages as they come; let all else wait. Raises `CheckError`, `ImmutableKeyError`."""
         self._pages += self._store.put_many(self._pages_of(files), immutable=True)
@@ -200,7 +180,6 @@ class Publication:
                 bytes=size,
                 files_key=files.key,
                 files_sha256=files.sha256,
-                site_published_at=self._site_published_at,
             )
         )
         summary = RunSummary(
@@ -258,11 +237,6 @@ class Publication:
             if file.kind not in (FileKind.PAGE, FileKind.DOCUMENT):
                 raise CheckError(f"{file.key}: a {file.kind} is not for the stream of pages and documents")
             _refuse_stray(file)
-            kept = self._site.get(file.key)
-            if kept is not None and self._store.has(file.key):
-                self._listed.append(kept)
-                self._kept += Written(unchanged=1)
-                continue
             if file.kind is FileKind.PAGE:
                 yield file.key, file.data
             else:

@@ -344,7 +344,7 @@ class S3Client:
             except RefusedError as refused:
                 if not refused.condition_failed and (refused.status != 409 or refused.passing):
                     raise self.error(refused, "write", key, PUT_RIGHT) from refused
-                doubtful = refused.doubtful
+                doubtful, cause = refused.doubtful, refused
             else:
                 self.quotes_etags = quoted
                 return etag, True
@@ -355,9 +355,14 @@ class S3Client:
                 raise ImmutableKeyError(immutable_key_message(key))
             if (None if current is None else current.etag) != expected:
                 raise LostRaceError(moved_message(key))
+            if not cause.condition_failed:  # what is there is what was expected, so this is no lost race
+                raise self.error(cause, "write", key, PUT_RIGHT) from cause
             quoted = quoted and expected is None
         if expected is None:
-            raise StoreError(f"{key} is removed again and again while it is written; another publisher may be at work")
+            raise StoreError(
+                f"the server says that {key} is there already, and shows no such object: it has keys below that name, "
+                "or does not implement If-None-Match as S3 does. Nothing can be published to it safely"
+            )
         raise StoreError(
             f"the server refuses to write {key} unless it changed; it does not implement "
             "conditional writes as S3 does, and nothing can be published to it safely"

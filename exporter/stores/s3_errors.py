@@ -107,8 +107,8 @@ def explained(refused: RefusedError, action: str, bucket: str, key: str, right: 
         return ConfigError(f"{what}the clock of this machine is wrong; set it and run again")
     if status == 501 or code == "NotImplemented":
         return ConfigError(
-            f"{what}the server does not implement this request (it needs {right}); use AWS S3, Cloudflare R2 or a "
-            "recent Ceph RADOS Gateway"
+            f"{what}the server does not implement this request (it needs {right}); use AWS S3, Cloudflare R2, MinIO, "
+            "SeaweedFS or a recent Ceph RADOS Gateway"
         )
     if code in _FULL:
         return StoreError(

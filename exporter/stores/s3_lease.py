@@ -168,7 +168,8 @@ class Lease:
                 return
             raise ConfigError(
                 f"output.uri: the server of {self._uri} ignores If-{'None-' if match is None else ''}Match, so two "
-                "publishers could overwrite each other; use AWS S3, Cloudflare R2 or Ceph RADOS Gateway"
+                "publishers could overwrite each other; use AWS S3, Cloudflare R2, Ceph RADOS Gateway, "
+                "MinIO or SeaweedFS"
             )
 
         unmet, workers = (None, f'"{"0" * 32}"'), min(2, self._options.concurrency)

@@ -1055,10 +1055,6 @@ class RunManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     bytes: Annotated[Count, doc("Size of all these files, in bytes.")]
     files_key: Annotated[ObjectKey, doc("Key of the Parquet file that lists them.")]
     files_sha256: Annotated[Digest, doc("SHA-256 of the file of `files_key`, 64 hex digits.")]
-    site_published_at: Annotated[
-        Timestamp | None,
-        doc("When the run was published whose web pages this one kept; null, or absent: they are its own."),
-    ] = None
 
 
 class OpenApiDocument(Struct, frozen=True, forbid_unknown_fields=True):

@@ -611,11 +611,6 @@ def lacks_extension(key: str) -> bool:
     return key.startswith("v1/") and "." not in key.rpartition("/")[2]
 
 
-def may_be_kept(key: str) -> bool:
-    """Whether a run may keep the file that an earlier one rendered: a web page, but for the list of the history."""
-    return key.endswith(".html") and key != HISTORY_PAGE
-
-
 def is_listing(key: str) -> bool:
     """Say whether a key is that of a listing without a limit, which answers for limits that are left out."""
     return key.startswith("v1/assets/") and key.endswith("/index.json")

@@ -108,6 +108,4 @@ def test_a_bad_tree_is_not_published(rpc: str, tmp_path: Path, monkeypatch: pyte
     kinds = {path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("*") if path.is_file()}
     assert 4 == caught.value.exit_code
     kinds -= {("state", "known-markets.memory")}  # what discovery learned is kept, whatever becomes of the run
-    assert {("v1", "pages"), ("v1", "evidence"), ("history", "pools")} == {
-        kind for kind in kinds if not kind[0].startswith(".")
-    }
+    assert {("v1", "pages"), ("v1", "evidence")} == {kind for kind in kinds if not kind[0].startswith(".")}

@@ -95,7 +95,8 @@ def test_first_finding_counts() -> None:
     assert not memory.learn(known(first_seen_ledger=200, voucher=FACTORY))
 
     assert [known(origin=Origin.EVENT, voucher=FACTORY)] == list(memory.markets.values())
-    assert [Candidate("blend", A, Origin.REMEMBERED, voucher=FACTORY)] == list(memory.candidates())
+    remembered = Candidate("blend", A, Origin.REMEMBERED, voucher=FACTORY, known_since=100)
+    assert [remembered] == list(memory.candidates())
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

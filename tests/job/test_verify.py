@@ -342,6 +342,7 @@ def invent(document: dict[str, Any]) -> None:
         "observed_ledger": BEFORE[-1],
         "ledger_close_time": timestamp(TIME + BEFORE[-1]),
         "previous_ledger": BEFORE[-2],
+        "listed": True,
     }
     decoded = msgspec.convert(document | {"data": [change, *document["data"]]}, ChangeList)
     document["data"] = msgspec.to_builtins(decoded)["data"]

@@ -99,11 +99,11 @@ def test_interest(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     The rate takes the vault's balance; that of some revisions, next to it, what suppliers have earned by then. The year
     of another contract does not confirm it.
     """
-    found = [item for document in documents(real_data) for item in accruals(contract_data(document))]
-    others = [item for item in found if not confirmed(item[0])]
-    print(f"{len(found) - len(others)} accruals from the balance, {len(others)} from the balance and earnings")
+    grown = [item for document in documents(real_data) for item in accruals(contract_data(document))]
+    others = [item for item in grown if not confirmed(item[0])]
+    print(f"{len(grown) - len(others)} accruals from the balance, {len(others)} from the balance and earnings")
 
-    assert 0 < len(others) < len(found)
+    assert 0 < len(others) < len(grown)
     assert [] == [transition for transition, earned in others if not confirmed(transition, earned)]
     monkeypatch.setattr(math, "SECONDS_PER_YEAR", 31_556_926)
-    assert 3 * sum(confirmed(transition) for transition, _ in found) < len(found)  # in some there is too little
+    assert 3 * sum(confirmed(transition) for transition, _ in grown) < len(grown)  # in some there is too little

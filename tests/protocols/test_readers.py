@@ -408,7 +408,8 @@ class TestRouterOfAShareToken:
     def test_the_router_that_a_share_token_names(self) -> None:
         """Whoever names a share token gets its router named, and nothing is unread for the token."""
         world = World("k2")
-        reading = world.read([Candidate("k2", self.a_token(), Origin.CONFIGURATION)]).result
+        named_token = [Candidate("k2", self.a_token(), Origin.CONFIGURATION)]
+        reading = world.read(named_token, follow=False).result
 
         named = [(item.address, item.origin, item.configured) for item in reading.named]
         assert [(world.market, Origin.NAMED_BY_CONTRACT, False)] == named

@@ -22,7 +22,7 @@ KNOWN = hub_asset(XOXNO.pools[0].pool)
 NEW, OTHER = HubAsset(9, KNOWN.token), HubAsset(1, contract("new token"))
 
 
-def found(market: HubAsset) -> Candidate:
+def candidate_of(market: HubAsset) -> Candidate:
     """What an event that names a hub market gives."""
     return Candidate("xoxno", CONTROLLER, Origin.EVENT, market.pool)
 
@@ -72,7 +72,7 @@ def test_filters() -> None:
 )
 def test_what_events_name(published: ContractEvent, expected: list[HubAsset]) -> None:
     """Each hub market once, of the controller that owns it."""
-    assert [found(market) for market in expected] == Xoxno().candidates_in(published)
+    assert [candidate_of(market) for market in expected] == Xoxno().candidates_in(published)
 
 
 def test_what_a_list_has_is_not_named() -> None:
@@ -82,7 +82,7 @@ def test_what_a_list_has_is_not_named() -> None:
 
     assert [] == Xoxno().candidates_in(state_event(POOL, KNOWN))
     assert [] == Xoxno().candidates_in(state_event(mainnet.addresses("pool")[0], xlm))
-    assert [found(xlm)] == Xoxno().candidates_in(state_event(POOL, xlm))
+    assert [candidate_of(xlm)] == Xoxno().candidates_in(state_event(POOL, xlm))
 
 
 @pytest.mark.parametrize(

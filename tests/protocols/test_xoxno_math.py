@@ -73,12 +73,12 @@ class TestVectors:
     def test_views(self) -> None:
         """Vectors B 10 to 13, pub: utilization, rates and amounts of stored state; time has not passed."""
         amounts = {"supplied": 10 * RAY, "borrowed": 5 * RAY, "borrow_index": 3 * RAY, "supply_index": 2 * RAY}
-        found = row_of(VIEWED | amounts, ())
+        row = row_of(VIEWED | amounts, ())
 
-        assert 750000000000000000000000000 == found["stored_utilization"]
-        assert 276666666666666666666666667 == found["stored_borrow_apr"]
-        assert 186750000000000000000000000 == found["stored_supply_apr"]
-        assert (200000000, 150000000) == (found["total_supplied"], found["total_borrowed"])
+        assert 750000000000000000000000000 == row["stored_utilization"]
+        assert 276666666666666666666666667 == row["stored_borrow_apr"]
+        assert 186750000000000000000000000 == row["stored_supply_apr"]
+        assert (200000000, 150000000) == (row["total_supplied"], row["total_borrowed"])
 
     def test_an_index_that_stays(self) -> None:
         """Without rewards the supply index stays; a half rounded up in the value of what is supplied cannot raise it.

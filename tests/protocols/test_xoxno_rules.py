@@ -128,9 +128,9 @@ def test_statuses_of_one_or_two_feeds(legs: list[Leg], expected: tuple[float, fl
     natures = ["Market" if leg.market else "Fundamental" for leg in legs]
     sources = [plain(feed(provider("Xoxno", name, nature))) for name, nature in zip("ABC", natures, strict=False)]
     put_oracle(stored, *sources, most=106 * 10**16)
-    found = status(stored)
-    *prices, time = (found[name] for name in ("final_wad", "primary_wad", "secondary_wad", "price_timestamp"))
-    said = " ".join(name for name in ("stale", "deviation", "valid") if found[name])
+    answered = status(stored)
+    *prices, time = (answered[name] for name in ("final_wad", "primary_wad", "secondary_wad", "price_timestamp"))
+    said = " ".join(name for name in ("stale", "deviation", "valid") if answered[name])
 
     assert expected == (*(price / 10**16 for price in prices), NOW - time if time else None, said)
 

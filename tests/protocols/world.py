@@ -177,8 +177,11 @@ class World:
         """The markets that the lists have."""
         return [Candidate(self.protocol, market) for each in self.deployments for market in each.markets]
 
-    def read(self, named: Iterable[Candidate] | None = None) -> Reading[ProtocolReading]:
-        """Read the listed markets, or those that are named; ``source`` has the requests then."""
+    def read(self, named: Iterable[Candidate] | None = None, *, follow: bool = True) -> Reading[ProtocolReading]:
+        """Read the listed markets, or those that are named; ``source`` has the requests then.
+
+        ``follow``: read the markets that the protocol's own contracts name, too, as a run does.
+        """
         candidates = self.candidates() if named is None else list(named)
         source = self.source = Source(self.chain, self.answers)
         module = PROTOCOLS[self.protocol]
@@ -187,7 +190,7 @@ class World:
             """Read the candidates, and then along with them what the protocol's own contracts name."""
             reading = await read_contained(module, view, candidates, self.deployments)
             more = [*candidates, *reading.named]
-            return await read_contained(module, view, more, self.deployments) if reading.named else reading
+            return await read_contained(module, view, more, self.deployments) if follow and reading.named else reading
 
         return asyncio.run(read_at_one_ledger(source, program))
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 Variables = Mapping[str, str]
 
 ENDPOINT_VARIABLE = "EXPORTER_TEST_S3_ENDPOINT"
+NAME_VARIABLE = "EXPORTER_TEST_S3_SERVER"
 # Read now: the tests take every EXPORTER_* variable away before they run.
-_given = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", ENDPOINT_VARIABLE))}
+_given = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "EXPORTER_TEST_S3_"))}
 
 OPTIONS = S3Options(
     concurrency=8,
@@ -41,6 +42,17 @@ def given_gateway() -> Variables | None:
     """The environment of the server that ``scripts/radosgw run`` gave to this process; None where there is none."""
     return _given if ENDPOINT_VARIABLE in _given else None
 
+
+def gateway_name() -> str:
+    """Which server that is: radosgw, minio, versitygw or seaweedfs."""
+    return _given.get(NAME_VARIABLE, "radosgw")
+
+
+OBEY_DELETION = {"radosgw": False, "minio": False, "versitygw": True, "seaweedfs": True}
+"""Whether a server heeds the condition of a deletion."""
+
+ATOMIC = {"radosgw": True, "minio": True, "versitygw": False, "seaweedfs": True}
+"""Whether a server looks at a condition and writes in one step."""
 
 SERVERS = ("simulated bucket", "real server")
 

@@ -15,7 +15,8 @@ import pytest
 
 from exporter.errors import ConfigError, LostRaceError, StoreError
 from exporter.stores.s3_client import LEASE_KEY, S3Client, S3Options
-from exporter.stores.s3_lease import Lease
+from exporter.stores.s3_errors import RefusedError
+from exporter.stores.s3_lease import Lease, _ReleasedError
 from exporter.stores.s3_store import S3Store
 from tests.s3.clients import OPTIONS, session_of, store_at
 from tests.s3.wire_bucket import BUCKET, Answer, Reset, WireBucket
@@ -255,3 +256,38 @@ def test_conditions_are_proved_once(bucket: WireBucket, alice: S3Store) -> None:
 
     assert [("GET", 404), ("PUT", 200), ("PUT", 412), ("PUT", 412), ("PUT", 200)] == counts[0]
     assert [("GET", 200), ("PUT", 200), ("PUT", 200)] == counts[1]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_lease_that_another_took_is_noticed_at_the_listing(bucket: WireBucket, alice: S3Store, *, gone: bool) -> None:
+    """Who looks at what is there, and lost the lease meanwhile, learns it before anything is written by that."""
+    with alice.exclusive():
+        taken = bucket.objects.pop(LEASE)
+        if not gone:
+            bucket.objects[LEASE] = replace(taken, data=b"{}")
+        with pytest.raises(LostRaceError, match="another publisher took it"):
+            alice.put("v1/markets.json", b"1")
+
+    assert "p/v1/markets.json" not in bucket.objects
+
+
+def test_a_renewal_is_not_tried_again_after_release(
+    bucket: WireBucket, clocks: Clocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A renewal that the server refused for a moment sends nothing more once the publisher lets go."""
+    client, tries = client_of(bucket, "alice"), list[str]()
+    lease = Lease.acquire(client, clock=lambda: clocks.own, renewing=False)
+
+    def refused(key: str, *_: object) -> str:
+        tries.append(key)
+        lease._ended.set()  # the publisher is done while this request is under way
+        raise RefusedError(503, "SlowDown")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "put", refused)
+        with pytest.raises(_ReleasedError):
+            lease.renew()
+    lease.release()
+
+    assert [LEASE_KEY] == tries
+    assert None is lease_of(bucket)["holder"]

@@ -61,38 +61,48 @@ INDEX = Number(scval.I128, 1, HIGHEST_INDEX)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """The numbers of a ``Params`` entry; rates are of a year, rates and utilizations are RAY."""
+    """The numbers of a ``Params`` entry. Rates are annual; rates and utilizations are RAY."""
 
     base_borrow_rate: int
+    """The rate at a utilization of 0."""
     max_borrow_rate: int
+    """The rate that no utilization exceeds."""
     mid_utilization: int
+    """Where the first segment of the curve ends."""
     optimal_utilization: int
+    """Where the second segment of the curve ends."""
     slope1: int
+    """What the first segment adds to the rate."""
     slope2: int
+    """What the second segment adds to the rate."""
     slope3: int
+    """What the third segment adds to the rate."""
     max_utilization: int
-    """The utilization that no loan may exceed."""
+    """The utilization that no loan may exceed; RAY or more is no limit."""
     reserve_factor: int
     """Basis points of the borrowers' interest that suppliers do not get."""
     asset_decimals: int
+    """Decimals of the token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The numbers of a ``State`` entry; scaled amounts and indexes are RAY."""
+    """The numbers of a ``State`` entry. The value of a scaled amount is amount × index / RAY, and is RAY, too."""
 
     borrow_index: int
+    """RAY: the value of one scaled unit of debt."""
     borrowed: int
-    """Scaled."""
+    """All debt, scaled."""
     cash: int
-    """Base units."""
+    """Base units of the token that can be paid out."""
     revenue: int
-    """Scaled: the protocol's part of what is supplied."""
+    """The protocol's own part of what is supplied, scaled."""
     supplied: int
-    """Scaled."""
+    """All that is supplied, scaled, with the revenue."""
     supply_index: int
+    """RAY: the value of one scaled unit of supply."""
     last_timestamp: int
-    """Milliseconds."""
+    """Unix milliseconds: when the contract last added interest."""
 
 
 class HubAsset(NamedTuple):
@@ -110,14 +120,18 @@ class HubAsset(NamedTuple):
 
 
 class Controller(NamedTuple):
-    """A controller's instance; spokes are numbered from 1 to ``last_spoke``. None is where it does not say."""
+    """A controller's instance."""
 
     wasm_hash: str
     pool: str
+    """The contract that keeps its hub markets."""
     aggregator: str | None
+    """The price aggregator; None if the instance names no contract."""
     status: str
     last_spoke: int | None
+    """The number of the last spoke; the first is 1. None if the instance does not say it."""
     storage: tuple[tuple[str, ScVal], ...]
+    """The values of `CONFIGURATION` that are there, with their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,22 +141,29 @@ class Spoke:
     spoke: int
     """The spoke's number."""
     deprecated: bool
+    """Whether the whole spoke takes nothing new."""
     paused: bool
+    """Whether nothing at all can be done."""
     frozen: bool
+    """Whether nobody can supply or borrow."""
     can_be_collateral: bool
     can_be_borrowed: bool
     can_be_seized: bool
+    """Whether a liquidator can seize it as collateral."""
     collateral_factor_bps: int
+    """Basis points of the value of collateral that counts when a debt is opened."""
     liquidation_threshold_bps: int
+    """Basis points of the value of collateral that counts against liquidation."""
     liquidation_bonus_bps: int
+    """Basis points that a liquidator gets above the debt."""
     supply_cap: int
     """Base units; 0 is closed."""
     borrow_cap: int
     """Base units; 0 is closed."""
     supplied: int
-    """Scaled, RAY."""
+    """What the spoke's accounts supply: scaled, RAY."""
     borrowed: int
-    """Scaled, RAY."""
+    """What the spoke's accounts owe: scaled, RAY."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,14 +181,19 @@ class HubMarket:
     spokes: tuple[Spoke, ...] | None
     """The spokes that allow something with it; None if they could not be read."""
 
+    @property
+    def unit(self) -> int:
+        """A base unit of the token, in RAY of a whole token."""
+        return int(10 ** (RAY_DECIMALS - self.parameters.asset_decimals))
+
 
 def hub_asset(pool: str) -> HubAsset:
     """The hub and the token of a pool id. Raises `DecodeError` unless it is their one spelling."""
     hub, separator, token = pool.partition("-")
     if separator and hub.isascii() and hub.isdigit() and strkey.is_contract(token) and len(hub) <= 10:
-        found = HubAsset(int(hub), token)
-        if found.hub < 1 << 32 and found.pool == pool:
-            return found
+        asset = HubAsset(int(hub), token)
+        if asset.hub < 1 << 32 and asset.pool == pool:
+            return asset
     raise DecodeError(
         f"{pool[:80]!r} is not a pool of XOXNO Lending: expected the hub's number, '-' and the token's strkey"
     )

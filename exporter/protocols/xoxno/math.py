@@ -100,7 +100,7 @@ def values(state: State) -> tuple[int, int]:
 
 
 def rates(state: State, parameters: Parameters) -> Rates:
-    """The rates of a state."""
+    """The utilization of a state, and the annual rates there."""
     supplied, borrowed = values(state)
     used = utilization(borrowed, supplied)
     borrow_apr = rate_at(used, parameters)

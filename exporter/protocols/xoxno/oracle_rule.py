@@ -44,24 +44,42 @@ NO_DATA: Final = "Error(Contract, #7)"
 STALE: Final = "Error(Contract, #8)"
 
 
-class Reading(NamedTuple):
-    """The quote of a source: ``price`` in WAD, ``market`` whether it is a market's price and not a fundamental one."""
+class Observation(NamedTuple):
+    """A price that a source gave."""
 
     price: int
+    """WAD."""
     time: int
+    """Unix seconds."""
+
+
+class Reading(NamedTuple):
+    """A price of a source, and what the aggregator thinks of it."""
+
+    price: int
+    """WAD."""
+    time: int
+    """Unix seconds."""
     stale: bool
+    """Whether it is older than the source or the token allows."""
     market: bool
+    """Whether it is the price of a market, and not a fundamental one."""
 
 
 class PriceStatus(NamedTuple):
-    """What the contract says of a key; all zeros where there is no price."""
+    """What the aggregator says of a key; everything is zero or false where there is no price."""
 
     final_wad: int = 0
+    """The price that counts: the mean of the two sources."""
     primary_wad: int = 0
+    """The price of the first source; 0 if it is missing."""
     secondary_wad: int = 0
+    """The price of the second source, or of the only one; 0 if it is missing."""
     price_timestamp: int = 0
+    """Unix seconds of the older source."""
     stale: bool = False
     deviation: bool = False
+    """Whether the sources deviate too much, or one of two is missing."""
     valid: bool = False
 
     def encoded(self) -> ScVal:
@@ -89,8 +107,8 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     match [is_aggregator, *call]:
         case [True, "quotes", keys]:
             session = _Session(host, contract)
-            found = {key: session.status(key).encoded() for key in items(keys, "keys")}
-            return (scval.MAP, tuple(sorted(found.items(), key=_order)))
+            statuses = {key: session.status(key).encoded() for key in items(keys, "keys")}
+            return (scval.MAP, tuple(sorted(statuses.items(), key=_order)))
         case [False, "decimals"]:
             return u32(ORACLE_DECIMALS)
         case [False, "read_price_data_for_feed", feed]:
@@ -140,10 +158,10 @@ class _Session:
             raise _no_rule(kind)
         fields = Fields.of(content, kind)
         feed = fields if kind == "Feed" else fields.struct("factor")
-        found = self.observation(feed)
-        if found is None:
+        observation = self.observation(feed)
+        if observation is None:
             return None
-        price, time = found
+        price, time = observation
         stale = self.host.now - time > feed.u64("max_stale_seconds")
         if kind == "Scaled":
             if not fields.i128("min_factor_wad") <= price <= fields.i128("max_factor_wad"):
@@ -159,7 +177,8 @@ class _Session:
         nature = Fields.of(content, provider).get("nature")
         return Reading(price, time, stale, provider == "Reflector" or nature == vec(symbol("Market")))
 
-    def observation(self, feed: Fields) -> tuple[int, int] | None:
+    def observation(self, feed: Fields) -> Observation | None:
+        """The price that a feed's provider gives; None if it gives none."""
         provider, content = _variant(present(feed.get("provider")))
         fields, decimals = Fields.of(content, provider), feed.u32("decimals")
         contract = fields.address("contract")
@@ -180,11 +199,14 @@ class _Session:
         mode, records = _variant(present(fields.get("read_mode")))
         if mode == "Spot":
             answered = self.host.try_call(contract, "lastprice", asset)
-            found = None if answered is None else price_parts(answered)
-            return None if found is None else self.usable(*found, found[1], decimals)
+            spot = None if answered is None else price_parts(answered)
+            if spot is None:
+                return None
+            price, time = spot
+            return self.usable(price, time, time, decimals)
         return self.average(contract, asset, expect(records, scval.U32, "Twap"), decimals)
 
-    def average(self, contract: str, asset: ScVal, records: int, decimals: int) -> tuple[int, int] | None:
+    def average(self, contract: str, asset: ScVal, records: int, decimals: int) -> Observation | None:
         """The mean of an oracle's last records, none of which may be missing, with the time of the oldest."""
         if not 0 < records <= MAX_TWAP_RECORDS:
             raise TrapError(f"Error(Contract, #{NO_RECORDS if records == 0 else MANY_RECORDS})")
@@ -202,23 +224,28 @@ class _Session:
             return None
         return self.usable(sum(prices) // len(prices), times[-1], max(times), decimals)
 
-    def usable(self, price: int, time: int, newest: int, decimals: int) -> tuple[int, int] | None:
-        """A price above zero in WAD, unless it is of the future."""
+    def usable(self, price: int, time: int, newest: int, decimals: int) -> Observation | None:
+        """The price in WAD; None if it is not above zero, does not fit, or has a record (``newest``) of the future."""
         if newest > self.host.now + MAX_FUTURE_SECONDS or price <= 0 or decimals > WAD_DECIMALS:
             return None
         scaled = price * 10 ** (WAD_DECIMALS - decimals)
-        return None if scaled > I128_MAX else (scaled, time)
+        return None if scaled > I128_MAX else Observation(scaled, time)
 
 
 def _combined(readings: list[Reading | None], oracle: Fields) -> PriceStatus:
     """One price of one or two sources; if one of two is missing there is none, but a deviation."""
     first, second = readings[0], readings[-1]
     if first is None or second is None:
-        found = first or second
-        if found is None:
+        only = first or second
+        if only is None:
             return PriceStatus()
-        prices = (found.price, 0) if first else (0, found.price)
-        return PriceStatus(0, *prices, found.time, stale=found.stale, deviation=True)
+        return PriceStatus(
+            primary_wad=only.price if first else 0,
+            secondary_wad=0 if first else only.price,
+            price_timestamp=only.time,
+            stale=only.stale,
+            deviation=True,
+        )
     apart = first.market and second.market and abs(first.time - second.time) > MAX_SPREAD_SECONDS
     low, high = sorted((first.price, second.price))
     price = (low + high) // 2 if low + high <= I128_MAX or first is second else 0
@@ -229,10 +256,10 @@ def _combined(readings: list[Reading | None], oracle: Fields) -> PriceStatus:
         deviation = low <= 0 or (high * 10_000 + low // 2) // low > most
     is_sane = price > 0 and oracle.i128("min_sanity_price_wad") <= price <= oracle.i128("max_sanity_price_wad")
     return PriceStatus(
-        price,
-        first.price,
-        second.price,
-        min(first.time, second.time),
+        final_wad=price,
+        primary_wad=first.price,
+        secondary_wad=second.price,
+        price_timestamp=min(first.time, second.time),
         stale=stale,
         deviation=deviation,
         valid=not stale and not deviation and is_sane,

@@ -55,10 +55,10 @@ def _quote(aggregator: str, token: str, result: CallResult, oracle: Entry | None
     if result.value is None:
         return Quote(aggregator, token, failure=f"quotes() failed: {result.reason}", is_known=result.refused)
     try:
-        found = dict(expect(result.value, scval.MAP, "quotes()") or ()).get(price_key(token))
-        if found is None:
+        answered = dict(expect(result.value, scval.MAP, "quotes()") or ()).get(price_key(token))
+        if answered is None:
             return Quote(aggregator, token, failure="quotes() gave no status of this token")
-        status = Fields.of(found, "quotes()")
+        status = Fields.of(answered, "quotes()")
         price, time = status.i128("final_wad"), status.u64("price_timestamp")
         verdict = _verdict(status, price)
         limit = None if verdict else Fields.of(oracle.value, "the limit of age: Oracle").u64("max_price_stale_seconds")

@@ -1,9 +1,15 @@
-"""Reading XOXNO Lending: which keys, in which waves, and what becomes of each hub market that cannot be read."""
+"""Reads XOXNO Lending. A controller or hub market that cannot be read is recorded as unread.
+
+The first request has the controllers and the tokens, the second the hub markets with their hubs, spokes and oracles,
+the third what the accounts of those spokes use that list a hub market. Nothing on the chain lists the hub markets:
+deployments, the operator, events and earlier runs name them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
+from typing import NamedTuple
 
 from exporter.deployments import Deployment, deployments_of
 from exporter.errors import DecodeError
@@ -26,8 +32,7 @@ POOL = "pool"
 """The role of the contract that holds the hub markets' entries."""
 
 MAX_SPOKE_ASSETS = 4_096
-"""How many times a spoke may allow something with a pool; with more none of it is read."""
-
+"""Most pairs of a spoke and a pool of one controller; with more of them, no spoke is read."""
 
 CREATED = ("market", "create")
 PARAMETERS_SET = ("market", "batch_params_update")
@@ -45,8 +50,8 @@ class _Reader(Collector):
         self.spokes: dict[str, range] = {}
         """The numbers of a controller's spokes; none where they are not read."""
         self.named: dict[str, dict[layout.HubAsset, bool]] = {candidate.address: {} for candidate in candidates}
-        """By controller: its hub markets, and whether each was there once, or the operator named it: then it is a
-        failure if it is absent. Others, of a list or an event, are not created then, or not yet.
+        """The hub markets of each controller, and whether each is expected: it was there once, or the operator named
+        it. An expected one that is absent is a failure; one of a list or an event is not created, or not yet.
         """
         for listed in (pool for deployment in deployments for pool in deployment.pools):
             if listed.market in self.named:
@@ -116,7 +121,7 @@ class _Reader(Collector):
                 yield layout.controller_key(market.address, "SpokeUsage", spoke, pool)
 
     def spokes_of(self, market: str, pool: layout.HubAsset, entries: Entries) -> tuple[layout.Spoke, ...] | None:
-        """None where terms cannot be determined."""
+        """The spokes that list a hub market, with their terms; None if these cannot be determined."""
         if market not in self.spokes:
             return None
         try:
@@ -135,7 +140,7 @@ class _Reader(Collector):
             return None
 
     def hub_active(self, market: str, hub: int, entries: Entries) -> bool | None:
-        """Whether a hub is active, which one that is not there is not; None where that is not known."""
+        """Whether a hub is active: one without an entry is not. None if its entry cannot be decoded."""
         entry = entries[layout.controller_key(market, "Hub", hub)]
         try:
             return entry is not None and Fields.of(entry.value, "Hub").boolean("is_active")
@@ -153,7 +158,7 @@ class _Reader(Collector):
             pool: tuple(entries[layout.pool_key(controller.pool, name, pool)] for name in ("State", "Params"))
             for pool in self.named[market]
         }
-        missing = [pool for pool, found in stored.items() if found == (None, None) and not self.named[market][pool]]
+        missing = [pool for pool, both in stored.items() if both == (None, None) and not self.named[market][pool]]
         members = [pool for pool in stored if pool not in missing]
         if missing:
             named = ", ".join(pool.pool for pool in missing)
@@ -163,7 +168,7 @@ class _Reader(Collector):
                 f"market {market} was read, but none of its pools is known: its contracts do not list them, so a list, "
                 "an event or an earlier run has to name them"
             )
-        found = Market(
+        read = Market(
             address=market,
             protocol=PROTOCOL,
             version=layout.VERSION,
@@ -174,33 +179,33 @@ class _Reader(Collector):
             wasm_hash=controller.wasm_hash,
             members=tuple(pool.pool for pool in members),
         )
-        self.reading.markets.append(found)
+        self.reading.markets.append(read)
         for pool in members:
             with self.noting(market, pool.pool):
-                self.take_pool(found, pool, stored[pool], entries)
+                self.take_pool(read, pool, stored[pool], entries)
 
     def take_pool(
         self, market: Market, pool: layout.HubAsset, stored: Sequence[Entry | None], entries: Entries
     ) -> None:
-        state, parameters = (
+        state_entry, parameters_entry = (
             required(
                 entry, f"the pool's {what} entry", f"the pool was found or listed, but its {what} entry is missing"
             )
             for what, entry in zip(("State", "Params"), stored, strict=True)
         )
-        numbers = layout.decode_state(state)
-        token, decoded, shown = layout.decode_parameters(parameters)
+        state = layout.decode_state(state_entry)
+        token, parameters, shown = layout.decode_parameters(parameters_entry)
         if token != pool.token:
             raise UnreadError("inconsistent", f"the parameters of this pool say that they are of token {token}")
         hub_market = layout.HubMarket(
-            state=numbers,
-            parameters=decoded,
+            state=state,
+            parameters=parameters,
             pool_contract=self.controllers[market.address].pool,
             paused=market.status == "paused",
             hub_active=self.hub_active(market.address, pool.hub, entries),
             spokes=self.spokes_of(market.address, pool, entries),
         )
-        read = PoolRead(market, pool.pool, pool.token, decoded.asset_decimals, market.oracle, hub_market)
+        read = PoolRead(market, pool.pool, pool.token, parameters.asset_decimals, market.oracle, hub_market)
         self.append_pool(read, self.keys_of(market, pool, entries))
         self.reading.parameters[market.address, pool.pool] = (Parameter("hub_id", pool.hub, 0), *shown)
 
@@ -272,16 +277,31 @@ def candidates_in(event: ContractEvent) -> list[Candidate]:
         named.append(layout.HubAsset(hub, token).pool)
     if event.contract not in _listed():
         raise DecodeError(f"the event is of contract {event.contract}, which is not a known controller or its pool")
-    controller, known = _listed()[event.contract]
-    return [Candidate(PROTOCOL, controller, Origin.EVENT, pool) for pool in dict.fromkeys(named) if pool not in known]
+    listed = _listed()[event.contract]
+    return [
+        Candidate(PROTOCOL, listed.controller, Origin.EVENT, pool)
+        for pool in dict.fromkeys(named)
+        if pool not in listed.pools
+    ]
+
+
+class _Listed(NamedTuple):
+    """A controller of the lists, and its hub markets there."""
+
+    controller: str
+    pools: frozenset[str]
 
 
 @cache
-def _listed() -> Mapping[str, tuple[str, frozenset[str]]]:
-    """By controller and by pool contract, whose events do not say: the controller, and its pools that a list has."""
-    found: dict[str, tuple[str, frozenset[str]]] = {}
+def _listed() -> Mapping[str, _Listed]:
+    """The controllers of the lists, keyed by their own address and by that of their pool contract.
+
+    Events come from either contract, and do not name the other.
+    """
+    by_contract: dict[str, _Listed] = {}
     for deployment in (item for network in ("mainnet", "testnet", "local") for item in deployments_of(network)):
         for controller in deployment.markets if deployment.protocol == PROTOCOL else ():
-            known = frozenset(pool.pool for pool in deployment.pools if pool.market == controller)
-            found |= dict.fromkeys((controller, *deployment.addresses(POOL)), (controller, known))
-    return found
+            pools = frozenset(pool.pool for pool in deployment.pools if pool.market == controller)
+            contracts = (controller, *deployment.addresses(POOL))
+            by_contract |= dict.fromkeys(contracts, _Listed(controller, pools))
+    return by_contract

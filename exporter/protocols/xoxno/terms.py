@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 
 from exporter.exact import INT128_MAX, ceil_divide
 from exporter.protocols.numbers import Amounts, Operations, Risk, SpokeTerms
-from exporter.protocols.xoxno.layout import BPS, RAY, RAY_DECIMALS, HubMarket, Parameters, Spoke
+from exporter.protocols.xoxno.layout import BPS, RAY, HubMarket, Parameters, Spoke
 from exporter.tables import MAX_DECIMAL
 
 LIQUIDATION_BUFFER_BPS = 200
-"""Of what is supplied, that a loan has to leave as cash."""
+"""Basis points of what is supplied that a loan has to leave as cash."""
 
 UNKNOWN_SPOKES = "what its hub or its spokes allow could not be read"
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What hangs on the spokes and the hub of a hub market."""
+    """The parts of a hub market's numbers that follow from its hub and its spokes."""
 
     operations: Operations
     amounts: Amounts
@@ -42,7 +42,7 @@ def terms_of(market: HubMarket) -> Terms:
         return Terms(Operations(can_reason=UNKNOWN_SPOKES), amounts, liability)
     enters = market.hub_active and not market.paused
     # Nobody can supply where cash and debt are not worth what suppliers are owed.
-    debt = ceil_divide(state.borrowed * state.borrow_index, RAY) // _unit(market)
+    debt = ceil_divide(state.borrowed * state.borrow_index, RAY) // market.unit
     is_backed = _claims(market) - state.cash <= debt
     shown = tuple(_terms_of_spoke(spoke, market, borrowable, enters=enters, is_backed=is_backed) for spoke in spokes)
     in_use = [spoke for spoke in spokes if not spoke.deprecated]
@@ -59,9 +59,11 @@ def terms_of(market: HubMarket) -> Terms:
         can_liquidate=exits,
         pool_status=status if market.hub_active else "hub_inactive",
     )
+    # No amount is None yet: only a missing price makes one unknown, and prices are applied later.
+    borrowable_in_spokes = sum(spoke.available_to_borrow or 0 for spoke in shown)
     amounts = Amounts(
         available_to_withdraw=withdrawable,
-        available_to_borrow=min(sum(spoke.available_to_borrow or 0 for spoke in shown), borrowable),
+        available_to_borrow=min(borrowable_in_spokes, borrowable),
         available_to_supply=min(sum(spoke.available_to_supply for spoke in shown), MAX_DECIMAL),
     )
     risk = replace(
@@ -111,32 +113,27 @@ def _terms_of_spoke(spoke: Spoke, market: HubMarket, borrowable: int, *, enters:
     )
 
 
-def _unit(market: HubMarket) -> int:
-    """A base unit in RAY."""
-    return int(10 ** (RAY_DECIMALS - market.parameters.asset_decimals))
-
-
 def _claims(market: HubMarket) -> int:
     """The worth of what is supplied, in base units."""
-    return market.state.supplied * market.state.supply_index // RAY // _unit(market)
+    return market.state.supplied * market.state.supply_index // RAY // market.unit
 
 
 def supply_room(spoke: Spoke, market: HubMarket) -> int:
     """The most that a spoke's cap lets in: the new shares, rounded down, may not be more than are left."""
     index = market.state.supply_index
     left = _scaled(spoke.supply_cap, market, index) - spoke.supplied
-    return max(ceil_divide((left + 1) * index, RAY) - 1, 0) // _unit(market) if left > 0 else 0
+    return max(ceil_divide((left + 1) * index, RAY) - 1, 0) // market.unit if left > 0 else 0
 
 
 def borrow_room(spoke: Spoke, market: HubMarket) -> int:
     """The most that a spoke's cap lets be borrowed: the new shares are rounded up."""
     index = market.state.borrow_index
     left = _scaled(spoke.borrow_cap, market, index) - spoke.borrowed
-    return max(left, 0) * index // RAY // _unit(market)
+    return max(left, 0) * index // RAY // market.unit
 
 
 def _scaled(cap: int, market: HubMarket, index: int) -> int:
-    return min(cap * _unit(market) * RAY // index, INT128_MAX)
+    return min(cap * market.unit * RAY // index, INT128_MAX)
 
 
 def most_withdrawn(market: HubMarket) -> int:
@@ -150,13 +147,14 @@ def most_withdrawn(market: HubMarket) -> int:
     if most < RAY and debt > 0:
         kept = _fewest(2 * debt * RAY // (2 * most + 1) + 1, state.supply_index)
     burnt = state.supplied - max(kept, state.revenue)
-    return max(min(state.cash, burnt * state.supply_index // RAY // _unit(market)), 0)
+    return max(min(state.cash, burnt * state.supply_index // RAY // market.unit), 0)
 
 
 def most_borrowed(market: HubMarket) -> int:
-    """The same of a loan, which has to leave `LIQUIDATION_BUFFER_BPS` of what is supplied as cash (ops/borrow.rs).
+    """The most that can be borrowed, whatever gates say (ops/borrow.rs).
 
-    The shares of debt are bounded by the highest utilization, and their value by 128 bits.
+    A loan has to leave `LIQUIDATION_BUFFER_BPS` of what is supplied as cash. The shares of debt are bounded by the
+    highest utilization, and their value by 128 bits.
     """
     state, most_used = market.state, market.parameters.max_utilization
     most, value = INT128_MAX, _value(state.supplied, state.supply_index)
@@ -164,7 +162,7 @@ def most_borrowed(market: HubMarket) -> int:
         most = min(most, ceil_divide((2 * most_used + 1) * value, 2 * RAY) - 1)
     lent = min(_fewest(most + 1, state.borrow_index) - 1, INT128_MAX) - state.borrowed
     buffer = (_claims(market) * LIQUIDATION_BUFFER_BPS + BPS // 2) // BPS
-    return max(min(state.cash - buffer, lent * state.borrow_index // RAY // _unit(market)), 0)
+    return max(min(state.cash - buffer, lent * state.borrow_index // RAY // market.unit), 0)
 
 
 def _value(shares: int, index: int) -> int:

@@ -14,7 +14,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import vec
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import ComputedPool, NoView, Pairs, ProtocolReading, ProtocolViews, ViewCall
-from exporter.protocols.xoxno.layout import RAY, RAY_DECIMALS, HubMarket, hub_asset
+from exporter.protocols.xoxno.layout import RAY, HubMarket, hub_asset
 
 _BULK = "get_bulk_indexes"
 
@@ -34,16 +34,12 @@ def _borrowed(market: HubMarket) -> int:
 
 def _half_up(market: HubMarket, shares: int, index: int) -> int:
     """A stored amount in token base units, by two divisions; each rounds half up."""
-    unit = _unit(market)
+    unit = market.unit
     return ((shares * index + RAY // 2) // RAY + unit // 2) // unit
 
 
 def _revenue(market: HubMarket) -> int:
-    return market.state.revenue * market.state.supply_index // RAY // _unit(market)
-
-
-def _unit(market: HubMarket) -> int:
-    return int(10 ** (RAY_DECIMALS - market.parameters.asset_decimals))
+    return market.state.revenue * market.state.supply_index // RAY // market.unit
 
 
 _SINGLE: Mapping[str, tuple[str, Callable[[ComputedPool], object]]] = {
@@ -55,7 +51,7 @@ _SINGLE: Mapping[str, tuple[str, Callable[[ComputedPool], object]]] = {
     "get_supplied_amount": ("stored total_supplied", lambda computed: _supplied(_hub_market(computed))),
     "get_utilisation": ("stored_utilization", lambda computed: computed.row["stored_utilization"]),
 }
-"""By the view of a single pool: the field it gives, and where the exporter has it. All give one i128."""
+"""The field that each view of a single pool gives, and where the exporter has it. All give one i128."""
 
 
 class XoxnoViews(ProtocolViews):
