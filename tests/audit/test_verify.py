@@ -44,6 +44,7 @@ from exporter.job.evidence import Evidence
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
+from exporter.past import proof_list
 from exporter.past.archive import stellar_proof
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
@@ -308,10 +309,10 @@ def test_prove_holds_no_lock_while_it_downloads(trees: Trees, tmp_path: Path, mo
 def test_prove_waits_for_a_run_that_publishes(trees: Trees, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It adds its proofs when the other process is done; where that goes on, it ends with 5 and adds nothing."""
     (out / "v1/proofs.json").unlink()
-    monkeypatch.setattr(prove_module, "LOCK_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(proof_list, "LOCK_PAUSE_SECONDS", 0.02)
     with open_store(str(out)).exclusive():
         expect(trees.command("prove", out), ExitCode.LOST_RACE, "another process is publishing")
-    monkeypatch.setattr(prove_module, "LOCK_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(proof_list, "LOCK_PAUSE_SECONDS", 0.2)
     other = ExitStack()
     other.enter_context(open_store(str(out)).exclusive())
     Timer(0.1, other.close).start()
