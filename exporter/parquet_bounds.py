@@ -8,6 +8,7 @@ those of parquet.thrift in Thrift's compact protocol.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
@@ -72,6 +73,13 @@ class _Page(NamedTuple):
     begin: int
 
 
+MAX_CHECKED: Final = 1_000
+"""How many files are remembered as checked; the oldest is forgotten first."""
+
+_checked: dict[tuple[bytes, frozenset[str] | None], None] = {}
+"""By the digest of a file and the columns: those that passed. A run opens a file of the history several times."""
+
+
 def open_parquet(data: bytes, columns: Collection[str] | None = None) -> pq.ParquetFile:
     """A file whose ``columns`` (None: all) can be read within bounds.
 
@@ -85,9 +93,14 @@ def open_parquet(data: bytes, columns: Collection[str] | None = None) -> pq.Parq
         raise DecodeError(f"its footer would have {size:,} bytes, and {PARQUET_FOOTER_BYTES:,} are accepted")
     begin = len(data) - 8 - size
     # pyarrow ends the process at some footers that contradict themselves, so it opens only what was checked.
+    place = hashlib.sha256(data).digest(), None if columns is None else frozenset(columns)
     try:
-        footer: Fields = CompactReader(data[begin:-8]).structure()
-        _check(data[:begin], footer, columns)
+        if place not in _checked:
+            footer: Fields = CompactReader(data[begin:-8]).structure()
+            _check(data[:begin], footer, columns)
+            _checked[place] = None
+            if len(_checked) > MAX_CHECKED:
+                del _checked[next(iter(_checked))]
         return pq.ParquetFile(
             pa.BufferReader(data), thrift_string_size_limit=PARQUET_FOOTER_BYTES, thrift_container_size_limit=2**20
         )

@@ -89,7 +89,7 @@ class CompactReader:
             raise DecodeError("its footer is nested too deep")
         fields: dict[int, Value] = {}
         number = 0
-        while header := self._take(1)[0]:
+        while header := self._byte():
             kind, step = header & 15, header >> 4
             number = number + step if step else _signed(self._number())
             if number in fields:
@@ -100,7 +100,7 @@ class CompactReader:
     def _value(self, kind: int, depth: int) -> Value:
         match kind:
             case 1 | 2:  # in a list a yes or no has a byte of its own
-                return self._take(1)[0] == _TRUE
+                return self._byte() == _TRUE
             case 3 | 7:
                 return self._take(1 if kind == _BYTE else 8)
             case 4 | 5 | 6:
@@ -108,12 +108,12 @@ class CompactReader:
             case 8:
                 return self._take(self._number())
             case 9 | 10:
-                header = self._take(1)[0]
+                header = self._byte()
                 count = header >> 4 if header >> 4 < 15 else self._number()
                 return [self._value(header & 15, depth + 1) for _ in self._items(count)]
             case 11:
                 count = self._number()
-                kinds = self._take(1)[0] if count else 0
+                kinds = self._byte() if count else 0
                 return [
                     [self._value(kinds >> 4, depth + 1), self._value(kinds & 15, depth + 1)] for _ in self._items(count)
                 ]
@@ -127,14 +127,25 @@ class CompactReader:
         return range(count)
 
     def _number(self) -> int:
-        value = shift = 0
-        while shift < 70:
-            byte = self._take(1)[0]
+        # Every field of a footer passes here: bytes are taken by their place, without a slice for each.
+        data, at, value = self._data, self._at, 0
+        for shift in range(0, 70, 7):
+            if at >= len(data):
+                raise DecodeError("its footer ends too early")
+            byte = data[at]
+            at += 1
             value |= (byte & 127) << shift
             if byte < 128:
+                self._at = at
                 return value
-            shift += 7
         raise DecodeError("its footer has a number of more than 64 bits")
+
+    def _byte(self) -> int:
+        at = self._at
+        if at >= len(self._data):
+            raise DecodeError("its footer ends too early")
+        self._at = at + 1
+        return self._data[at]
 
     def _take(self, count: int) -> bytes:
         taken = self._data[self._at : self._at + count]
