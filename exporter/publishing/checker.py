@@ -257,7 +257,7 @@ class TreeChecker:
 
     def use_schemas(self, openapi: bytes) -> None:
         try:
-            self._schemas = schemas_of(decode_json(openapi, OpenApiDocument).components["schemas"])
+            self._schemas = _schemas_in(openapi)
         except (CheckError, msgspec.DecodeError, KeyError, AttributeError) as error:
             self.fault(OPENAPI_KEY, f"its schemas cannot be used: {error}")
 
@@ -444,6 +444,12 @@ def contradictions(row: AssetDetail) -> Iterator[str]:
         least = supplied * int(whole + fraction) * 100 // 10**exponent
         if int(row.tvl_usd_cents) < least:
             yield f"tvl_usd_cents is {row.tvl_usd_cents}, but what is supplied alone is worth {least}"
+
+
+@lru_cache(maxsize=4)
+def _schemas_in(openapi: bytes) -> Schemas:
+    """The compiled schemas of an OpenAPI document. Checking many trees of one version compiles them once."""
+    return schemas_of(decode_json(openapi, OpenApiDocument).components["schemas"])
 
 
 def schemas_of(components: Mapping[str, Any]) -> Schemas:
