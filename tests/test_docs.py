@@ -86,3 +86,16 @@ def test_the_variables_of_the_workflows_are_documented(name: str) -> None:
     read = re.findall(r"(?:vars|secrets)\.(\w+)", (DOCS.parent / ".github/workflows" / f"{name}.yml").read_text())
 
     assert [] == [variable for variable in read if f"`{variable}`" not in text]
+
+
+def test_no_table_is_without_rows() -> None:
+    """A table of the documentation has a row below its header: prose that was once its rows is no table."""
+    pages = [path for path in DOCS.parent.rglob("*.md") if ".venv" not in path.parts]
+    header = re.compile(r"^[ :|-]*-{3}[ :|-]*\n[ \t]*$", re.MULTILINE)
+    hollow = [
+        str(path.relative_to(DOCS.parent))
+        for path in pages
+        if any("|" in match[0] for match in header.finditer(path.read_text(encoding="utf-8")))
+    ]
+
+    assert [] == hollow
