@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
-from exporter.errors import ConfigError, ExporterError
+from exporter import __version__
+from exporter.errors import ConfigError, ExitCode, ExporterError
 
 CLUSTER_RETRIES = 2
 """How often a cluster does a piece of work again whose worker died."""
@@ -19,6 +20,9 @@ SILENT_SECONDS = 30.0
 """After this long without a result, processes of this machine are looked at: one may have died over its result."""
 
 CONNECT_SECONDS = 15
+
+WORKERS_SECONDS = 60
+"""How long the first worker of a cluster is waited for."""
 
 CLUSTER_AT_ONCE = 64
 """Pieces that are submitted to a cluster at a time."""
@@ -30,7 +34,9 @@ Result = TypeVar("Result")
 
 
 class WorkerDiedError(ExporterError):
-    """A process of this machine died over its work, as one does that the system kills for memory."""
+    """The workers are gone, or one died over its work again and again; what was finished is kept."""
+
+    exit_code = ExitCode.SOURCE
 
 
 class Processes(ProcessPoolExecutor):
@@ -73,7 +79,9 @@ def processes(count: int) -> Iterator[Executor]:
 def dask_cluster(address: str) -> Iterator[Executor]:
     """The workers of a Dask scheduler, such as ``tcp://10.0.0.1:8786``; they need this package installed.
 
-    Raises `ConfigError` where dask.distributed is not installed, or no scheduler answers there.
+    Before any work is given out, each worker is asked for its version of the exporter: a worker without it, or with
+    another one, would fail or write other bytes. Raises `ConfigError` where dask.distributed is not installed, no
+    scheduler answers, no worker comes within `WORKERS_SECONDS`, or the versions differ.
     """
     try:
         from distributed import Client
@@ -86,9 +94,42 @@ def dask_cluster(address: str) -> Iterator[Executor]:
     except (OSError, TimeoutError, ValueError) as error:
         raise ConfigError(f"--scheduler {address}: no Dask scheduler answers there ({type(error).__name__})") from None
     try:
+        _require_workers(client, address)
         yield client.get_executor(retries=CLUSTER_RETRIES, pure=False)
     finally:
-        client.close()
+        with suppress(Exception):  # of a scheduler that is gone
+            client.close()
+
+
+def _require_workers(client: Any, address: str) -> None:
+    """Wait for a worker, and see that all have this version of the exporter. Raises `ConfigError`."""
+    try:
+        client.wait_for_workers(1, timeout=WORKERS_SECONDS)
+    except TimeoutError:
+        raise ConfigError(
+            f"--scheduler {address}: no worker joined the scheduler within {WORKERS_SECONDS} s; start workers "
+            "(`dask worker ADDRESS`) in an environment with this exporter, and run the same command again"
+        ) from None
+    try:
+        versions: dict[str, str] = client.run(_version_of_the_exporter)
+    except Exception as error:  # whatever a worker without the package, or of another Dask, answers
+        raise ConfigError(
+            f"--scheduler {address}: a worker could not say which exporter it has ({type(error).__name__}); install "
+            f"version {__version__} of the exporter, with the same versions of Python and Dask, on every worker"
+        ) from None
+    others = {worker: version for worker, version in versions.items() if version != __version__}
+    if others:
+        worker, version = min(others.items())
+        raise ConfigError(
+            f"--scheduler {address}: worker {worker} has version {version} of the exporter, and this is {__version__}; "
+            "install the same version on every worker"
+        )
+
+
+def _version_of_the_exporter() -> str:
+    import exporter
+
+    return exporter.__version__
 
 
 def run_all(
@@ -109,9 +150,24 @@ def run_all(
             if not finished and isinstance(executor, Processes):
                 executor.free()
             for future in finished:
-                yield pending.pop(future), future.result()
+                yield pending.pop(future), _result_of(future)
     except BrokenProcessPool:
         raise WorkerDiedError(
             "a worker died, as one does that uses too much memory; run the same command again to continue, perhaps "
             "with fewer --workers"
         ) from None
+
+
+def _result_of(future: Future[Result]) -> Result:
+    """A result. Raises `WorkerDiedError` where a cluster lost the work, and what the work itself raised."""
+    try:
+        return future.result()
+    except CancelledError:
+        why = "the scheduler is gone, and with it the work that it had"
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("distributed", "dask", "tornado"):
+            raise
+        why = f"the cluster lost a piece of work {CLUSTER_RETRIES + 1} times or more ({type(error).__name__})"
+    raise WorkerDiedError(
+        f"{why}; what was finished is kept: run the same command again to continue, once the cluster is well"
+    ) from None

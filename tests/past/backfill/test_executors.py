@@ -8,12 +8,14 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import CancelledError, Executor, Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from exporter.errors import ConfigError
+from exporter import __version__
+from exporter.errors import ConfigError, ExitCode
 from exporter.localnet.player import RecordedNetwork
 from exporter.past.backfill import executors
 from exporter.past.backfill.executors import WorkerDiedError, dask_cluster, processes, run_all, workers_of
@@ -73,6 +75,77 @@ def test_no_scheduler() -> None:
     with pytest.raises(ConfigError, match=r"--scheduler tcp://127\.0\.0\.1:9: no Dask scheduler answers there"):  # noqa: SIM117
         with dask_cluster("tcp://127.0.0.1:9"):
             pass
+
+
+class Lost(Executor):
+    """A cluster whose futures all end with one error."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def submit(self, *given: object, **named: object) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_exception(self._error)
+        return future
+
+
+def error_of_the_cluster() -> Exception:
+    """An error of Dask's own, as a worker that died too often gives it."""
+    kind = type("KilledWorker", (Exception,), {"__module__": "distributed.scheduler"})
+    error: Exception = kind("a piece of work")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(CancelledError(), "the scheduler is gone"), (error_of_the_cluster(), r"lost a piece of work.*KilledWorker")],
+)
+def test_a_cluster_that_loses_its_work_says_how_to_continue(error: BaseException, said: str) -> None:
+    """A scheduler that dies, or a worker that dies over its work again and again, is no bug of the exporter."""
+    with pytest.raises(WorkerDiedError, match=f"{said}.*run the same command again to continue") as caught:
+        list(run_all(Lost(error), double, range(4), 4))
+
+    assert ExitCode.SOURCE == caught.value.exit_code
+
+
+def test_what_the_work_itself_raises_stays() -> None:
+    """An error of the work is not taken for one of the cluster."""
+    with pytest.raises(ValueError, match="mine"):
+        list(run_all(Lost(ValueError("mine")), double, range(4), 4))
+
+
+class Client:
+    """A client of a Dask scheduler whose workers answer with these versions of the exporter, or with an error."""
+
+    def __init__(self, versions: dict[str, str] | Exception | None) -> None:
+        self._versions = versions
+
+    def wait_for_workers(self, count: int, timeout: float) -> None:
+        if self._versions is None:
+            raise TimeoutError(f"{count} in {timeout}")
+
+    def run(self, function: object) -> dict[str, str]:
+        if isinstance(self._versions, Exception):
+            raise self._versions
+        return self._versions or {}
+
+
+@pytest.mark.parametrize(
+    ("versions", "said"),
+    [
+        (None, "no worker joined the scheduler within 60 s"),
+        (ModuleNotFoundError("exporter"), r"could not say which exporter it has \(ModuleNotFoundError\)"),
+        ({"a": __version__, "b": "0.1"}, "worker b has version 0.1 of the exporter"),
+    ],
+)
+def test_workers_that_cannot_do_the_work_are_refused_first(
+    versions: dict[str, str] | Exception | None, said: str
+) -> None:
+    """No workers, workers without the exporter, and workers with another version end the command before any work."""
+    with pytest.raises(ConfigError, match=said):
+        executors._require_workers(Client(versions), "tcp://127.0.0.1:1")
+
+    executors._require_workers(Client({"a": __version__}), "tcp://127.0.0.1:1")
 
 
 @pytest.fixture
