@@ -44,6 +44,7 @@ def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
         raise CheckError(
             f"{POINTER_KEY}: $.retention_hours is {status.retention_hours}, not 1 to {LONGEST_RETENTION_HOURS}"
         )
+    yield f"documents of markets show at most {status.market_pools_cap} pools"
     yield f"files of earlier runs are kept for {status.retention_hours} hours"
     if status.previous_run_id == status.run_id:
         raise CheckError(f"{POINTER_KEY}: $.previous_run_id is the run itself")
