@@ -298,6 +298,10 @@ def _check_pools(index: StateIndex, run: RunRead, unproven: Unproven) -> None:
         raw = index.get(instance_key(market))
         if raw is None:
             continue  # gone since
+        list_key = PROTOCOLS[protocol].pool_list_key(market)
+        if list_key is not None and index.get(list_key) is None:
+            text = f"{market} of {protocol}: it has no list of its pools, so others than the known ones may be missing"
+            unproven.add(Reason.MARKETS, [text])
         try:
             keeper = PROTOCOLS[protocol].pools_kept_by(Entry(instance_key(market), raw))
         except DecodeError:

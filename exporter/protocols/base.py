@@ -490,6 +490,14 @@ class ProtocolModule(ABC):
         """
         return None
 
+    def pool_list_key(self, market: str) -> bytes | None:  # noqa: ARG002
+        """The ledger key of a market's list of its pools, where a market can do without one.
+
+        A run reads such a market's known pools, and nothing on the chain says whether these are all. None where every
+        market has a list.
+        """
+        return None
+
     def pool_in(self, entry: ContractData) -> str | None:  # noqa: ARG002
         """The pool whose state an entry of the contract of `pools_kept_by` is; None for other entries."""
         return None

@@ -50,7 +50,7 @@ from tests.past.archive.simulated_archive import SimulatedArchive
 
 MARKETS = frozenset(market for _, market in LISTED)
 SLENDER, ALULA, K2 = (dict(LISTED)[name] for name in ("slender", "alula", "k2"))
-XOXNO = dict(LISTED)["xoxno"]
+XOXNO, PERIDOT = dict(LISTED)["xoxno"], dict(LISTED)["peridot"]
 HUB_MARKETS = frozenset(
     (pool.market, pool.pool) for item in network_of(settings_for().passphrase).deployments for pool in item.pools
 )
@@ -188,6 +188,19 @@ def test_pools_that_a_run_left_out(recorded: tuple[SimulatedArchive, FromArchive
     _, unproven = compared(tmp_path / "earlier", MARKETS, made=recorded, pools=frozenset(others), ledger=1)
     assert f"pool {left_out[1]} of market {XOXNO}" in unproven.names[Reason.MARKETS][0]
     assert "after the run" in unproven.names[Reason.MARKETS][0]
+
+
+def test_a_market_without_a_list_of_its_pools(tmp_path: Path) -> None:
+    """Nothing says whether the known vaults of a controller without a list are all: that is a reason, by its name."""
+
+    def change(entries: Entries) -> None:
+        del entries[variant_key(PERIDOT, "SupportedMarkets")]
+
+    _, unproven = compared(tmp_path, MARKETS, change)
+
+    assert [f"{PERIDOT} of peridot: it has no list of its pools"] == [
+        name.partition(",")[0] for name in unproven.names[Reason.MARKETS]
+    ]
 
 
 def with_code(market: str, code: bytes) -> Callable[[Entries], None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from exporter.ledger.codec.entries import variant_key
 from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.peridot import reader
 from exporter.protocols.peridot.math import RATE_MODEL, RULE, project
@@ -64,3 +65,6 @@ class Peridot(ProtocolModule):
     read = staticmethod(reader.read_markets)
     project = staticmethod(project)
     rate_model = RATE_MODEL
+
+    def pool_list_key(self, market: str) -> bytes | None:
+        return variant_key(market, "SupportedMarkets")
