@@ -24,6 +24,9 @@ from exporter.tree.values import ListedReason
 LONGEST_RETENTION_HOURS: Final = 8_760
 """The most that a configuration can say."""
 
+MOST_POOLS_SHOWN: Final = 10_000
+"""The most that a configuration can say of the pools in a market's document."""
+
 CLOCK_TOLERANCE: Final = timedelta(hours=1)
 """How far the publisher's clock may be behind that of the network."""
 
@@ -44,6 +47,8 @@ def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
         raise CheckError(
             f"{POINTER_KEY}: $.retention_hours is {status.retention_hours}, not 1 to {LONGEST_RETENTION_HOURS}"
         )
+    if status.market_pools_cap > MOST_POOLS_SHOWN:
+        raise CheckError(f"{POINTER_KEY}: $.market_pools_cap is {status.market_pools_cap}, not 1 to {MOST_POOLS_SHOWN}")
     yield f"documents of markets show at most {status.market_pools_cap} pools"
     yield f"files of earlier runs are kept for {status.retention_hours} hours"
     if status.previous_run_id == status.run_id:

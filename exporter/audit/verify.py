@@ -41,7 +41,7 @@ from exporter.history.series import STATE_KEY
 from exporter.job.evidence import Evidence
 from exporter.job.reading import read_again
 from exporter.past.archive.archive_places import Archives, Deadline
-from exporter.past.archive.checkpoint_proof import make_proof
+from exporter.past.archive.checkpoint_proof import make_proof, unlisted_notice, unlisted_validators
 from exporter.past.archive.stellar_proof import Trust
 from exporter.past.archive.trusted_organisations import signed_by, trust_file, trust_of
 from exporter.protocols.compute import Tables
@@ -198,6 +198,7 @@ def verify_tree(
             held = {status.run_id, *covered.values()}
             others = (proof.run_id for proof in tree.proofs if proof.run_id not in held)
             unproven.add(Reason.EARLIER, (f"{PROOFS.template}: the proof of run {run_id}" for run_id in others))
+            unproven.add(Reason.STATEMENTS, notice_words(evidence, opened, trusted))
             facts.update(checkpoint=outcome.proven.ledger, confirmed=outcome.confirmed)
         found = None
         if complete:
@@ -422,11 +423,21 @@ def _transitions(tree: FetchedTree) -> Iterator[str]:
         yield f"{HISTORY_MANIFEST_KEY}: transitions of {item.protocol}"
 
 
+def notice_words(evidence: Evidence, archives: Archives, trust: Trust) -> Iterator[str]:
+    """The notices of the run that do not follow from what the archives have.
+
+    A run from an archive says how many validators its list of trust lacks. That follows where these archives show as
+    many to the same list: each archive has what its own node saw.
+    """
+    if evidence.notices:
+        seen = unlisted_validators(archives, evidence.ledger, trust)
+        shown = {unlisted_notice(count, trust.date) for count in range(1, seen + 1)}
+        yield from (f"notice: {notice}" for notice in evidence.notices if notice not in shown)
+
+
 def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
-    """The parts of evidence that are not an entry and do not follow from one. Raises `RefutedError`."""
+    """The parts of evidence, but for notices, that are not an entry and follow from none. Raises `RefutedError`."""
     network = network_of(evidence.passphrase)
-    for notice in evidence.notices:
-        yield f"notice: {notice}"
     if evidence.contracts:
         found = {
             (reading.protocol, label, role, address)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from exporter.config import Settings
 from exporter.deployments.networks import network_id, network_of
-from exporter.errors import ConfigError, NetworkMismatchError, pluralize
+from exporter.errors import ConfigError, NetworkMismatchError
 from exporter.job.sources import OnRequest, OpenSource
 from exporter.ledger.checkpoints import checkpoint_of
 from exporter.ledger.codec.entries import instance_key
@@ -21,7 +21,7 @@ from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource
 from exporter.past.archive.archive_places import Archives, Deadline, forget_other_buckets
 from exporter.past.archive.checkpoint import Checkpoint
-from exporter.past.archive.checkpoint_proof import make_proof, newest_proof, unlisted_validators
+from exporter.past.archive.checkpoint_proof import make_proof, newest_proof, unlisted_notice, unlisted_validators
 from exporter.past.archive.state_index import StateIndex
 from exporter.past.archive.stellar_proof import Proven, check_proof, sha256
 from exporter.past.archive.trusted_organisations import trust_of
@@ -77,12 +77,7 @@ class ProvenState:
     @property
     def notices(self) -> list[str]:
         """Remarks on the proof for readers of the rows."""
-        if not self.unlisted:
-            return []
-        return [
-            f"the trusted organisations' own quorum sets name {pluralize(self.unlisted, 'validator')} that the list of "
-            f"{self.trusted_since}, by which the ledger was proven, does not have; there may be a newer list"
-        ]
+        return [unlisted_notice(self.unlisted, self.trusted_since)] if self.unlisted else []
 
     def as_dict(self) -> dict[str, Any]:
         return {

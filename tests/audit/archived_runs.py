@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nacl.signing import SigningKey
+
 from exporter.config import load
 from exporter.localnet.player import RecordedNetwork
 from exporter.past.archive_source import FromArchive
@@ -23,7 +25,9 @@ BEGAN = 1_700_000_000
 class ArchivedRuns:
     """Makes the archive of each checkpoint when it is first asked for. Its market has four pools."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stranger: SigningKey | None = None) -> None:
+        """``stranger`` is a validator that all others trust, and the list of trust lacks."""
+        self._stranger = stranger
         self._folder, self.trust = folder, folder / "trust.json"
         self.trust.write_bytes(trust_document(ORGANISATIONS))
         self._network = RecordedNetwork(start_ledger=64, start_time=BEGAN, close_seconds=1)
@@ -41,7 +45,11 @@ class ArchivedRuns:
             while self._network.chain.latest < ledger:
                 self._network.advance()
             records = records_of(self._network.chain.state(ledger))
-            SimulatedArchive(archive, [records], hot=[[]], version=25, kind=3, checkpoint=ledger, time=closed - ledger)
+            made = SimulatedArchive(
+                archive, [records], hot=[[]], version=25, kind=3, checkpoint=ledger, time=closed - ledger
+            )
+            if self._stranger is not None:
+                made.sign_trusting(self._stranger)
         values = {
             "network.passphrase": PASSPHRASE,
             "output.uri": str(out),

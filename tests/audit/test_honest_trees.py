@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from nacl.signing import SigningKey
 
 from exporter.cli import main
 from exporter.errors import ExitCode
@@ -38,3 +40,18 @@ def test_runs_from_archives(tmp_path: Path, count: int, flags: dict[str, int]) -
     assert ExitCode.DONE == allowed.exit_code, allowed.output
     assert (ExitCode.DONE if count < 20 else ExitCode.UNPROVEN) == result.exit_code, result.output
     assert ([] if count < 20 else ["earlier", "history"]) == [name for name in reasons(result) if name != "changes"]
+
+
+def test_a_validator_that_the_list_lacks(tmp_path: Path) -> None:
+    """The notice about it follows from the archives' quorum sets; archives without it leave it a statement."""
+    runs, out = ArchivedRuns(tmp_path, SigningKey(bytes([9] * 32))), tmp_path / "out"
+    runs.publish(out, 0)
+    notices = json.loads((out / "v1/system/status.json").read_bytes())["notices"]
+    (tmp_path / "other").mkdir()
+    others = ArchivedRuns(tmp_path / "other")
+    others.publish(tmp_path / "other/out", 0)
+    shown, unseen = verify(runs, out), verify(others, out)
+
+    assert ["1 validator"] == [text.split(" name ")[1].split(" that ")[0] for text in notices if "quorum sets" in text]
+    assert ExitCode.DONE == shown.exit_code, shown.output
+    assert (ExitCode.UNPROVEN, ["statements"]) == (unseen.exit_code, reasons(unseen)), unseen.output

@@ -445,6 +445,7 @@ def test_a_forged_history_with_honest_evidence(trees: Trees, several: Path, tmp_
     [
         ("notices", ["All is well"], ExitCode.REFUTED),
         ("next_expected_at", "2023-11-14T00:00:00Z", ExitCode.REFUTED),
+        ("market_pools_cap", 10_001, ExitCode.REFUTED),
         ("next_expected_at", "2031-01-01T00:00:00Z", ExitCode.UNPROVEN),
     ],
 )
@@ -540,8 +541,9 @@ def test_notices_of_the_evidence(trees: Trees, single: Path, tmp_path: Path) -> 
     values = {"network.passphrase": PASSPHRASE, "output.uri": str(tmp_path / "out"), "output.page_sizes": [1, 50]}
     run(load(None, values, environment={}).settings, snapshot=tmp_path / "forged.jsonl.gz")
 
-    said = "2 statements are the publisher's word: notice: All is well, looked: the run read a part"
-    expect(trees.verify(tmp_path / "out"), ExitCode.UNPROVEN, said)
+    result = trees.verify(tmp_path / "out")
+    expect(result, ExitCode.UNPROVEN, "2 statements are the publisher's word: looked: the run read a part")
+    expect(result, ExitCode.UNPROVEN, "notice: All is well")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ import base64
 import json
 from collections.abc import Iterable
 from contextlib import suppress
+from datetime import date
 
-from exporter.errors import ArchiveError, ArchiveFileMissingError
+from exporter.errors import ArchiveError, ArchiveFileMissingError, pluralize
 from exporter.ledger.checkpoints import CHECKPOINT_LEDGERS, checkpoint_of
 from exporter.ledger.codec.ledger_header import LedgerHeader
 from exporter.past.archive.archive_places import Archives
@@ -91,6 +92,14 @@ def unlisted_validators(archives: Archives, ledger: int, trust: Trust) -> int:
                     if message.node in listed:
                         named |= sets.get(message.quorum_set_hash, set())
     return len(named - listed)
+
+
+def unlisted_notice(count: int, trusted_since: date) -> str:
+    """The remark on a proof for readers of its rows, where there are such validators."""
+    return (
+        f"the trusted organisations' own quorum sets name {pluralize(count, 'validator')} that the list of "
+        f"{trusted_since}, by which the ledger was proven, does not have; there may be a newer list"
+    )
 
 
 def _sets(archive: HistoryArchive, previous: LedgerHeader, headers: list[LedgerHeader]) -> dict[int, bytes]:

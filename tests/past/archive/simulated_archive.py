@@ -205,6 +205,16 @@ class SimulatedArchive:
         ]
         self.write("scp", self.next, found)
 
+    def sign_trusting(self, stranger: SigningKey) -> None:
+        """Write the scp file: all validators externalize the first ledger, with a quorum set that has a stranger."""
+        keys = [key for each in self.organisations.values() for key in each]
+        nodes = [struct.pack(">I", 0) + bytes(key.verify_key) for key in (*keys, stranger)]
+        quorum_set = struct.pack(">II", len(nodes), len(nodes)) + b"".join(nodes) + bytes(4)
+        digest, ledger = hashlib.sha256(quorum_set).digest(), self.next - 63
+        said = [message(key, ledger, self.values[ledger], self._passphrase, digest) for key in keys]
+        sets = struct.pack(">II", 0, 1) + quorum_set
+        self.write("scp", self.next, [sets + struct.pack(">II", ledger, len(said)) + b"".join(said)])
+
     @property
     def archives(self) -> Archives:
         return Archives([HistoryArchive(FolderFiles(self.folder))])
