@@ -18,7 +18,7 @@ from exporter.audit.unproven import SHOWN
 from exporter.bounds import FILE_BYTES
 from exporter.config import Settings, load
 from exporter.deployments.networks import NETWORKS
-from exporter.errors import CheckError, ConfigError, DecodeError, ExporterError, SourceError, pluralize
+from exporter.errors import CheckError, ConfigError, DecodeError, ExporterError, SourceError, pluralize, printable
 from exporter.history.export import read_manifest, rows_of
 from exporter.history.manifest import file_ledgers, history_entry
 from exporter.history.parquet import ORDER
@@ -161,9 +161,15 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
     return summary
 
 
+def other_version(summary: CheckSummary) -> str | None:
+    """Why a tree that was checked cannot be rendered again here: another version wrote it. None if this one did."""
+    version, own = summary.version, openapi_document().info[VERSION_FIELD]
+    return None if version == own else f"version {printable(str(version)[:20])} wrote it, and this is {own}"
+
+
 def _check_again(uri: str, summary: CheckSummary) -> str | None:
-    if (version := summary.version) != (own := openapi_document().info[VERSION_FIELD]):
-        return f"version {version} wrote it, and this is {own}"
+    if (why := other_version(summary)) is not None:
+        return why
     with tempfile.TemporaryDirectory() as folder:
         try:
             tree = asyncio.run(fetch(uri, Path(folder), 0))

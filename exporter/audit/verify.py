@@ -24,14 +24,23 @@ from exporter.audit.leftovers import Past, judge_leftovers
 from exporter.audit.prove import Outcome, claims_of, hold_against, proof_of
 from exporter.audit.published_tree import check_files
 from exporter.audit.publisher_records import judge_records
-from exporter.audit.rerender import EarlierRun, FetchedTree, fetch, rerender, settings_of
+from exporter.audit.rerender import EarlierRun, FetchedTree, fetch, other_version, rerender, settings_of
 from exporter.audit.statements import statements_of
 from exporter.audit.unproven import MAX_NAME, SHOWN, Reason, Unproven
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_of
-from exporter.errors import CheckError, ExporterError, RefutedError, SourceError, lasting, pluralize, printable
+from exporter.errors import (
+    CheckError,
+    ConfigError,
+    ExporterError,
+    RefutedError,
+    SourceError,
+    lasting,
+    pluralize,
+    printable,
+)
 from exporter.history.export import rows_of
 from exporter.history.liquidations import fault_of
 from exporter.history.manifest import file_ledgers
@@ -158,6 +167,8 @@ def verify_tree(
     with console.step("check", "checking the tree") as facts, refuting():
         looked = check_files(uri)
         facts.update(files=sum(looked.files.values()))
+    if (why := other_version(looked)) is not None:
+        raise ConfigError(f"{uri}: {why}, so its files cannot be compared; verify it with that version of the exporter")
     with tempfile.TemporaryDirectory() as folder:
         unproven = Unproven()
         with console.step("repeat", "repeating runs from their evidence") as facts, refuting():

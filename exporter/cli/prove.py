@@ -142,9 +142,9 @@ def verify(console: Console, uri: str, max_age: int | None, allowed: frozenset[R
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. Checks every file, repeats runs from their
     evidence, and compares that with what validators signed.
 
-    Exit code 0: all is proven, or allowed not to be; 3: the tree or the archives cannot be read, the run's checkpoint
-    cannot be proven yet, or the run is older than --max-age; 8: something is wrong, and the first thing is named; 9:
-    not contradicted, but not all is proven.
+    Exit code 0: all is proven, or allowed not to be; 2: another version of the exporter made the tree; 3: the tree or
+    the archives cannot be read, the run's checkpoint cannot be proven yet, or the run is older than --max-age; 8:
+    something is wrong, and the first thing is named; 9: not contradicted, but not all is proven.
     """
     from exporter.audit.verify import refuse_old, verify_tree
 

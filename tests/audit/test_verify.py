@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from exporter import __version__
 from exporter.audit import history_files
 from exporter.audit import prove as prove_module
 from exporter.audit.prove import prove
@@ -51,9 +52,10 @@ from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.protocols.base import Candidate
 from exporter.publishing.compaction import compact_history
+from exporter.render.openapi import VERSION_FIELD
 from exporter.stores import open_store
 from exporter.tree.documents import ChangeList, SkippedMarket, timestamp
-from exporter.tree.families import POINTER_KEY
+from exporter.tree.families import OPENAPI_KEY, POINTER_KEY
 from exporter.tree.run_listing import RunListing
 from exporter.tree.values import SkipReason
 from tests.audit.signed_runs import CHECKPOINT, TIME, SignedNetwork, keys_named
@@ -457,6 +459,17 @@ def test_words_of_the_status(trees: Trees, single: Path, tmp_path: Path, field: 
 
     said = "a newer run is expected at 2031" if code == ExitCode.UNPROVEN else field
     expect(trees.verify(out), code, said)
+
+
+def test_a_tree_of_another_version(trees: Trees, single: Path, tmp_path: Path) -> None:
+    """Another version may render otherwise: the tree is neither refuted nor proven, and that version can verify it."""
+
+    def other(files: Files) -> None:
+        change(files, OPENAPI_KEY, lambda document: document["info"].update({VERSION_FIELD: "0.0.1"}))
+        files["data.html"] += b"\n"
+
+    said = f"version 0.0.1 wrote it, and this is {__version__}, so its files cannot be compared; verify it with that"
+    expect(trees.verify(forge(single, tmp_path, other)), ExitCode.CONFIG, said)
 
 
 def test_files_next_to_the_run(trees: Trees, out: Path) -> None:
