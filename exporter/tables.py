@@ -157,7 +157,6 @@ SHARED = (
 )
 """The columns of the pools frame that say which pool it is, of which market."""
 
-SPOKES = "spokes"
 Gate = Literal["can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate"]
 """A column that says whether an operation is possible."""
 
