@@ -38,7 +38,13 @@ elif command == "issue view":
     print(issue()["title"])
 elif command == "label create":
     assert len(options["--description"]) <= 100 and options["--force"]
-    state["labels"].append(words[2])
+    state["labels"][words[2]] = options["--description"]
+elif command == "label list":
+    assert set(options) == {{"--search", "--limit", "--json", "--jq"}} and options["--json"] == "name,description"
+    assert options["--jq"] == ".[] | [.name, .description] | @tsv"
+    for name, description in state["labels"].items():
+        if options["--search"] in name:
+            print(name, description, sep="\t")
 elif command == "issue create":
     assert set(options) == {{"--title", "--body", "--label"}} and options["--label"] in state["labels"]
     state["issues"].append(dict(number=len(state["issues"]) + 1, title=options["--title"], body=options["--body"],
@@ -74,7 +80,7 @@ class FakeGitHub:
 
     def forget(self) -> None:
         """Begin again without issues and labels."""
-        self._state.write_text(json.dumps({"issues": [], "labels": [], "calls": []}))
+        self._state.write_text(json.dumps({"issues": [], "labels": {}, "calls": []}))
 
     @property
     def issues(self) -> list[dict[str, Any]]:
