@@ -13,15 +13,15 @@ from hypothesis import HealthCheck, settings
 
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from tests import once
-from tests import real_data as real
 from tests.audit.trees import Files, good_tree
+from tools import real_data as real
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
 REAL_FIXTURES = {"real_data", "mainnet_snapshot_path"}
 
 # No deadline: a slow first call on a busy machine is not a bug. The same examples at every run, so that a test fails
-# because of a change; scripts/test-random and scripts/test-slow look for new ones, every week.
+# because of a change; scripts/suite random and scripts/suite slow look for new ones, every week.
 settings.register_profile(
     "fast",
     max_examples=30,
@@ -87,7 +87,7 @@ def real_data(pytestconfig: pytest.Config) -> Path:
             pytest.fail(f"{folder}, named as the folder of real ledger data, is not a folder")
         pytest.skip(
             f"the real ledger data is not at {folder}; name its folder with --real-data=FOLDER or {real.VARIABLE}, "
-            "or fetch what is public of it: scripts/test-real --fetch DIR"
+            "or fetch what is public of it: scripts/suite real --fetch DIR"
         )
     return folder
 

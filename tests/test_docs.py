@@ -12,8 +12,8 @@ import pytest
 from exporter.config import ACCEPTED, ENVIRONMENT, Settings, load
 from exporter.tables import COLUMNS
 from exporter.tree.verifier import checker_digests
-from tests import costs
-from tests.references import DOCS, PAGES
+from tools import costs
+from tools.generated_docs import DOCS, PAGES
 
 
 def rows(text: str, heading: str) -> dict[str, str]:
@@ -75,7 +75,7 @@ def test_the_costs_name_their_prices() -> None:
 
 
 def test_what_a_run_writes_is_still_what_was_measured() -> None:
-    """The smaller network, measured now, is within a fifth of what the formula has: python -m tests.costs."""
+    """The smaller network, measured now, is within a fifth of what the formula has: python -m tools.costs."""
     assert pytest.approx(costs.SMALL, rel=0.2) == costs.measure(50)
 
 

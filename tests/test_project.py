@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 import exporter
 from exporter.errors import ExitCode
-from tests.sbom import bill_of_materials
+from tools.bill_of_materials import bill_of_materials
 
 LOCKS = ("runtime", "build", "dev")
 
@@ -189,7 +189,7 @@ def test_no_path_of_a_machine(project_root: Path) -> None:
 
 def test_scripts_are_runnable(project_root: Path) -> None:
     """Each script can be executed, stops at the first error, and fails on an unset variable."""
-    scripts = [path for path in (project_root / "scripts").iterdir() if path.is_file() and not path.suffix]
+    scripts = [path for path in (project_root / "scripts").rglob("*") if path.is_file() and not path.suffix]
     scripts.append(project_root / ".ci" / "run")
     shell_scripts = [path for path in scripts if path.read_bytes().startswith(b"#!/usr/bin/env bash\n")]
 

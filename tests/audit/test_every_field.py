@@ -34,7 +34,7 @@ from exporter.tree.families import (
 )
 from tests.audit.archived_runs import ArchivedRuns
 from tests.audit.trees import Files, digest, encoded, manifest_of, read, seal, status_of, write
-from tests.references import ROOT
+from tools.generated_docs import ROOT
 
 REFUTED, STATED = "8", "stated"
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STAMPED = ("requirements/runtime.lock", "requirements/build.lock", "pyproject.toml", "exporter/__init__.py")
 """What an environment is made from, in the order of its stamp (scripts/_common.sh)."""
 
-MADE = "scripts/test-pythons makes it"
+MADE = "scripts/suite pythons makes it"
 
 CONFIGURATION = f"""
 [network]

@@ -1,6 +1,6 @@
 """Clients that others generate from the API's description walk a served tree, and schemathesis finds no failure in it.
 
-scripts/test-clients installs the packages from npm and runs this file; without them their tests are skipped.
+scripts/suite clients installs the packages from npm and runs this file; without them their tests are skipped.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def typescript_client(tree: Path, tmp_path: Path) -> Path:
     if shutil.which("node") is None:
         pytest.skip("Node is not installed; the TypeScript client needs Node 20 or newer with npm")
     if not (INSTALLED / "node_modules" / ".package-lock.json").is_file():
-        pytest.skip("openapi-typescript is not installed in build/clients; scripts/test-clients does that")
+        pytest.skip("openapi-typescript is not installed in build/clients; scripts/suite clients does that")
     (tmp_path / "node_modules").symlink_to(INSTALLED / "node_modules")
     (tmp_path / "package.json").write_text('{"type": "module"}')
     shutil.copy(Path(__file__).with_name("walk.ts"), tmp_path)
@@ -182,7 +182,7 @@ def test_schemathesis_finds_no_failure(tree: Path, url: str, tmp_path: Path, kno
 def worker(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpTarget]:
     """The rule for Cloudflare in Cloudflare's own runtime, workerd, with a bucket that miniflare keeps."""
     if not (INSTALLED / "node_modules" / "miniflare").is_dir():
-        pytest.skip("there is no miniflare in build/clients; scripts/test-clients installs it")
+        pytest.skip("there is no miniflare in build/clients; scripts/suite clients installs it")
     folder = tmp_path_factory.mktemp("workerd")
     (script,) = write_edge(folder, render_edge("cloudflare", Settings(), root=None, origin=None))
     keys = [path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()]

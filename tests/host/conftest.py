@@ -22,7 +22,7 @@ _STATES = int(os.environ.get("CONTRACT_HOST_STATES") or 2_000)
 def program() -> Path:
     """The contract host; skips where it was not built."""
     if not _PROGRAM:
-        pytest.skip("the contract host was not built: scripts/test-host builds it and runs these tests")
+        pytest.skip("the contract host was not built: scripts/suite host builds it and runs these tests")
     return Path(_PROGRAM)
 
 

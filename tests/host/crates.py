@@ -44,11 +44,11 @@ def main(arguments: list[str]) -> None:
             changed = "; ".join(sorted(set(wanted) ^ set(got))[:6])
             raise SystemExit(
                 f"error: cargo does not take the crates of {LIST.name}: {changed}; "
-                "after a change of Cargo.toml write the list again with scripts/test-host --lock"
+                "after a change of Cargo.toml write the list again with scripts/suite host --lock"
             )
     if write:
         lines = "".join(f"{crate}\n" for crate in got)
-        LIST.write_text(f"# Made by scripts/test-host --lock: name, version, SHA-256 of each crate.\n{lines}")
+        LIST.write_text(f"# Made by scripts/suite host --lock: name, version, SHA-256 of each crate.\n{lines}")
 
 
 if __name__ == "__main__":

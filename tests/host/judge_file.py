@@ -1,4 +1,4 @@
-"""``scripts/test-host --judge``: our numbers against the contracts whose code is in a ledger snapshot file.
+"""``scripts/suite host --judge``: our numbers against the contracts whose code is in a ledger snapshot file.
 
 As ``exporter check --on-chain`` does it, but the official contract host runs the views, and no network is asked.
 """

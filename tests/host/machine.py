@@ -1,6 +1,6 @@
 """The official contract host, driven over the pipe of a long-lived process.
 
-`scripts/test-host` builds the program of tests/host/machine and says in CONTRACT_HOST where it is. Each line to it is
+`scripts/suite host` builds the program of tests/host/machine and says in CONTRACT_HOST where it is. Each line to it is
 a request, each line from it an answer; everything that is XDR goes as base64.
 
 | request (``do``) | fields | does |

@@ -1,6 +1,6 @@
 """Slender's pool and Reflector's oracle on the host: what their deployed code answers from entries is what we compute.
 
-The wasm files are not in the repository; they are in the folder of real data (scripts/test-real --fetch DIR).
+The wasm files are not in the repository; they are in the folder of real data (scripts/suite real --fetch DIR).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Reserve = dict[str, int]
 def put_code(machine: Machine, path: Path, wasm_hash: bytes) -> None:
     """Give the host a contract's code; skips where the file is not there."""
     if not path.is_file():
-        pytest.skip(f"the code is not at {path}; scripts/test-real --fetch DIR brings it")
+        pytest.skip(f"the code is not at {path}; scripts/suite real --fetch DIR brings it")
     code = path.read_bytes()
     assert wasm_hash == sha256(code).digest()
     data = b"\0\0\0\x07\0\0\0\0" + wasm_hash + encode_opaque(code)

@@ -23,10 +23,10 @@ from exporter.protocols.base import Candidate, Origin, ProtocolReading, Step
 from exporter.protocols.compute import row_of
 from exporter.tables import POOLS, PROTOCOL_COLUMNS
 from exporter.tree.documents import Absent, Unread
-from tests.protocols.golden_rows import PATH, golden_rows
 from tests.protocols.made_ledger import MadeLedger
 from tests.protocols.places import DATA, MARKET, RESERVE, SLENDER, SLENDER_DEBT, USDC, XLM
 from tests.protocols.world import World, contract
+from tools.golden_rows import PATH, golden_rows
 
 NOW = World("k2").time
 OF_XLM = dict.fromkeys(PROTOCOLS, XLM) | {"xoxno": USDC}

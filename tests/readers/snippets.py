@@ -19,7 +19,7 @@ PROJECT_ROOT = Path(__file__).resolve().parent.parent.parent
 TEMPLATES = PROJECT_ROOT / "site_templates" / "snippets"
 DOCS = PROJECT_ROOT / "docs" / "history.md"
 OTHER_PYTHON = PROJECT_ROOT / "build" / "readers" / "bin" / "python"
-"""The Python that scripts/test-readers makes for pandas, PySpark and a DuckDB with its extension for HTTP."""
+"""The Python that scripts/suite readers makes for pandas, PySpark and a DuckDB with its extension for HTTP."""
 
 SCRIPTS = {
     "duckdb": "duckdb.sql",
@@ -48,7 +48,7 @@ def ask(reader: str, text: str | Path, columns: Sequence[str] = (), *, what: str
     if reader == "polars" or (reader == "duckdb" and "http://" not in str(text)):
         return answer(what, reader, str(text), columns)
     if not OTHER_PYTHON.is_file():
-        pytest.skip("there is no build/readers with pandas, PySpark and DuckDB's httpfs; scripts/test-readers makes it")
+        pytest.skip("build/readers has no pandas, PySpark and DuckDB's httpfs; scripts/suite readers makes it")
     if reader == "pyspark" and shutil.which("java") is None:
         pytest.skip("java is not installed (Debian: apt-get install default-jre-headless), so PySpark was not tried")
     request = {"what": what, "reader": reader, "text": str(text), "columns": list(columns)}

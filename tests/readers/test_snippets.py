@@ -98,7 +98,7 @@ def test_frictionless_judges_the_package(published: Path, change: tuple[str, str
     """Every row of every table is as the data package says; of a package that says something else it is not."""
     program = OTHER_PYTHON.with_name("frictionless")
     if not program.is_file():
-        pytest.skip("there is no build/readers with frictionless; scripts/test-readers makes it")
+        pytest.skip("there is no build/readers with frictionless; scripts/suite readers makes it")
     for name in ("v1", "history"):
         (tmp_path / name).symlink_to(published / name)
     (tmp_path / "datapackage.json").write_text((published / "datapackage.json").read_text().replace(*change))

@@ -52,7 +52,7 @@ def closing(real_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """The URL of a server whose ledgers close every second."""
     program = os.environ.get(PROGRAM)
     if not program:
-        pytest.skip("scripts/test-rpc runs these tests: they need the program stellar-rpc")
+        pytest.skip("scripts/suite rpc runs these tests: they need the program stellar-rpc")
     folder = next((place for name in ARCHIVES if (place := real_data / name).is_dir()), None)
     if folder is None:
         pytest.skip(f"{real_data} has no archive of a testnet: {' or '.join(ARCHIVES)}")

@@ -1,4 +1,4 @@
-"""The same promises on real S3 servers; scripts/test-s3 starts them and runs these."""
+"""The same promises on real S3 servers; scripts/suite s3 starts them and runs these."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.s3.places import (
 from tests.s3.wire_bucket import BUCKET
 
 pytestmark = pytest.mark.skipif(
-    given_gateway() is None, reason=f"{ENDPOINT_VARIABLE} names no S3 server; run scripts/test-s3"
+    given_gateway() is None, reason=f"{ENDPOINT_VARIABLE} names no S3 server; run scripts/suite s3"
 )
 
 CHILD = """

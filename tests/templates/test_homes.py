@@ -34,7 +34,7 @@ def judged(program: str, *arguments: str | Path, cwd: Path = ROOT) -> None:
     found = next((path for path in (INSTALLED / "bin" / program, INSTALLED / program) if path.is_file()), None)
     found = found or (Path(path) if (path := shutil.which(program)) else None)
     if found is None:
-        pytest.skip(f"{Path(program).name} is not installed; scripts/test-templates does that, or says what to install")
+        pytest.skip(f"{Path(program).name} is not installed; scripts/suite templates does that or says how")
     ran = subprocess.run([found, *arguments], cwd=cwd, capture_output=True, text=True, timeout=180, check=False)
     assert 0 == ran.returncode, ran.stdout + ran.stderr
 

@@ -31,7 +31,7 @@ from tests.workflows.fake_gh import FakeGitHub
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not PROGRAM.is_file(), reason="act is not in build/act; scripts/test-workflows installs it"),
+    pytest.mark.skipif(not PROGRAM.is_file(), reason="act is not in build/act; scripts/suite workflows installs it"),
 ]
 
 POINTER = "v1/system/status.json"

@@ -42,7 +42,7 @@ def axe(project_root: Path) -> str:
     """The source of axe-core."""
     source = project_root / "build" / "browser" / "node_modules" / "axe-core" / "axe.min.js"
     if not source.is_file():
-        pytest.skip("axe-core is not installed; scripts/test-browser does it")
+        pytest.skip("axe-core is not installed; scripts/suite browser does it")
     return source.read_text("utf-8")
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-from tests.bench import edge, job, lake, publish, quiet, read, year
-from tests.bench.table import Row, table
+from tools.bench import edge, job, lake, publish, quiet, read, year
+from tools.bench.table import Row, table
 
 BENCHMARKS: dict[str, Callable[[bool], list[Row]]] = {
     module.__name__.rpartition(".")[2]: module.run for module in (job, read, publish, quiet, lake, edge, year)

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter, sleep
 
-from tests.bench.job import publish, steps_of
-from tests.bench.publish import in_bucket, variables
-from tests.bench.table import Row
 from tests.embedded import serving
 from tests.s3.wire_bucket import Call, WireBucket
+from tools.bench.job import publish, steps_of
+from tools.bench.publish import in_bucket, variables
+from tools.bench.table import Row
 
 POOLS, S3_SECONDS, RPC_SECONDS = 165, 0.030, 0.200
 MOST_SECONDS, MOST_ROUNDS, MOST_WRITES, MOST_IMPORT_SECONDS = 8.0, 90, 6.0, 0.6

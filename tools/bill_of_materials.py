@@ -1,4 +1,6 @@
-"""The packages that a release runs with, as a software bill of materials (CycloneDX): ``python -m tests.sbom OUT``.
+"""The packages that a release runs with, as a software bill of materials (CycloneDX).
+
+    python -m tools.bill_of_materials OUT
 
 It is made from requirements/runtime.lock alone, so that it is the same wherever it is made.
 """

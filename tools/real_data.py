@@ -1,6 +1,6 @@
 """Real ledger data next to the checkout: where it lies, and how its public originals are fetched and verified.
 
-``python -m tests.real_data FOLDER`` brings the originals that tests/real_data.txt lists into a folder, each checked
+``python -m tools.real_data FOLDER`` brings the originals that tools/real_data.txt lists into a folder, each checked
 against its size and SHA-256. What is there already, whole, is not fetched again.
 """
 
@@ -50,7 +50,7 @@ def fetch(folder: Path, base_url: str = RAW_FILES) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="scripts/test-real --fetch", description="Fetch the public originals.")
+    parser = argparse.ArgumentParser(prog="scripts/suite real --fetch", description="Fetch the public originals.")
     parser.add_argument("folder", type=Path, help="where they go")
     parser.add_argument("--base-url", default=RAW_FILES, help="of a mirror, instead of %(default)s")
     arguments = parser.parse_args()

@@ -19,11 +19,11 @@ from statistics import median
 
 from exporter.config import Settings
 from exporter.tree.routes import Served, route
-from tests.bench.table import Row
 from tests.embedded import serving
 from tests.jobs import run as run_job
 from tests.jobs import settings_for
 from tests.serve.edge.nginx_server import free_port, running, write_main, write_rule
+from tools.bench.table import Row
 
 POOLS, URLS, CONNECTIONS = 200, 2_000, 32
 ROUNDS, SECONDS = 7, 3

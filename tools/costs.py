@@ -1,6 +1,6 @@
 """What a bucket costs, by a formula over what a run writes; docs/operations.md has its tables.
 
-``python -m tests.costs`` publishes recorded networks of two sizes, twice each, and prints `SMALL` and `LARGE` again.
+``python -m tools.costs`` publishes recorded networks of two sizes, twice each, and prints `SMALL` and `LARGE` again.
 Everything between and beyond the two is the straight line through them.
 """
 

@@ -16,9 +16,9 @@ from unittest.mock import patch
 from exporter.stores import open_store
 from exporter.tree.families import kind_of
 from exporter.tree.headers import cache_control
-from tests.bench.table import Row
 from tests.s3.clients import given_gateway
 from tests.s3.wire_bucket import WireBucket
+from tools.bench.table import Row
 
 OBJECTS, BYTES = 2_000, 2_000
 PARALLEL = 32

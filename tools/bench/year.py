@@ -36,12 +36,12 @@ from exporter.stores.store import Store
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX
 from exporter.tree.read_back import file_of
-from tests.bench.publish import variables
-from tests.bench.table import Row
 from tests.embedded import PROJECT_ROOT
 from tests.jobs import direct, read_tables, settings_for
 from tests.jobs import run as run_once
 from tests.s3.wire_bucket import WireBucket
+from tools.bench.publish import variables
+from tools.bench.table import Row
 
 AGES_DAYS = (1, 7, 30, 91, 182, 365)
 RUNS = 13
@@ -91,7 +91,7 @@ def _run_child(
     arguments = [str(age), str(first), str(runs), str(clock)]
     measured, requests = list[Measured](), list[Counter[str]]()
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.year", *arguments],
+        [sys.executable, "-m", "tools.bench.year", *arguments],
         cwd=PROJECT_ROOT,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,

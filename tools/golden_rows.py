@@ -1,6 +1,6 @@
 """What is published of every pool of the recorded network: the golden file, and how it is written again.
 
-python -m tests.protocols.golden_rows
+python -m tools.golden_rows
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from tests.protocols.world import World
 
-PATH = Path(__file__).with_name("golden_rows.json")
+PATH = Path(__file__).parent.parent / "tests" / "protocols" / "golden_rows.json"
 
 
 def golden_rows() -> Iterator[dict[str, object]]:

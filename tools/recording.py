@@ -1,4 +1,4 @@
-"""Makes the recording of the package from its sources: ``python -m tests.recording [FOLDER]``.
+"""Makes the recording of the package from its sources: ``python -m tools.recording [FOLDER]``.
 
 Each part keeps its entries as its source has them, but for what ``recording.md`` names: addresses, the clock, wasm
 hashes that the source lacks, tokens and prices. What no source has, it takes from the recording that the package has.
@@ -319,7 +319,7 @@ def lists(found: Sequence[Part]) -> dict[str, str]:
     """By protocol: what is deployed in the recording, as `exporter.deployments` has it for every network."""
     texts = dict.fromkeys(sorted(part.protocol for part in found), "")
     for protocol in texts:
-        lines = [f"# {protocol} in the recording of the package, written by python -m tests.recording."]
+        lines = [f"# {protocol} in the recording of the package, written by python -m tools.recording."]
         lines.append(f'protocol = "{protocol}"')
         for part in found:
             if part.protocol != protocol:

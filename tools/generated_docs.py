@@ -1,4 +1,4 @@
-"""The parts of the documentation that are made from the code: ``python -m tests.references`` writes them."""
+"""The parts of the documentation that are made from the code: ``python -m tools.generated_docs`` writes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from exporter.cli import main
 from exporter.protocols import PROTOCOLS
 from exporter.tables import COLUMNS, Column
 from exporter.tree.verifier import checker_digests
-from tests import costs
+from tools import costs
 
 ROOT: Final = Path(__file__).parent.parent
 DOCS: Final = ROOT / "docs"
@@ -65,7 +65,7 @@ def cli(_: str) -> str:
     common: dict[str, str] = {}
     for names in _commands(main):
         result = CliRunner(env={"COLUMNS": "100"}).invoke(main, [*names, "--help"], prog_name="exporter")
-        assert 0 == result.exit_code, result.output
+        assert result.exit_code == 0, result.output
         text = result.output.split("\n\nCommands:\n")[0].rstrip()  # each has its own heading
         text = re.sub(r"^  Exit codes?:? .*?\n\n", "", text, flags=re.MULTILINE | re.DOTALL)
         text = text.removeprefix(f"Usage: {' '.join(('exporter', *names))} [OPTIONS]\n\n")  # the heading says it
@@ -179,7 +179,7 @@ def digests(page: str) -> str:
 
 
 def prices(page: str) -> str:
-    """docs/operations.md with the tables of `tests.costs`."""
+    """docs/operations.md with the tables of `tools.costs`."""
     return _COSTS.sub(f"\n{costs.tables()}\n\n", page)
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.bench import __main__ as bench
+from tools.bench import __main__ as bench
 
 
 @pytest.mark.slow

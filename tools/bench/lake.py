@@ -21,8 +21,8 @@ from exporter.past.lake.close_meta import header_of, walk
 from exporter.past.lake.extract import RangeOfLedgers, extract
 from exporter.past.lake.objects import open_batch
 from exporter.past.lake.watch import Watch
-from tests import real_data
-from tests.bench.table import Row, in_turn
+from tools import real_data
+from tools.bench.table import Row, in_turn
 
 CONTRACTS = 123
 """How many contracts of mainnet's lending markets are watched as a whole."""

@@ -15,9 +15,9 @@ from exporter.ledger.codec.entries import decode_contract_data, encode_contract_
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.ledger.view import LedgerView, Reading, read_at_one_ledger
-from tests.bench.table import Row, in_turn
 from tests.chain_simulator import Chain, ChainSource
-from tests.real_data import DEFAULT_FOLDER
+from tools.bench.table import Row, in_turn
+from tools.real_data import DEFAULT_FOLDER
 
 QUIET, BUSY = 1_000, 5
 REQUESTS_PER_LEDGER = 3
