@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import fields
 
 from exporter.tree.documents import MarketBackstop, MarketEntry
-from exporter.tree.pools import AssetDetail, column_of
+from exporter.tree.pools import AssetDetail, Source, column_note
 from exporter.tree.values import ParquetType
 
 MAX_DECIMAL = 10**38 - 1
@@ -42,21 +42,26 @@ _PLAIN = {str: ParquetType.UTF8, int: ParquetType.INT64, bool: ParquetType.BOOLE
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the pools frame, as its field in `exporter.tree.pools` says; ``kind`` are its values in documents."""
+    """A column of the pools frame, from its field in `exporter.tree.pools`.
+
+    Attributes:
+        document_type: the annotated type of the field, whose values documents have.
+        source, position, meaning: as in `exporter.tree.pools.ColumnNote`.
+    """
 
     name: str
-    kind: Any
-    by: str
-    place: int
+    document_type: Any
+    source: Source
+    position: int
     meaning: str
 
     @property
     def type(self) -> ParquetType:
-        return column_type(self.kind)
+        return column_type(self.document_type)
 
     @property
     def nullable(self) -> bool:
-        return self.by == "term" or NoneType in _parts(self.kind)
+        return self.source == "optional" or NoneType in _parts(self.document_type)
 
 
 def _parts(kind: Any) -> Iterator[Any]:
@@ -108,31 +113,33 @@ def document_fields(model: type[Struct]) -> list[pl.Expr]:
 
 
 def _columns_in(model: type[Struct]) -> Iterator[Column]:
-    for found in fields(model):
-        about = column_of(found)
-        if about:
-            yield Column(found.name, found.type, **about)
-        else:
-            for part in _parts(found.type):
-                if isinstance(part, type) and issubclass(part, Struct):
-                    yield from _columns_in(part)
+    """The columns among the fields of a model and of the models inside it."""
+    for field in fields(model):
+        note = column_note(field)
+        if note is not None:
+            yield Column(field.name, field.type, note.source, note.position, note.meaning)
+            continue
+        for part in _parts(field.type):
+            if isinstance(part, type) and issubclass(part, Struct):
+                yield from _columns_in(part)
 
 
-COLUMNS = sorted(_columns_in(AssetDetail), key=lambda column: column.place)
-"""In the order of a Parquet file."""
+COLUMNS = sorted(_columns_in(AssetDetail), key=lambda column: column.position)
+"""The columns of the pools frame, in the order of a Parquet file."""
 
 
-def _frame(*by: str) -> dict[str, pl.DataType]:
-    return {column.name: FRAME_DTYPES[column.type] for column in COLUMNS if column.by in by}
+def _frame(*sources: Source) -> dict[str, pl.DataType]:
+    """The columns from some sources, with their types in a frame."""
+    return {column.name: FRAME_DTYPES[column.type] for column in COLUMNS if column.source in sources}
 
 
-POOLS = _frame("given", "term", "computed")
+POOLS_SCHEMA = _frame("required", "optional", "derived")
 """The pools frame: one row for each pool that was read."""
 
-PROTOCOL_COLUMNS = _frame("given")
-"""The columns that a protocol's `project` gives, one row a pool."""
+REQUIRED_COLUMNS = _frame("required")
+"""The columns that every protocol's `project` gives, one row a pool."""
 
-TERMS = _frame("term")
+OPTIONAL_COLUMNS = _frame("optional")
 """The columns that a protocol's `project` may also give: what can be done, how much of it, at what risk, and its
 rewards; the rest is null.
 
@@ -140,7 +147,7 @@ An amount is only given for what can be done: `exporter.protocols.compute` makes
 where that is not known.
 """
 
-MARKETS: dict[str, pl.DataType] = {
+MARKETS_SCHEMA: dict[str, pl.DataType] = {
     **columns_of(MarketEntry),
     **dict.fromkeys(("oracle", "config_hash", "wasm_hash"), pl.String()),
     "unread_count": pl.Int64(),  # of its pools, those that were not read
@@ -148,7 +155,7 @@ MARKETS: dict[str, pl.DataType] = {
 }
 """The markets frame: one row for each market that was read."""
 
-BACKSTOPS: dict[str, pl.DataType] = {"market": pl.String(), **columns_of(MarketBackstop)}
+BACKSTOPS_SCHEMA: dict[str, pl.DataType] = {"market": pl.String(), **columns_of(MarketBackstop)}
 """The backstops frame: one row for each market that names one."""
 
 SHARED = (

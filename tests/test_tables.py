@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
-from exporter.tables import BACKSTOPS, COLUMNS, MARKETS, POOLS
+from exporter.tables import BACKSTOPS_SCHEMA, COLUMNS, MARKETS_SCHEMA, POOLS_SCHEMA
 from exporter.tree.families import LATEST_PARQUET
 
 
@@ -20,8 +20,8 @@ def test_types_and_places_of_columns() -> None:
     """No column can hold a float, nor a number that wraps or rounds; each has its own place, without a gap."""
     allowed = {pl.String(), pl.Int64(), pl.Int128(), pl.Boolean()}
 
-    assert allowed == set(POOLS.values()) | set(MARKETS.values()) | set(BACKSTOPS.values())
-    assert [*range(1, len(COLUMNS) + 1)] == [column.place for column in COLUMNS]
+    assert allowed == set(POOLS_SCHEMA.values()) | set(MARKETS_SCHEMA.values()) | set(BACKSTOPS_SCHEMA.values())
+    assert [*range(1, len(COLUMNS) + 1)] == [column.position for column in COLUMNS]
 
 
 PUBLISH = """

@@ -57,14 +57,14 @@ whose columns they have."""
 
 def module() -> str:
     """The text of the module."""
-    terms = [column for column in COLUMNS if column.by == "term"]
+    terms = [column for column in COLUMNS if column.source == "optional"]
     grouped = {name for *_, document in GROUPS.values() for name in document.__struct_fields__}
     parts = [HEAD]
     for name, (_, meaning, document) in GROUPS.items():
         own = [column for column in terms if column.name in document.__struct_fields__]
         parts.append(_dataclass(name, meaning, map(_optional, own)))
     parts.append(_dataclass("SpokeTerms", "One spoke's terms for a pool.", _spoke_fields()))
-    required = [column for column in COLUMNS if column.by == "given" and column.name not in SHARED]
+    required = [column for column in COLUMNS if column.source == "required" and column.name not in SHARED]
     attributes = [*map(_required, required), *(_optional(column) for column in terms if column.name not in grouped)]
     attributes += [
         f"{attribute}: {name} = field(default_factory={name})\n{_docstring(meaning)}"

@@ -31,7 +31,7 @@ Place = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class HistoryKind:
     """A kind of history: its lengths, the frame of its buckets, which begins with the place, and the models."""
 
     buckets: tuple[Bucket, ...]
@@ -46,8 +46,8 @@ class Form:
         return market, pool
 
 
-POOLS = Form(BUCKETS, BUCKETS_FRAME, HistoryBucket, AssetHistory, BUCKET_PAGE)
-TOTALS = Form((DAY,), TOTALS_FRAME, TotalsBucket, TotalsHistory, TOTALS_PAGE)
+POOL_HISTORY = HistoryKind(BUCKETS, BUCKETS_FRAME, HistoryBucket, AssetHistory, BUCKET_PAGE)
+TOTALS_HISTORY = HistoryKind((DAY,), TOTALS_FRAME, TotalsBucket, TotalsHistory, TOTALS_PAGE)
 
 
 BEGUN: dict[str, pl.DataType] = {
@@ -66,7 +66,7 @@ class Histories:
     * ``cursors/BUCKET``: the page before each newest document, and when its span ended (unix seconds).
     """
 
-    form: Form
+    form: HistoryKind
     packed: dict[str, bytes] = field(default_factory=dict)
 
     def closed(self, bucket: Bucket) -> pl.DataFrame:

@@ -20,7 +20,7 @@ from msgspec import structs
 from exporter import FORMAT
 from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.history.buckets import BUCKETS, HOUR, LONGEST, SOURCES, aggregate, observations_of, places_of, totals_of
-from exporter.history.closed_buckets import POOLS, TOTALS, Histories, Place
+from exporter.history.closed_buckets import POOL_HISTORY, TOTALS_HISTORY, Histories, Place
 from exporter.history.manifest import data_of
 from exporter.history.parquet import scan_rows, to_frame_types
 from exporter.stores.store import Store, StoredObject, read_many
@@ -54,8 +54,8 @@ class Series:
     through_time: int = 0
     row_count: int = 0
     settled: int = 0
-    pools: Histories = field(default_factory=lambda: Histories(POOLS))
-    totals: Histories = field(default_factory=lambda: Histories(TOTALS))
+    pools: Histories = field(default_factory=lambda: Histories(POOL_HISTORY))
+    totals: Histories = field(default_factory=lambda: Histories(TOTALS_HISTORY))
 
     def extend(self, observations: pl.DataFrame, ledger: int, close_time: int) -> Iterator[RenderedFile]:
         """Take in later observations (`OBSERVATIONS`); gives the pages that are complete by now, oldest first.
@@ -75,7 +75,7 @@ class Series:
                 continue
             rows = aggregate(closed, bucket)
             yield from self.pools.close(bucket, rows, close_time)
-            if bucket in TOTALS.buckets:
+            if bucket in TOTALS_HISTORY.buckets:
                 yield from self.totals.close(bucket, totals_of(rows), close_time)
         self.pools.forget(before=LONGEST.start(close_time))
         self.through_ledger, self.through_time = ledger, close_time
@@ -166,7 +166,7 @@ def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> 
     if not fits:
         return Series()
     settled = state.through_ledger if state.rendered_by == RENDERED_BY else 0
-    frames = Histories(POOLS, state.pools), Histories(TOTALS, state.totals)
+    frames = Histories(POOL_HISTORY, state.pools), Histories(TOTALS_HISTORY, state.totals)
     return Series(state.through_ledger, state.through_time, state.row_count, settled, *frames)
 
 

@@ -29,14 +29,14 @@ from exporter.protocols.prices import (
 )
 from exporter.protocols.rewards import backstop_frame, set_rewards
 from exporter.tables import (
-    BACKSTOPS,
+    BACKSTOPS_SCHEMA,
     COLUMNS,
     GATES,
-    MARKETS,
+    MARKETS_SCHEMA,
     MAX_DECIMAL,
     MAX_TIMESTAMP_SECONDS,
-    POOLS,
-    TERMS,
+    OPTIONAL_COLUMNS,
+    POOLS_SCHEMA,
     VALID_PRICE,
 )
 from exporter.tree.documents import Absent, Bounded, SkippedMarket, Unpriced, Unread
@@ -56,7 +56,7 @@ BOUNDS: dict[str, int] = {
     if column.type in _MOST
     and column.name not in _EXACT
     and not column.name.endswith("_usd_cents")
-    and (column.type is not ParquetType.INT64 or column.by == "term" or column.name.endswith("_bps"))
+    and (column.type is not ParquetType.INT64 or column.source == "optional" or column.name.endswith("_bps"))
 }
 """The most that a field is published as; the least is the same below zero, and 0 for the terms. The totals are given
 exactly, or the pool is unread; price and value are null together where they cannot be given."""
@@ -71,7 +71,7 @@ class Tables:
     pools: pl.DataFrame
     markets: pl.DataFrame
     listings: MarketListings = NOTHING_LISTED
-    backstops: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=BACKSTOPS))
+    backstops: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=BACKSTOPS_SCHEMA))
     unread: list[Unread] = field(default_factory=list)
     unpriced: list[Unpriced] = field(default_factory=list)
     bounded: list[Bounded] = field(default_factory=list)
@@ -112,7 +112,9 @@ def compute(
 
     A pool without exact totals is unread; any other field that is too large is at its bound.
     """
-    tables = Tables(ledger, close_time, pl.DataFrame(schema=POOLS), pl.DataFrame(schema=MARKETS), listings)
+    tables = Tables(
+        ledger, close_time, pl.DataFrame(schema=POOLS_SCHEMA), pl.DataFrame(schema=MARKETS_SCHEMA), listings
+    )
     frames = []
     for reading in readings:
         unread = list(reading.unread)
@@ -162,7 +164,7 @@ _OWN_COLUMNS = tuple(item.name for item in fields(PoolNumbers) if item.name not 
 
 def row_of(pool: AnyPool, numbers: PoolNumbers) -> dict[str, Any]:
     """A row of the pools frame with what a protocol gives, and null in every other column."""
-    row: dict[str, Any] = dict.fromkeys(POOLS)
+    row: dict[str, Any] = dict.fromkeys(POOLS_SCHEMA)
     row |= pool.identity()
     row |= {name: getattr(numbers, name) for name in _OWN_COLUMNS}
     for group, names in _COLUMNS_OF_GROUPS:
@@ -177,7 +179,7 @@ def _bound(row: PoolRow) -> list[Bounded]:
     bounded = []
     for name, bound in BOUNDS.items():
         if values[name] is not None:
-            values[name] = max(0 if name in TERMS else -bound, min(values[name], bound))
+            values[name] = max(0 if name in OPTIONAL_COLUMNS else -bound, min(values[name], bound))
             if values[name] == bound:
                 bounded.append(Bounded(row["market"], row["pool"], name, str(bound)))
     return bounded
@@ -272,7 +274,7 @@ def _pools_of(
         kept.append(row)
     tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, worths, tables.close_time)])
     columns = cast(list[dict[str, Any]], kept)
-    return pl.DataFrame({name: [row[name] for row in columns] for name in POOLS}, schema=POOLS)
+    return pl.DataFrame({name: [row[name] for row in columns] for name in POOLS_SCHEMA}, schema=POOLS_SCHEMA)
 
 
 _MEANS = {"supply": "supplied_usd_cents", "total_supply": "supplied_usd_cents", "borrow": "borrowed_usd_cents"}
@@ -288,7 +290,7 @@ def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataF
         priced.setdefault(pool["market"], []).append(pool)
     rows = []
     for market in sorted((market for reading in readings for market in reading.markets), key=lambda item: item.address):
-        row: dict[str, object] = {name: getattr(market, name, None) for name in MARKETS}
+        row: dict[str, object] = {name: getattr(market, name, None) for name in MARKETS_SCHEMA}
         row |= {"market": market.address, "pool_count": len(market.members), "observed_ledger": tables.ledger}
         row["unread_count"] = sum((market.address, pool) in unread for pool in market.members)
         listing = tables.listings.of(market.protocol, market.address)
@@ -303,4 +305,4 @@ def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataF
             weighted = sum(pool[f"{rate}_apy_bps"] * pool[weight] for pool in own)
             row[f"mean_{rate}_apy_bps"] = weighted // whole if whole else None
         rows.append(row)
-    return pl.DataFrame({name: [row[name] for row in rows] for name in MARKETS}, schema=MARKETS)
+    return pl.DataFrame({name: [row[name] for row in rows] for name in MARKETS_SCHEMA}, schema=MARKETS_SCHEMA)

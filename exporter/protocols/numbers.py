@@ -18,15 +18,15 @@ class Operations:
     can_supply: bool | None = None
     """Whether the contract lets anybody supply, whatever caps leave; null when unknown."""
     can_withdraw: bool | None = None
-    """The same for withdrawing."""
+    """Whether the contract lets anybody withdraw; null when unknown."""
     can_borrow: bool | None = None
-    """The same for borrowing."""
+    """Whether the contract lets anybody borrow; null when unknown."""
     can_repay: bool | None = None
-    """The same for repaying."""
+    """Whether the contract lets anybody repay; null when unknown."""
     can_liquidate: bool | None = None
-    """The same for liquidating debt of this pool."""
+    """Whether the contract lets anybody liquidate debt of this pool; null when unknown."""
     can_reason: str | None = None
-    """Why one of the five is not known, or closed without a price."""
+    """Why one of the five operations is not known, or closed without a price; null without such."""
     pool_status: str | None = None
     """The pool's own status in the protocol's own words; null when it has none."""
 
@@ -36,9 +36,11 @@ class Amounts:
     """How much can be done at most, before the gate of each operation."""
 
     available_to_withdraw: int | None = None
-    """What the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false."""
+    """What the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false; null when
+    unknown.
+    """
     available_to_borrow: int | None = None
-    """What can be borrowed at the most, in token base units; 0 when can_borrow is false."""
+    """What can be borrowed at the most, in token base units; 0 when can_borrow is false; null when unknown."""
     available_to_supply: int | None = None
     """What the cap leaves to supply, in token base units; 0 when can_supply is false; null without a cap."""
     min_first_supply: int | None = None
@@ -50,17 +52,17 @@ class Risk:
     """What the configuration says of collateral, debt and limits."""
 
     risk_scope: str | None = None
-    """What the columns that follow hold for: market, reserve or spoke; null when they are unknown."""
+    """What factors and caps hold for: market, reserve or spoke; null when they are unknown."""
     collateral_factor_bps: int | None = None
-    """Share of the value of collateral that counts when a debt is opened."""
+    """Share of the value of collateral that counts when a debt is opened; null when unknown."""
     liquidation_threshold_bps: int | None = None
-    """Share of the value of collateral that counts against liquidation."""
+    """Share of the value of collateral that counts against liquidation; null when unknown."""
     liability_factor_bps: int | None = None
-    """What the value of a debt counts, rounded up; 10000 is the value itself."""
+    """What the value of a debt counts, rounded up; 10000 is the value itself; null when not set or unknown."""
     liquidation_bonus_bps: int | None = None
     """What a liquidator gets above the debt; null when it is not fixed."""
     liquidation_kind: str | None = None
-    """How the bonus comes about: fixed, range, auction or dynamic."""
+    """How the bonus comes about: fixed, range, auction or dynamic; null when unknown."""
     supply_cap: int | None = None
     """Most that may be supplied, in token base units; null: no cap, 0: closed."""
     borrow_cap: int | None = None
@@ -68,11 +70,11 @@ class Risk:
     max_utilization_bps: int | None = None
     """Utilization that no borrower may exceed; null: none."""
     reserve_factor_bps: int | None = None
-    """Share of the borrowers' interest that suppliers do not get."""
+    """Share of the borrowers' interest that suppliers do not get; null when unknown."""
     can_be_collateral: bool | None = None
-    """Whether the pool's configuration lets its supply secure a debt."""
+    """Whether the pool's configuration lets its supply secure a debt; null when unknown."""
     can_be_borrowed: bool | None = None
-    """Whether the pool's configuration lets it be borrowed."""
+    """Whether the pool's configuration lets it be borrowed; null when unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,22 +84,26 @@ class Rewards:
     reward_token: str | None = None
     """Token contract of the reward, a strkey; null without one."""
     supply_reward_per_second: int | None = None
-    """What all suppliers together are paid a second, in base units of the reward token times 10^reward_decimals."""
+    """Paid to all suppliers together a second, in base units of the reward token times 10^reward_decimals; null
+    when unknown.
+    """
     borrow_reward_per_second: int | None = None
-    """The same for all borrowers."""
+    """Paid to all borrowers together a second, in base units of the reward token times 10^reward_decimals; null
+    when unknown.
+    """
     reward_decimals: int | None = None
-    """Decimals of the two beyond base units."""
+    """Decimals of the two amounts a second beyond base units of the reward token; null when unknown."""
     supply_reward_expiration: int | None = None
     """When the suppliers' reward ends; null without an end."""
     borrow_reward_expiration: int | None = None
-    """The same for the borrowers'."""
+    """When the borrowers' reward ends; null without an end."""
     supply_reward_reason: str | None = None
     """Valid, or why the suppliers' reward is 0 or its yield null."""
     borrow_reward_reason: str | None = None
-    """The same for the borrowers'."""
+    """Valid, or why the borrowers' reward is 0 or its yield null."""
     supply_reward_index: int | None = None
     """What 10^decimals shares of supply were ever paid, accrued, in base units of the reward token times
-    10^reward_decimals.
+    10^reward_decimals; null when unknown.
     """
 
 

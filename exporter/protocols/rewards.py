@@ -16,7 +16,7 @@ from exporter.exact import INT128_MAX, JSON_INTEGER_MAX
 from exporter.protocols.base import ProtocolReading, RewardPrice
 from exporter.protocols.containment import described
 from exporter.protocols.numbers import BackstopRow, PoolRow
-from exporter.tables import BACKSTOPS, MAX_DECIMAL, YEAR
+from exporter.tables import BACKSTOPS_SCHEMA, MAX_DECIMAL, YEAR
 from exporter.tree.values import RewardReason
 
 Worth = tuple[int, int]
@@ -125,7 +125,9 @@ def backstop_frame(reading: ProtocolReading, prices: Worths, close_time: int) ->
             value = row.lp_tokens * row.lp_price_usdc * usdc[0] * 100 // 10 ** (7 + 7 + usdc[1])
             row = replace(row, value_usd_cents=value)
         rows.append(row)
-    return pl.DataFrame({name: [_fitting(getattr(row, name)) for row in rows] for name in BACKSTOPS}, schema=BACKSTOPS)
+    return pl.DataFrame(
+        {name: [_fitting(getattr(row, name)) for row in rows] for name in BACKSTOPS_SCHEMA}, schema=BACKSTOPS_SCHEMA
+    )
 
 
 def _fitting(value: str | int | None) -> str | int | None:

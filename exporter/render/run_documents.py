@@ -126,7 +126,7 @@ def render_details(
 ) -> Iterator[RenderedFile]:
     """Render the detail of each pool that was read; the frame is one of `lists.with_list_columns`."""
     drawn, queued = rate_curves(tables.pools, tables.parameters, modules), pending_by_market(tables.pending)
-    columns = ["app_url", *(written(column.name, column.kind) for column in COLUMNS)]
+    columns = ["app_url", *(written(column.name, column.document_type) for column in COLUMNS)]
     rows = chain.from_iterable(part.select(columns).iter_rows(named=True) for part in tables.pools.iter_slices(1_000))
     for row, own, curve in zip(rows, periods, drawn, strict=True):
         key, module = (row["market"], row["pool"]), modules[row["protocol"]]

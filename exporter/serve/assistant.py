@@ -27,7 +27,7 @@ from exporter.errors import DecodeError as UnreadableError
 from exporter.parquet_bounds import open_parquet
 from exporter.render.site.text import cut
 from exporter.stores.tree_sources import TreeSource, open_tree
-from exporter.tables import POOLS
+from exporter.tables import POOLS_SCHEMA
 from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.documents import EXPORTER_VERSION
 from exporter.tree.families import (
@@ -350,7 +350,7 @@ class Answers:
             table = pl.read_parquet(io.BytesIO(data))
         except (UnreadableError, pl.exceptions.PolarsError) as error:
             raise SourceError(f"{self._source.uri}: {LATEST_PARQUET.template} cannot be read: {error}") from error
-        lacking = {name: dtype for name, dtype in POOLS.items() if name not in table.columns}
+        lacking = {name: dtype for name, dtype in POOLS_SCHEMA.items() if name not in table.columns}
         return table.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in lacking.items())
 
     async def _file(self, key: str) -> bytes:

@@ -3,14 +3,14 @@
 From the fields of `AssetDetail` and its parts follow the frames (`exporter.tables`), the Parquet files and their data
 package (`exporter.history.parquet`), the documents of JSON, their description (`exporter.render.openapi`) and the table
 in docs/history.md. A field says its name, type, null and meaning; its class says where documents have it: those of
-`AssetOperations`, `AssetLiquidity` and `AssetRisk` are also in the rows of ``/v1/pools``.
+`AssetOperations`, `AssetLiquidity`, `AssetRisk` and `PoolRewards` are also in the rows of ``/v1/pools``.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeVar, cast
 
 from msgspec import Meta, Struct, defstruct, field
 from msgspec.structs import FieldInfo, fields
@@ -44,31 +44,41 @@ from exporter.tree.values import (
     doc,
 )
 
+Source = Literal["required", "optional", "derived"]
+"""Who gives a column: every protocol, some protocols, or a computation from other columns."""
 
-def _column(by: str, place: int, meaning: str, alone: str | None = None, *, null: str | None = None) -> Meta:
-    """A column of the pools frame.
 
-    Args:
-        by: who gives it.
-        place: where it is in a Parquet file, for good; a new column takes the next.
-        meaning: what it holds, with units.
-        alone: the same for readers who do not see the columns before it.
-        null: when it is null, where the meaning does not say it.
+@dataclass(frozen=True, slots=True)
+class ColumnNote:
+    """What the annotation of a field says of its column in the pools frame.
+
+    Attributes:
+        position: where the column is in a Parquet file. It never changes, and a new column takes the next one.
+        meaning: what the column holds, with its unit, and when it is null. It is read alone.
     """
-    description = alone or meaning
-    if null and "null" not in description:
-        description += f"; null {null}"
-    return Meta(description=description, extra={"by": by, "place": place, "meaning": meaning})
+
+    source: Source
+    position: int
+    meaning: str
 
 
-given = partial(_column, "given")
-"""A column that every protocol gives."""
+def _column(source: Source, position: int, meaning: str) -> Meta:
+    return Meta(description=meaning, extra={"column_note": ColumnNote(source, position, meaning)})
 
-term = partial(_column, "term", null="when unknown")
-"""A column that a protocol may give, null where it does not."""
 
-computed = partial(_column, "computed")
-"""A column that is computed from those of protocols."""
+def required(position: int, meaning: str) -> Meta:
+    """A column that every protocol gives."""
+    return _column("required", position, meaning)
+
+
+def optional(position: int, meaning: str) -> Meta:
+    """A column that a protocol may give. It is null when unknown, unless the meaning says what null is."""
+    return _column("optional", position, meaning if "null" in meaning else f"{meaning}; null when unknown")
+
+
+def derived(position: int, meaning: str) -> Meta:
+    """A column that is computed from those that protocols give."""
+    return _column("derived", position, meaning)
 
 
 class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,36 +91,34 @@ class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
     floor((total_supplied + plain collateral) * price * 100), is null with it.
     """
 
-    market: Annotated[ContractAddress, given(1, "market contract, a strkey; rows ascend by market, then pool")]
+    market: Annotated[ContractAddress, required(1, "market contract, a strkey; rows ascend by market, then pool")]
     pool: Annotated[
-        PoolId, given(2, "pool id inside the market; the token's address wherever a market has one pool a token")
+        PoolId, required(2, "pool id inside the market; the token's address wherever a market has one pool a token")
     ]
-    token_address: Annotated[ContractAddress, given(3, "token contract, a strkey")]
-    symbol: Annotated[TokenSymbol, computed(4, "token symbol as the token contract gives it")]
-    decimals: Annotated[TokenDecimals, given(5, "decimals of the token: 10^decimals base units are one token")]
+    token_address: Annotated[ContractAddress, required(3, "token contract, a strkey")]
+    symbol: Annotated[TokenSymbol, derived(4, "token symbol as the token contract gives it")]
+    decimals: Annotated[TokenDecimals, required(5, "decimals of the token: 10^decimals base units are one token")]
     supply_apy_bps: Annotated[
         BasisPoints,
-        given(10, "annual yield of suppliers, compounded or simple as the protocol has it, floor to basis points"),
+        required(10, "annual yield of suppliers, compounded or simple as the protocol has it, floor to basis points"),
     ]
     borrow_apy_bps: Annotated[
         BasisPoints,
-        given(11, "annual cost of borrowers, compounded or simple as the protocol has it, floor to basis points"),
+        required(11, "annual cost of borrowers, compounded or simple as the protocol has it, floor to basis points"),
     ]
     utilization_bps: Annotated[
-        BasisPoints, given(12, "floor(total_borrowed * 10000 / total_supplied); 0 when nothing is supplied")
+        BasisPoints, required(12, "floor(total_borrowed * 10000 / total_supplied); 0 when nothing is supplied")
     ]
-    total_supplied: Annotated[Amount, given(13, "lent into the pool, interest included, in token base units")]
-    total_borrowed: Annotated[Amount, given(14, "owed to the pool, interest included, in token base units")]
+    total_supplied: Annotated[Amount, required(13, "lent into the pool, interest included, in token base units")]
+    total_borrowed: Annotated[Amount, required(14, "owed to the pool, interest included, in token base units")]
     oracle_price_usd: Annotated[
-        Price | None, computed(21, "oracle_price printed with all of its decimals; null without a valid price")
+        Price | None, derived(21, "oracle_price printed with all of its decimals; null without a valid price")
     ]
     tvl_usd_cents: Annotated[
         UsdCents | None,
-        computed(
-            22, "floor((total_supplied + total_collateral) * price * 100) in US cents; null without a valid price"
-        ),
+        derived(22, "floor((total_supplied + total_collateral) * price * 100) in US cents; null without a valid price"),
     ]
-    observed_ledger: Annotated[Ledger, computed(23, "the ledger of which every value of this row is")]
+    observed_ledger: Annotated[Ledger, derived(23, "the ledger of which every value of this row is")]
 
 
 class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
@@ -120,43 +128,41 @@ class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     `borrow_apy_bps` follow from the annual rates. To compare pools, take the three yields that are compounded daily.
     """
 
-    ledger_close_time: Annotated[Timestamp, computed(24, "close time of that ledger")]
-    protocol: Annotated[ProtocolName, given(6, "lending protocol, for example blend")]
-    version: Annotated[Words, given(7, "generation of the protocol's contracts, for example v2")]
-    market_name: Annotated[Words, given(8, "the market's name as its contract gives it")]
-    market_status: Annotated[Words, given(9, "the market's status in the protocol's own words")]
+    ledger_close_time: Annotated[Timestamp, derived(24, "close time of that ledger")]
+    protocol: Annotated[ProtocolName, required(6, "lending protocol, for example blend")]
+    version: Annotated[Words, required(7, "generation of the protocol's contracts, for example v2")]
+    market_name: Annotated[Words, required(8, "the market's name as its contract gives it")]
+    market_status: Annotated[Words, required(9, "the market's status in the protocol's own words")]
     pool_label: Annotated[
-        Words | None, term(91, "which of the market's pools of one token, for example Hub 1; null where it has one")
+        Words | None, optional(91, "which of the market's pools of one token, for example Hub 1; null where it has one")
     ]
     listed: Annotated[
         bool,
-        computed(
+        derived(
             97,
-            "whether the market is listed: the package's lists or the publisher vouch for it; null, in older rows, "
-            "counts as true",
             "whether the market is listed: the exporter's lists or the publisher vouch for it; false: anybody can "
             "create such a market",
         ),
     ]
     listed_reason: Annotated[
-        ListedReasonName, computed(98, "why the market is listed, package_list or configured; else not_listed")
+        ListedReasonName, derived(98, "why the market is listed, package_list or configured; else not_listed")
     ]
     app_url: Annotated[str | None, doc("Where the protocol's own app shows the pool; null where no such app is known.")]
     supply_compounding: Annotated[
-        Compounding, computed(87, "how often a year supply_apy_bps is compounded, or simple; 365 is daily")
+        Compounding, derived(87, "how often a year supply_apy_bps is compounded, or simple; 365 is daily")
     ]
     borrow_compounding: Annotated[
-        Compounding, computed(88, "how often a year borrow_apy_bps is compounded, or simple; 365 is daily")
+        Compounding, derived(88, "how often a year borrow_apy_bps is compounded, or simple; 365 is daily")
     ]
     comparable_supply_apy_bps: Annotated[
-        BasisPoints, computed(84, "accrued_supply_apr compounded daily, in every protocol alike, floor to basis points")
+        BasisPoints, derived(84, "accrued_supply_apr compounded daily, in every protocol alike, floor to basis points")
     ]
     comparable_borrow_apy_bps: Annotated[
-        BasisPoints, computed(85, "accrued_borrow_apr compounded daily, in every protocol alike, floor to basis points")
+        BasisPoints, derived(85, "accrued_borrow_apr compounded daily, in every protocol alike, floor to basis points")
     ]
     total_supply_apy_bps: Annotated[
         BasisPoints,
-        computed(
+        derived(
             86, "comparable_supply_apy_bps plus supply_reward_apr_bps; a reward of null (no price, not funded) adds 0"
         ),
     ]
@@ -180,18 +186,18 @@ class AssetPrice(
     would refuse to use a price; then the other three are null.
     """
 
-    oracle: Annotated[ContractAddress | None, given(16, "the market's oracle contract; null when it has none")]
-    price_reason: Annotated[Words, computed(20, "valid, or why there is no price")]
+    oracle: Annotated[ContractAddress | None, required(16, "the market's oracle contract; null when it has none")]
+    price_reason: Annotated[Words, derived(20, "valid, or why there is no price")]
     oracle_price: Annotated[
-        FixedPoint | None, computed(18, "USD for one token, times 10^oracle_decimals; null without a valid price")
+        FixedPoint | None, derived(18, "USD for one token, times 10^oracle_decimals; null without a valid price")
     ]
-    oracle_decimals: Annotated[Scale | None, computed(17, "decimals of oracle_price; null without a valid price")]
+    oracle_decimals: Annotated[Scale | None, derived(17, "decimals of oracle_price; null without a valid price")]
     price_timestamp: Annotated[
         PriceTime | None,
-        computed(
+        derived(
             19,
-            "time of the price in unix seconds, as the oracle gives it; null without a valid price",
-            "time of the price, as the oracle gives it; null without a valid price, and beyond the year 9999",
+            "time of the price as the oracle gives it, in unix seconds (in JSON a date and time, none beyond the year "
+            "9999); null without a valid price",
         ),
     ]
 
@@ -203,29 +209,29 @@ class AssetRates(Struct, frozen=True, forbid_unknown_fields=True):
     close time of the ledger; the two are equal where a protocol's own view does not accrue.
     """
 
-    apr_decimals: Annotated[Scale, given(33, "decimals of the four rates")]
+    apr_decimals: Annotated[Scale, required(33, "decimals of the four rates")]
     stored_supply_apr: Annotated[
-        FixedPoint, given(29, "annual rate of suppliers, from the stored state, times 10^apr_decimals")
+        FixedPoint, required(29, "annual rate of suppliers, from the stored state, times 10^apr_decimals")
     ]
     stored_borrow_apr: Annotated[
-        FixedPoint, given(30, "annual rate of borrowers, from the stored state, times 10^apr_decimals")
+        FixedPoint, required(30, "annual rate of borrowers, from the stored state, times 10^apr_decimals")
     ]
     accrued_supply_apr: Annotated[
-        FixedPoint, given(31, "annual rate of suppliers, accrued to ledger_close_time, times 10^apr_decimals")
+        FixedPoint, required(31, "annual rate of suppliers, accrued to ledger_close_time, times 10^apr_decimals")
     ]
     accrued_borrow_apr: Annotated[
-        FixedPoint, given(32, "annual rate of borrowers, accrued to ledger_close_time, times 10^apr_decimals")
+        FixedPoint, required(32, "annual rate of borrowers, accrued to ledger_close_time, times 10^apr_decimals")
     ]
-    utilization_decimals: Annotated[Scale, given(36, "decimals of the two utilizations")]
+    utilization_decimals: Annotated[Scale, required(36, "decimals of the two utilizations")]
     stored_utilization: Annotated[
-        FixedPoint, given(34, "share of supply lent out, stored state, times 10^utilization_decimals")
+        FixedPoint, required(34, "share of supply lent out, stored state, times 10^utilization_decimals")
     ]
     accrued_utilization: Annotated[
-        FixedPoint, given(35, "share of supply lent out, accrued, times 10^utilization_decimals")
+        FixedPoint, required(35, "share of supply lent out, accrued, times 10^utilization_decimals")
     ]
-    rate_modifier_decimals: Annotated[Scale, given(38, "decimals of rate_modifier")]
+    rate_modifier_decimals: Annotated[Scale, required(38, "decimals of rate_modifier")]
     rate_modifier: Annotated[
-        FixedPoint, given(37, "reactive factor of the rate model, accrued, times 10^rate_modifier_decimals")
+        FixedPoint, required(37, "reactive factor of the rate model, accrued, times 10^rate_modifier_decimals")
     ]
 
 
@@ -237,17 +243,19 @@ class AssetIndexes(
 ):
     """The values of one share of supply and one share of debt, in base units of the token, and the share's token."""
 
-    index_decimals: Annotated[Scale, given(28, "decimals of supply_index and borrow_index")]
+    index_decimals: Annotated[Scale, required(28, "decimals of supply_index and borrow_index")]
     supply_index: Annotated[
-        FixedPoint, given(26, "base units of token for one share of supply, times 10^index_decimals, accrued")
+        FixedPoint, required(26, "base units of token for one share of supply, times 10^index_decimals, accrued")
     ]
     borrow_index: Annotated[
-        FixedPoint, given(27, "base units of token for one share of debt, times 10^index_decimals, accrued")
+        FixedPoint, required(27, "base units of token for one share of debt, times 10^index_decimals, accrued")
     ]
     share_token: Annotated[
-        ContractAddress | None, term(94, "the token that suppliers get, a strkey; null where shares are not tokens")
+        ContractAddress | None, optional(94, "the token that suppliers get, a strkey; null where shares are not tokens")
     ]
-    share_supply: Annotated[Amount | None, term(95, "all of that token there is, in its base units; null without it")]
+    share_supply: Annotated[
+        Amount | None, optional(95, "all of that token there is, in its base units; null without it")
+    ]
 
 
 class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
@@ -280,43 +288,31 @@ class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
     what the statuses mean, null where the status has no known meaning.
     """
 
-    can_supply: Annotated[
-        bool | None, term(41, "whether the contract lets anybody supply, whatever caps leave; null when unknown")
+    pool_status: Annotated[
+        Words | None, optional(47, "the pool's own status in the protocol's own words; null when it has none")
     ]
-    can_withdraw: Annotated[
-        bool | None, term(42, "the same for withdrawing", "whether it lets anybody withdraw; null when unknown")
-    ]
-    can_borrow: Annotated[
-        bool | None, term(43, "the same for borrowing", "whether it lets anybody borrow; null when unknown")
-    ]
-    can_repay: Annotated[
-        bool | None, term(44, "the same for repaying", "whether it lets anybody repay; null when unknown")
-    ]
+    can_supply: Annotated[bool | None, optional(41, "whether the contract lets anybody supply, whatever caps leave")]
+    can_withdraw: Annotated[bool | None, optional(42, "whether the contract lets anybody withdraw")]
+    can_borrow: Annotated[bool | None, optional(43, "whether the contract lets anybody borrow")]
+    can_repay: Annotated[bool | None, optional(44, "whether the contract lets anybody repay")]
     can_liquidate: Annotated[
         bool | None,
-        term(
-            45,
-            "the same for liquidating debt of this pool",
-            "whether it lets anybody liquidate debt of this pool; null when unknown",
-        ),
+        optional(45, "whether the contract lets anybody liquidate debt of this pool"),
     ]
     can_reason: Annotated[
-        Words | None, term(46, "why one of the five is not known, or closed without a price", null="without such")
+        Words | None,
+        optional(46, "why one of the five operations is not known, or closed without a price; null without such"),
     ]
     archived: Annotated[
         bool,
-        computed(
+        derived(
             99,
-            "whether an entry that the row follows from is archived: nobody has used or prolonged it for long, and the "
-            "next call that needs it restores it; null in older rows",
-            "whether an entry that the numbers follow from is archived; the next call that needs it restores it",
+            "whether an entry that the numbers follow from is archived: nobody has used or prolonged it for long, and "
+            "the next call that needs it restores it",
         ),
     ]
     market_status_meaning: Annotated[
         Words | None, doc("What the market's status means, in words; null when not known.")
-    ]
-    pool_status: Annotated[
-        Words | None, term(47, "the pool's own status in the protocol's own words; null when it has none")
     ]
     pool_status_meaning: Annotated[
         Words | None, doc("What the pool's status means, in words; null when it has none or it is not known.")
@@ -328,33 +324,36 @@ class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
 
     available_to_withdraw: Annotated[
         Amount | None,
-        term(48, "what the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false"),
+        optional(48, "what the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false"),
     ]
     available_to_borrow: Annotated[
-        Amount | None, term(49, "what can be borrowed at the most, in token base units; 0 when can_borrow is false")
+        Amount | None, optional(49, "what can be borrowed at the most, in token base units; 0 when can_borrow is false")
     ]
     available_to_supply: Annotated[
         Amount | None,
-        term(50, "what the cap leaves to supply, in token base units; 0 when can_supply is false; null without a cap"),
+        optional(
+            50, "what the cap leaves to supply, in token base units; 0 when can_supply is false; null without a cap"
+        ),
     ]
     min_first_supply: Annotated[
-        Amount | None, term(51, "least that an account's first supply must have, in token base units; null: any amount")
+        Amount | None,
+        optional(51, "least that an account's first supply must have, in token base units; null: any amount"),
     ]
     supplied_usd_cents: Annotated[
-        UsdCents | None, computed(64, "floor(total_supplied * price * 100); null without a valid price")
+        UsdCents | None, derived(64, "floor(total_supplied * price * 100); null without a valid price")
     ]
     borrowed_usd_cents: Annotated[
-        UsdCents | None, computed(65, "floor(total_borrowed * price * 100); null without a valid price")
+        UsdCents | None, derived(65, "floor(total_borrowed * price * 100); null without a valid price")
     ]
     available_usd_cents: Annotated[
-        UsdCents | None, computed(66, "floor(available_to_withdraw * price * 100); null without a valid price")
+        UsdCents | None, derived(66, "floor(available_to_withdraw * price * 100); null without a valid price")
     ]
     available_to_supply_usd_cents: Annotated[
         UsdCents | None,
-        computed(89, "floor(available_to_supply * price * 100); null without a valid price, and without a cap"),
+        derived(89, "floor(available_to_supply * price * 100); null without a cap or a valid price"),
     ]
     available_to_borrow_usd_cents: Annotated[
-        UsdCents | None, computed(90, "floor(available_to_borrow * price * 100); null without a valid price")
+        UsdCents | None, derived(90, "floor(available_to_borrow * price * 100); null without a valid price")
     ]
 
 
@@ -412,50 +411,104 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
 
     risk_scope: Annotated[
         RiskScope | None,
-        term(52, "what the columns that follow hold for: market, reserve or spoke; null when they are unknown"),
+        optional(52, "what factors and caps hold for: market, reserve or spoke; null when they are unknown"),
     ]
     collateral_factor_bps: Annotated[
-        BasisPoints | None, term(53, "share of the value of collateral that counts when a debt is opened")
+        BasisPoints | None, optional(53, "share of the value of collateral that counts when a debt is opened")
     ]
     liquidation_threshold_bps: Annotated[
-        BasisPoints | None, term(54, "share of the value of collateral that counts against liquidation")
+        BasisPoints | None, optional(54, "share of the value of collateral that counts against liquidation")
     ]
     liability_factor_bps: Annotated[
         BasisPoints | None,
-        term(
-            55, "what the value of a debt counts, rounded up; 10000 is the value itself", null="when not set or unknown"
+        optional(
+            55,
+            "what the value of a debt counts, rounded up; 10000 is the value itself; null when not set or unknown",
         ),
     ]
     liquidation_bonus_bps: Annotated[
-        BasisPoints | None, term(56, "what a liquidator gets above the debt; null when it is not fixed")
+        BasisPoints | None, optional(56, "what a liquidator gets above the debt; null when it is not fixed")
     ]
     liquidation_kind: Annotated[
-        LiquidationKind | None, term(57, "how the bonus comes about: fixed, range, auction or dynamic")
+        LiquidationKind | None, optional(57, "how the bonus comes about: fixed, range, auction or dynamic")
     ]
     supply_cap: Annotated[
-        Amount | None, term(58, "most that may be supplied, in token base units; null: no cap, 0: closed")
+        Amount | None, optional(58, "most that may be supplied, in token base units; null: no cap, 0: closed")
     ]
     borrow_cap: Annotated[
-        Amount | None, term(59, "most that may be borrowed, in token base units; null: no cap, 0: closed")
+        Amount | None, optional(59, "most that may be borrowed, in token base units; null: no cap, 0: closed")
     ]
     supply_cap_usd_cents: Annotated[
-        UsdCents | None, computed(92, "floor(supply_cap * price * 100); null without a valid price, and without a cap")
+        UsdCents | None, derived(92, "floor(supply_cap * price * 100); null without a cap or a valid price")
     ]
     borrow_cap_usd_cents: Annotated[
-        UsdCents | None, computed(93, "floor(borrow_cap * price * 100); null without a valid price, and without a cap")
+        UsdCents | None, derived(93, "floor(borrow_cap * price * 100); null without a cap or a valid price")
     ]
-    max_utilization_bps: Annotated[BasisPoints | None, term(60, "utilization that no borrower may exceed; null: none")]
+    max_utilization_bps: Annotated[
+        BasisPoints | None, optional(60, "utilization that no borrower may exceed; null: none")
+    ]
     reserve_factor_bps: Annotated[
-        BasisPoints | None, term(61, "share of the borrowers' interest that suppliers do not get")
+        BasisPoints | None, optional(61, "share of the borrowers' interest that suppliers do not get")
     ]
     can_be_collateral: Annotated[
-        bool | None, term(62, "whether the pool's configuration lets its supply secure a debt")
+        bool | None, optional(62, "whether the pool's configuration lets its supply secure a debt")
     ]
-    can_be_borrowed: Annotated[bool | None, term(63, "whether the pool's configuration lets it be borrowed")]
+    can_be_borrowed: Annotated[bool | None, optional(63, "whether the pool's configuration lets it be borrowed")]
     spokes: Annotated[list[AssetSpoke], doc("What each spoke says of the pool; empty where the scope is another.")]
 
 
-class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
+class PoolRewards(Struct, frozen=True, forbid_unknown_fields=True):
+    """Rewards of a pool a year, which are paid in another token: the part of `AssetRewards` that a row of pools has."""
+
+    reward_token: Annotated[
+        ContractAddress | None, optional(67, "token contract of the reward, a strkey; null without one")
+    ]
+    reward_symbol: Annotated[
+        TokenSymbol | None,
+        derived(68, "symbol of the reward token as its contract gives it; null without a reward token"),
+    ]
+    reward_token_decimals: Annotated[
+        TokenDecimals | None, derived(69, "decimals of the reward token; null without a reward token")
+    ]
+    supply_reward_per_year: Annotated[
+        Amount | None,
+        derived(73, "paid to all suppliers a year, floor to base units of the reward token; null when unknown"),
+    ]
+    supply_reward_expiration: Annotated[
+        Timestamp | None, optional(75, "when the suppliers' reward ends; null without an end")
+    ]
+    supply_reward_apr_bps: Annotated[
+        BasisPoints | None,
+        derived(
+            77,
+            "annual yield of the suppliers' reward, not compounded and in no other rate, floor to basis points; null "
+            "when supply_reward_reason says why",
+        ),
+    ]
+    supply_reward_reason: Annotated[
+        RewardReasonName, optional(79, "valid, or why the suppliers' reward is 0 or its yield null")
+    ]
+    borrow_reward_per_year: Annotated[
+        Amount | None,
+        derived(74, "paid to all borrowers a year, floor to base units of the reward token; null when unknown"),
+    ]
+    borrow_reward_expiration: Annotated[
+        Timestamp | None, optional(76, "when the borrowers' reward ends; null without an end")
+    ]
+    borrow_reward_apr_bps: Annotated[
+        BasisPoints | None,
+        derived(
+            78,
+            "annual yield of the borrowers' reward, which borrowers get, floor to basis points; null when "
+            "borrow_reward_reason says why",
+        ),
+    ]
+    borrow_reward_reason: Annotated[
+        RewardReasonName, optional(80, "valid, or why the borrowers' reward is 0 or its yield null")
+    ]
+
+
+class AssetRewards(PoolRewards, frozen=True, forbid_unknown_fields=True):
     """Rewards, which are paid in another token; a reward is in no other rate, and not compounded.
 
     A yield is what is paid a year at the pace of now over all that is supplied, or borrowed: borrowers get theirs. Its
@@ -467,97 +520,37 @@ class AssetRewards(Struct, frozen=True, forbid_unknown_fields=True):
     momentary price of a pool that a single trade can move.
     """
 
-    reward_token: Annotated[
-        ContractAddress | None, term(67, "token contract of the reward, a strkey; null without one")
+    reward_decimals: Annotated[
+        Scale | None, optional(72, "decimals of the two amounts a second beyond base units of the reward token")
     ]
-    reward_symbol: Annotated[
-        TokenSymbol | None,
-        computed(68, "symbol of the reward token as its contract gives it", null="without a reward token"),
-    ]
-    reward_token_decimals: Annotated[
-        TokenDecimals | None, computed(69, "decimals of the reward token", null="without a reward token")
-    ]
-    reward_decimals: Annotated[Scale | None, term(72, "decimals of the two beyond base units")]
     supply_reward_per_second: Annotated[
         Amount | None,
-        term(
+        optional(
             70,
-            "what all suppliers together are paid a second, in base units of the reward token times 10^reward_decimals",
+            "paid to all suppliers together a second, in base units of the reward token times 10^reward_decimals",
         ),
-    ]
-    supply_reward_per_year: Annotated[
-        Amount | None,
-        computed(
-            73,
-            "the same a year, floor to base units of the reward token",
-            "paid to all suppliers a year, floor to base units of the reward token",
-            null="when unknown",
-        ),
-    ]
-    supply_reward_expiration: Annotated[
-        Timestamp | None, term(75, "when the suppliers' reward ends; null without an end")
     ]
     supply_reward_index: Annotated[
         FixedPoint | None,
-        term(
+        optional(
             96,
             "what 10^decimals shares of supply were ever paid, accrued, in base units of the reward token times "
             "10^reward_decimals",
         ),
     ]
-    supply_reward_apr_bps: Annotated[
-        BasisPoints | None,
-        computed(
-            77,
-            "annual yield of the suppliers' reward, not compounded and in no other rate, floor to basis points",
-            null="when supply_reward_reason says why",
-        ),
-    ]
-    supply_reward_reason: Annotated[
-        RewardReasonName, term(79, "valid, or why the suppliers' reward is 0 or its yield null")
-    ]
     borrow_reward_per_second: Annotated[
         Amount | None,
-        term(
+        optional(
             71,
-            "the same for all borrowers",
             "paid to all borrowers together a second, in base units of the reward token times 10^reward_decimals",
         ),
     ]
-    borrow_reward_per_year: Annotated[
-        Amount | None,
-        computed(
-            74,
-            "the same for all borrowers",
-            "paid to all borrowers a year, floor to base units of the reward token",
-            null="when unknown",
-        ),
-    ]
-    borrow_reward_expiration: Annotated[
-        Timestamp | None,
-        term(76, "the same for the borrowers'", "when the borrowers' reward ends", null="without an end"),
-    ]
-    borrow_reward_apr_bps: Annotated[
-        BasisPoints | None,
-        computed(
-            78,
-            "the same for borrowers, who get it",
-            "annual yield of the borrowers' reward, which they get, floor to basis points",
-            null="when borrow_reward_reason says why",
-        ),
-    ]
-    borrow_reward_reason: Annotated[
-        RewardReasonName,
-        term(80, "the same for the borrowers'", "valid, or why the borrowers' reward is 0 or its yield null"),
-    ]
     reward_price: Annotated[
-        FixedPoint | None, computed(81, "USD for one reward token, times 10^reward_price_decimals; null when not known")
+        FixedPoint | None, derived(81, "USD for one reward token, times 10^reward_price_decimals; null when not known")
     ]
-    reward_price_decimals: Annotated[
-        Scale | None, computed(82, "decimals of reward_price", null="when reward_price is")
-    ]
+    reward_price_decimals: Annotated[Scale | None, derived(82, "decimals of reward_price; null when reward_price is")]
     reward_price_source: Annotated[
-        Words | None, computed(83, "what the price of the reward token follows from", null="when reward_price is")
+        Words | None, derived(83, "what the price of the reward token follows from; null when reward_price is")
     ]
 
 
@@ -626,13 +619,13 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
     """
 
     wasm_hash: Annotated[
-        Digest | None, given(40, "SHA-256 of the market contract's code, 64 hex digits; null when unknown")
+        Digest | None, required(40, "SHA-256 of the market contract's code, 64 hex digits; null when unknown")
     ] = field(name="contract_wasm_hash")
-    total_collateral: Annotated[Amount, given(15, "plain collateral outside total_supplied, in token base units")]
+    total_collateral: Annotated[Amount, required(15, "plain collateral outside total_supplied, in token base units")]
     backstop_credit: Annotated[
-        FixedPoint, given(39, "interest set aside for the backstop, accrued, in token base units")
+        FixedPoint, required(39, "interest set aside for the backstop, accrued, in token base units")
     ]
-    last_accrual_time: Annotated[Timestamp, given(25, "when the contract last added interest to this pool")]
+    last_accrual_time: Annotated[Timestamp, required(25, "when the contract last added interest to this pool")]
     first_seen_ledger: Annotated[Ledger, doc("The lowest ledger at which the history has this pool.")]
     price: Annotated[AssetPrice, doc("Where `oracle_price_usd` comes from, or why there is none.")]
     rates: Annotated[AssetRates, doc("Annual rates without compounding, and what they follow from.")]
@@ -650,68 +643,9 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
     pending: Annotated[list[PendingChange], doc("What is queued for the pool or its market.")]
 
 
-def column_of(found: FieldInfo) -> dict[str, Any] | None:
-    """The column of a field: who gives it, its place and its meaning; None where it is not a column."""
-    extras = [meta.extra or {} for meta in getattr(found.type, "__metadata__", ())]
-    return next((extra for extra in extras if "meaning" in extra), None)
+class RecentMeans(Struct, frozen=True, forbid_unknown_fields=True):
+    """Mean yields of a pool over the last 7 and 30 days: the part of `periods` that a row of pools has."""
 
-
-if TYPE_CHECKING:
-    _MarketPool = PoolSnapshot
-
-    class _PoolWithTerms(PoolOfMarket, AssetOperations, AssetLiquidity, AssetRisk, frozen=True): ...
-
-else:
-    _MarketPool = defstruct(
-        "_MarketPool", [(found.name, found.type) for found in fields(PoolSnapshot)[1:-1]], frozen=True
-    )
-    _terms = filter(column_of, chain.from_iterable(map(fields, (AssetOperations, AssetLiquidity, AssetRisk))))
-    _ordered = sorted(_terms, key=lambda found: found.name != "pool_status")  # which rows have before the gates
-    _PoolWithTerms = defstruct(
-        "_PoolWithTerms", [(found.name, found.type) for found in _ordered], bases=(PoolOfMarket,), frozen=True
-    )
-
-
-class MarketPool(_MarketPool, frozen=True, forbid_unknown_fields=True):
-    """A pool snapshot inside its market: without `market` and `observed_ledger`, which the summary states."""
-
-
-class PoolRow(_PoolWithTerms, frozen=True, forbid_unknown_fields=True):
-    """One pool in one flat row: the snapshot, then what is needed to compare it with others.
-
-    Each field has the meaning that it has in `/v1/assets/{market}/{pool}`, in its `operations`, `liquidity`, `risk`,
-    `rewards` and `periods`; the means are those of the last 7 and 30 days.
-    """
-
-    reward_token: Annotated[
-        ContractAddress | None, doc("The reward's token contract, a strkey; null unless there is exactly one.")
-    ]
-    reward_symbol: Annotated[
-        TokenSymbol | None, doc("Symbol of the reward token as its contract gives it; null without a reward token.")
-    ]
-    reward_token_decimals: Annotated[
-        TokenDecimals | None, doc("Decimals of the reward token; null without a reward token.")
-    ]
-    supply_reward_per_year: Annotated[
-        Amount | None, doc("Paid to all suppliers a year, in base units of the reward token; null when unknown.")
-    ]
-    supply_reward_expiration: Annotated[Timestamp | None, doc("When the suppliers' reward ends; null without an end.")]
-    supply_reward_apr_bps: Annotated[
-        BasisPoints | None, doc("Annual yield of the suppliers' reward, in basis points; null for the reason given.")
-    ]
-    supply_reward_reason: Annotated[
-        RewardReasonName, doc("`valid`, or why the suppliers' reward is 0 or its yield null.")
-    ]
-    borrow_reward_per_year: Annotated[
-        Amount | None, doc("Paid to all borrowers a year, in base units of the reward token; null when unknown.")
-    ]
-    borrow_reward_expiration: Annotated[Timestamp | None, doc("When the borrowers' reward ends; null without an end.")]
-    borrow_reward_apr_bps: Annotated[
-        BasisPoints | None, doc("Annual yield of the borrowers' reward, in basis points; null for the reason given.")
-    ]
-    borrow_reward_reason: Annotated[
-        RewardReasonName, doc("`valid`, or why the borrowers' reward is 0 or its yield null.")
-    ]
     mean_supply_apy_bps_7d: Annotated[
         BasisPoints | None,
         doc("Mean annual yield of suppliers over 7 days, in basis points; null while the history is too short."),
@@ -728,3 +662,49 @@ class PoolRow(_PoolWithTerms, frozen=True, forbid_unknown_fields=True):
         BasisPoints | None,
         doc("Mean annual cost of borrowers over 30 days, in basis points; null while the history is too short."),
     ]
+
+
+def column_note(field_info: FieldInfo) -> ColumnNote | None:
+    """The note about a field's column; None for a field that is no column of the pools frame."""
+    extras = [meta.extra or {} for meta in getattr(field_info.type, "__metadata__", ())]
+    return next((extra["column_note"] for extra in extras if "column_note" in extra), None)
+
+
+def _columns_in(*models: type[Struct]) -> list[FieldInfo]:
+    """The fields of models that are columns of the pools frame."""
+    return [one for model in models for one in fields(model) if column_note(one)]
+
+
+Model = TypeVar("Model", bound=Struct)
+
+
+def _with_fields(*added: FieldInfo) -> Callable[[type[Model]], type[Model]]:
+    """Append fields of other models to a model, which cannot inherit them: msgspec allows one base with fields."""
+
+    def extend(model: type[Model]) -> type[Model]:
+        extended = defstruct(
+            model.__name__,
+            [(one.name, one.type) for one in added],
+            bases=(model,),
+            module=model.__module__,
+            namespace={"__doc__": model.__doc__},
+            frozen=True,
+            forbid_unknown_fields=True,
+        )
+        return cast(type[Model], extended)
+
+    return extend
+
+
+@_with_fields(*(one for one in fields(PoolSnapshot) if one.name not in ("market", "observed_ledger")))
+class MarketPool(Struct, frozen=True, forbid_unknown_fields=True):
+    """A pool snapshot inside its market: without `market` and `observed_ledger`, which the summary states."""
+
+
+@_with_fields(*_columns_in(AssetOperations, AssetLiquidity, AssetRisk, PoolRewards), *fields(RecentMeans))
+class PoolRow(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
+    """One pool in one flat row: the snapshot, then what is needed to compare it with others.
+
+    Each field has the meaning that it has in `/v1/assets/{market}/{pool}`, in its `operations`, `liquidity`, `risk`,
+    `rewards` and `periods`; the means are those of the last 7 and 30 days.
+    """

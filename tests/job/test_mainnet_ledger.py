@@ -21,7 +21,7 @@ from exporter.ledger.view import Certificate, LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.compute import Tables, compute
-from exporter.tables import MARKETS, POOLS
+from exporter.tables import MARKETS_SCHEMA, POOLS_SCHEMA
 
 BLEND = {"blend": PROTOCOLS["blend"]}
 FIXED = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
@@ -130,7 +130,7 @@ def tables(snapshot: LedgerSnapshot) -> Tables:
 
 def test_pools(tables: Tables) -> None:
     """The two ascend, and every number of a row is the one that the contract's own wasm gives for these entries."""
-    assert list(POOLS.items()) == list(tables.pools.schema.items())
+    assert list(POOLS_SCHEMA.items()) == list(tables.pools.schema.items())
     for place, (token, row) in enumerate(zip((XLM, USDC), tables.pools.iter_rows(named=True), strict=True)):
         golden = {"pool": token, "token_address": token} | {name: values[place] for name, *values in GOLDEN} | SHARED
 
@@ -228,7 +228,7 @@ def test_market(tables: Tables) -> None:
         "observed_ledger": LEDGER,
     }
     assert [expected] == list(tables.markets.iter_rows(named=True))
-    assert list(MARKETS.items()) == list(tables.markets.schema.items())
+    assert list(MARKETS_SCHEMA.items()) == list(tables.markets.schema.items())
 
 
 def test_everything_else_is_named(tables: Tables) -> None:

@@ -7,7 +7,7 @@ import pytest
 from exporter.ledger.codec.entries import ARCHIVED, instance_key
 from exporter.ledger.source import RawEntry
 from exporter.protocols import PROTOCOLS
-from exporter.tables import POOLS
+from exporter.tables import POOLS_SCHEMA
 from tests.protocols.world import World
 
 CONTRACTS = ("market", "token_address", "oracle", "share_token")
@@ -48,4 +48,4 @@ def test_everything_is_archived(protocol: str) -> None:
     assert ([], []) == (tables.unread, tables.absent)
     assert before.drop("archived").equals(tables.pools.drop("archived"))
     assert tables.pools["archived"].all()
-    assert "archived" in POOLS
+    assert "archived" in POOLS_SCHEMA

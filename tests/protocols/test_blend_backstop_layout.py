@@ -14,14 +14,14 @@ from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, 
 from exporter.protocols.blend import backstop
 from exporter.protocols.blend.layout import reward_zone_key
 from exporter.protocols.compute import Tables
-from exporter.tables import POOLS
+from exporter.tables import POOLS_SCHEMA
 from tests.localnet.recorded import BLEND_V1, BLEND_V2
 from tests.protocols.world import World
 
 BACKSTOPS = [item.address(BACKSTOP) or "" for item in World("blend").deployments]
 TIERS = ("blnd_usdc", "blnd_xlm", "usdc")
 TIERED = struct_map({tier: struct_map({"shares": i128(7), "tokens": i128(9)}) for tier in TIERS})
-REWARDS = {name for name in POOLS if "reward" in name} | {"total_supply_apy_bps"}
+REWARDS = {name for name in POOLS_SCHEMA if "reward" in name} | {"total_supply_apy_bps"}
 
 
 def with_another_layout(value: ScVal) -> Tables:

@@ -23,7 +23,7 @@ from exporter.protocols.compute import Tables, compute
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
 from exporter.protocols.prices import ABSURD_PRICE
 from exporter.render.lists import check_pools
-from exporter.tables import GATES, PROTOCOL_COLUMNS, SHARED, TERMS
+from exporter.tables import GATES, OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SHARED
 from exporter.tree.documents import Bounded
 from tests.localnet.recorded import BLEND_V1, BLEND_V2
 from tests.protocols.world import Change, World, account, contract, demanded, put, token
@@ -210,7 +210,7 @@ class TwoPools:
             name: made(**{item.name: self.terms[item.name] for item in fields(made) if item.name in self.terms})
             for name, made in GROUPS.items()
         }
-        zeros: Any = dict.fromkeys(PROTOCOL_COLUMNS.keys() - SHARED, 0)
+        zeros: Any = dict.fromkeys(REQUIRED_COLUMNS.keys() - SHARED, 0)
         return PoolNumbers(**zeros | {"total_collateral": 10**7, "last_accrual_time": close_time} | groups)
 
     def price_failure(self, quote: Quote, close_time: int) -> str | None:
@@ -262,7 +262,7 @@ class TestTerms:
         row = self.row()
         reasons = ("supply_reward_reason", "borrow_reward_reason")
 
-        assert {None} == {row[name] for name in TERMS if name not in reasons}
+        assert {None} == {row[name] for name in OPTIONAL_COLUMNS if name not in reasons}
         assert {"not_read"} == {row[name] for name in reasons}
 
     @pytest.mark.parametrize(("is_open", "expected"), [(True, 5), (False, 0), (None, None)])

@@ -26,7 +26,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
-from exporter.tables import GATES, POOLS, TERMS
+from exporter.tables import GATES, OPTIONAL_COLUMNS, POOLS_SCHEMA
 from exporter.tree.documents import Unread
 from tests.entries import decode_data_key
 from tests.protocols.world import Source, World
@@ -34,9 +34,9 @@ from tests.protocols.world import Source, World
 Place = tuple[str, str]
 """Market and pool."""
 
-PRICES = {name for name in POOLS if name.startswith(("oracle", "price_")) or name.endswith("_usd_cents")}
-REWARDS = {name for name in POOLS if "reward" in name} | {"total_supply_apy_bps"}
-TERM_COLUMNS = {*TERMS, *(name for name in POOLS if name.endswith("_usd_cents"))}
+PRICES = {name for name in POOLS_SCHEMA if name.startswith(("oracle", "price_")) or name.endswith("_usd_cents")}
+REWARDS = {name for name in POOLS_SCHEMA if "reward" in name} | {"total_supply_apy_bps"}
+TERM_COLUMNS = {*OPTIONAL_COLUMNS, *(name for name in POOLS_SCHEMA if name.endswith("_usd_cents"))}
 ANOTHER = "another's value"
 _UNKNOWN_KIND = 99
 _MOST_OTHERS = 4

@@ -21,7 +21,7 @@ from exporter.ledger.view import read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading, Step
 from exporter.protocols.compute import row_of
-from exporter.tables import POOLS, PROTOCOL_COLUMNS
+from exporter.tables import POOLS_SCHEMA, REQUIRED_COLUMNS
 from exporter.tree.documents import Absent, Unread
 from tests.protocols.made_ledger import MadeLedger
 from tests.protocols.places import DATA, MARKET, RESERVE, SLENDER, SLENDER_DEBT, USDC, XLM
@@ -73,9 +73,9 @@ def test_every_pool(name: str) -> None:
     assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
     for pool in reading.pools:
         row = row_of(pool, PROTOCOLS[name].project(pool, NOW))
-        assert POOLS.keys() == row.keys()
+        assert POOLS_SCHEMA.keys() == row.keys()
         assert [] == [
-            column for column in PROTOCOL_COLUMNS if row[column] is None and column not in ("oracle", "wasm_hash")
+            column for column in REQUIRED_COLUMNS if row[column] is None and column not in ("oracle", "wasm_hash")
         ]
 
 

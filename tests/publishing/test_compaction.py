@@ -21,7 +21,7 @@ from exporter.publishing.compaction import compact_history, plan_compaction
 from exporter.publishing.retention import sweep
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
-from exporter.tables import TERMS
+from exporter.tables import OPTIONAL_COLUMNS
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.read_back import render_document
@@ -93,7 +93,7 @@ def rewrite(store: Store, key: str, change: Callable[[pl.DataFrame], pl.DataFram
 
 def without_terms(frame: pl.DataFrame) -> pl.DataFrame:
     """A file of before there were terms."""
-    return frame.drop(*TERMS, "supplied_usd_cents", "borrowed_usd_cents", "available_usd_cents")
+    return frame.drop(*OPTIONAL_COLUMNS, "supplied_usd_cents", "borrowed_usd_cents", "available_usd_cents")
 
 
 @pytest.mark.parametrize(

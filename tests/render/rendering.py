@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from exporter.protocols.compute import Tables
 from exporter.render.lists import render_assets
 from exporter.render.run_documents import render_markets
-from exporter.tables import MARKETS
+from exporter.tables import MARKETS_SCHEMA
 from exporter.tree.documents import SystemStatus
 from exporter.tree.families import POINTER_KEY
 from exporter.tree.files import RenderedFile
@@ -95,7 +95,7 @@ def markets_frame(pools: pl.DataFrame, unread: Mapping[str, int] | None = None) 
         count = members.height + missing
         counts = {"pool_count": count, "unread_count": missing, "priced_count": len(values)}
         rows.append(market_row(market, tvl_usd_cents=worth, **counts))
-    return pl.DataFrame(rows, schema=MARKETS)
+    return pl.DataFrame(rows, schema=MARKETS_SCHEMA)
 
 
 def system_status(**changes: Any) -> SystemStatus:

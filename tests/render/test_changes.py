@@ -20,7 +20,7 @@ from exporter.protocols.compute import Tables
 from exporter.render.changes import MOST_CHANGES, MOST_ENTRIES, MOST_OF_A_MARKET, UNITS, change_list, render_feeds
 from exporter.render.openapi import render_llms
 from exporter.render.run_documents import render_metrics
-from exporter.tables import MARKETS
+from exporter.tables import MARKETS_SCHEMA
 from exporter.tree.documents import ChangeList, RunChange, Unread
 from exporter.tree.families import family_of
 from tests.history.frames import pools_frame
@@ -46,7 +46,10 @@ def tables(
     usual_pool = {"symbol": "USDC", "utilization_bps": 100, "tvl_usd_cents": 100_000, "oracle_price_usd": "1.5"}
     usual_pool["archived"] = False
     time = TIME + ledger
-    frames = pools_frame([usual_pool | dict(row) for row in pools], ledger, time), pl.DataFrame(rows, schema=MARKETS)
+    frames = (
+        pools_frame([usual_pool | dict(row) for row in pools], ledger, time),
+        pl.DataFrame(rows, schema=MARKETS_SCHEMA),
+    )
     return Tables(ledger, time, *frames, unread=unread or [], pending=pending or [])
 
 

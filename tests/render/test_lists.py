@@ -22,7 +22,7 @@ from exporter.protocols.compute import Tables
 from exporter.render import lists, yields
 from exporter.render.yields import hundredths
 from exporter.serve.preview import create_app as serve
-from exporter.tables import MARKETS
+from exporter.tables import MARKETS_SCHEMA
 from exporter.tree.values import as_written
 from tests.history.frames import CLOSE_TIME, LEDGER
 from tests.render.rendering import contract, pool, pools_frame
@@ -146,7 +146,7 @@ def test_a_token_has_its_pools_counted_and_its_best_rates() -> None:
     price = {"total_supply_apy_bps": 7, "price_timestamp": CLOSE_TIME}
     market, token = contract(1), contract(10)
     rows = [pool(market, token, **of_supply, **of_borrow, **price), pool(contract(2), token, can_supply=False)]
-    tables = Tables(LEDGER, CLOSE_TIME, pools_frame(rows), pl.DataFrame(schema=MARKETS))
+    tables = Tables(LEDGER, CLOSE_TIME, pools_frame(rows), pl.DataFrame(schema=MARKETS_SCHEMA))
     [found] = json.loads(lists.render_token_list(tables, {}).data)["data"]
 
     assert (2, 1) == (found["pool_count"], found["open_pool_count"])

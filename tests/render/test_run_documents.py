@@ -32,7 +32,7 @@ from exporter.render.run_documents import (
     render_skipped,
     token_documents,
 )
-from exporter.tables import COLUMNS, FRAME_DTYPES, MARKETS, written
+from exporter.tables import COLUMNS, FRAME_DTYPES, MARKETS_SCHEMA, written
 from exporter.tree.documents import Absent, SkippedMarket, Unpriced, Unread
 from exporter.tree.pools import AssetDetail
 from exporter.tree.read_back import read_back, render_document
@@ -52,7 +52,9 @@ def overview(
 ) -> dict[str, Any]:
     """All documents, by key."""
     rows = [{"market": name, "pool": pool, "token_address": pool, "symbol": "copy"} for name, pool in pools or []]
-    tables = Tables(LEDGER, 1, pools_frame(rows, LEDGER), pl.DataFrame(markets, schema=MARKETS), tokens=tokens or {})
+    tables = Tables(
+        LEDGER, 1, pools_frame(rows, LEDGER), pl.DataFrame(markets, schema=MARKETS_SCHEMA), tokens=tokens or {}
+    )
     documents = chain([protocol_summary(tables)], token_documents(tables, first_seen or {}))
     return {file.key: json.loads(file.data) for file in map(render_document, documents)}
 
@@ -60,7 +62,7 @@ def overview(
 def test_what_was_skipped_is_in_pages() -> None:
     """Every skipped market is on one page, in order; each says how many pages there are."""
     skipped = [SkippedMarket(contract(n), "blend", SkipReason.POOLS) for n in range(SKIPPED_PER_PAGE + 1)]
-    tables = Tables(LEDGER, 1, pools_frame([], LEDGER), pl.DataFrame(schema=MARKETS), skipped=skipped)
+    tables = Tables(LEDGER, 1, pools_frame([], LEDGER), pl.DataFrame(schema=MARKETS_SCHEMA), skipped=skipped)
     files = {file.key: json.loads(file.data) for file in render_skipped(tables)}
 
     assert ["v1/skipped.json", "v1/skipped/2.json"] == list(files)
@@ -179,7 +181,7 @@ def test_frames_that_contradict_each_other_are_refused(changes: dict[str, Any], 
 MARKET, POOL, ORACLE = contract(1), contract(2), contract(3)
 
 ROW: dict[str, object] = {
-    **{column.name: 100 + column.place for column in COLUMNS if FRAME_DTYPES[column.type].is_integer()},
+    **{column.name: 100 + column.position for column in COLUMNS if FRAME_DTYPES[column.type].is_integer()},
     "market": MARKET,
     "pool": POOL,
     "token_address": POOL,
@@ -207,7 +209,9 @@ def rendered(**changes: object) -> dict[str, Any]:
     pools = pools_frame([ROW | changes])
     periods = list(periods_of(Series().pools, CLOSE_TIME, pools))
     listed = with_list_columns(pools, periods, "mainnet")
-    tables = Tables(LEDGER, CLOSE_TIME, listed, pl.DataFrame(schema=MARKETS), parameters={(MARKET, POOL): PARAMETERS})
+    tables = Tables(
+        LEDGER, CLOSE_TIME, listed, pl.DataFrame(schema=MARKETS_SCHEMA), parameters={(MARKET, POOL): PARAMETERS}
+    )
     (file,) = map(read_back, render_details(tables, PROTOCOLS, periods, {}))
     assert f"v1/assets/{MARKET}/{changes.get('pool', POOL)}.json" == file.key
     document: dict[str, Any] = json.loads(file.data)
@@ -219,7 +223,7 @@ def rendered(**changes: object) -> dict[str, Any]:
 def test_every_field() -> None:
     """Each column of a pool is in its detail, in the part of its model, as documents write it."""
     detail = rendered()
-    frame = pools_frame([ROW]).select(written(column.name, column.kind) for column in COLUMNS)
+    frame = pools_frame([ROW]).select(written(column.name, column.document_type) for column in COLUMNS)
     expected = frame.row(0, named=True)
     kinds = {"": AssetDetail} | {part.name: get_args(part.type)[0] for part in fields(AssetDetail)}
     found = {
@@ -283,7 +287,7 @@ def coverage(tables: Tables, *deployments: Deployment, network: str = "mainnet")
 
 
 def tables_of(*markets: dict[str, object], **missing: Any) -> Tables:
-    return Tables(LEDGER, 1, pools_frame([], LEDGER), pl.DataFrame(markets, schema=MARKETS), **missing)
+    return Tables(LEDGER, 1, pools_frame([], LEDGER), pl.DataFrame(markets, schema=MARKETS_SCHEMA), **missing)
 
 
 def test_counts_of_what_was_found() -> None:

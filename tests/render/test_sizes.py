@@ -7,7 +7,7 @@ import polars as pl
 
 from exporter import FORMAT
 from exporter.history.buckets import BUCKETS, DAY, OBSERVATIONS, aggregate, observations_of, totals_of
-from exporter.history.closed_buckets import TOTALS
+from exporter.history.closed_buckets import TOTALS_HISTORY
 from exporter.history.parquet import render_history
 from exporter.history.series import Series
 from exporter.job.rendering import render
@@ -48,7 +48,7 @@ def aged(tables: Tables) -> Series:
         rows = rows.select(one.columns).sort("market", "pool", "start")
         for _ in series.pools.close(bucket, rows, tables.close_time):
             pass
-        if bucket in TOTALS.buckets:
+        if bucket in TOTALS_HISTORY.buckets:
             for _ in series.totals.close(bucket, totals_of(rows), tables.close_time):
                 pass
     begun = now.select(name for name in OBSERVATIONS if name in ("market", "pool", "token_address", "protocol"))

@@ -19,7 +19,7 @@ from exporter.render.lists import with_list_columns
 from exporter.render.run_documents import protocol_list
 from exporter.render.site.pages import render_site
 from exporter.render.site.templates import MISSING_KEY
-from exporter.tables import MARKETS, POOLS, TERMS
+from exporter.tables import MARKETS_SCHEMA, OPTIONAL_COLUMNS, POOLS_SCHEMA
 from exporter.tree.documents import HistoryManifest, Unpriced, Unread
 from exporter.tree.files import RenderedFile
 from tests.render.rendering import contract, market_row
@@ -32,9 +32,9 @@ LOCAL = NETWORKS["local"].passphrase
 def pool_row(market: int, pool: int, **changes: Any) -> dict[str, Any]:
     """One row of a pools frame, every column filled."""
     row: dict[str, Any] = {
-        name: True if kind == pl.Boolean else 7 if kind.is_integer() else "text" for name, kind in POOLS.items()
+        name: True if kind == pl.Boolean else 7 if kind.is_integer() else "text" for name, kind in POOLS_SCHEMA.items()
     }
-    row |= dict.fromkeys(TERMS)
+    row |= dict.fromkeys(OPTIONAL_COLUMNS)
     row |= {
         "market": contract(100 + market),
         "pool": contract(10_000 + pool),
@@ -73,12 +73,14 @@ def pool_row(market: int, pool: int, **changes: Any) -> dict[str, Any]:
 def unpriced(reason: str = "the oracle has no price for this token") -> dict[str, Any]:
     """What is different in a row without a price."""
     priced = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd")
-    return dict.fromkeys((*priced, *(name for name in POOLS if name.endswith("usd_cents")))) | {"price_reason": reason}
+    return dict.fromkeys((*priced, *(name for name in POOLS_SCHEMA if name.endswith("usd_cents")))) | {
+        "price_reason": reason
+    }
 
 
 def tables_of(rows: list[dict[str, Any]], unread: list[Unread] | None = None, **market: Any) -> Tables:
     """Tables of these pools; ``market`` changes columns of every market."""
-    pools = pl.DataFrame(rows, schema=POOLS, orient="row").sort("market", "pool")
+    pools = pl.DataFrame(rows, schema=POOLS_SCHEMA, orient="row").sort("market", "pool")
     markets = []
     for (address, name), own in pools.group_by("market", "market_name", maintain_order=True):
         values = [value for value in own["tvl_usd_cents"].to_list() if value is not None]
@@ -101,7 +103,7 @@ def tables_of(rows: list[dict[str, Any]], unread: list[Unread] | None = None, **
         LEDGER,
         CLOSE_TIME,
         pools,
-        pl.DataFrame(markets, schema=MARKETS, orient="row"),
+        pl.DataFrame(markets, schema=MARKETS_SCHEMA, orient="row"),
         unread=unread or [],
         unpriced=[
             Unpriced(row["market"], row["pool"], row["price_reason"]) for row in rows if row["tvl_usd_cents"] is None

@@ -12,7 +12,7 @@ from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter, Pending
 from exporter.render.site.templates import environment
-from exporter.tables import BACKSTOPS
+from exporter.tables import BACKSTOPS_SCHEMA
 from tests.protocols.test_prices import SPOKE
 from tests.render.rendering import contract
 from tests.render.site.made import CLOSE_TIME, Page, pool_row, site_of, tables_of
@@ -138,7 +138,7 @@ def test_rewards_have_amounts_an_end_and_a_price(end: int, until: str) -> None:
 
 def test_a_backstop_is_shown_on_the_page_of_its_market() -> None:
     """Its size, what is queued, whether it is enough, and what it earns; one that could not be read says so."""
-    row: dict[str, Any] = dict.fromkeys(BACKSTOPS) | {"market": contract(100), "backstop": contract(3)}
+    row: dict[str, Any] = dict.fromkeys(BACKSTOPS_SCHEMA) | {"market": contract(100), "backstop": contract(3)}
     known = {
         "lp_tokens": 5 * 10**7,
         "blnd": 10**9,
@@ -172,7 +172,7 @@ def test_a_backstop_is_shown_on_the_page_of_its_market() -> None:
     enough = {"threshold_met": True, "threshold_product_bps": 110_196_200}
     assert "met (11,019 times)" == said("backstop_facts", row | known | enough)["Minimum of the contract"]
     tables = tables_of([pool_row(0, 0), pool_row(1, 1)])
-    tables.backstops = pl.DataFrame([row | known], schema=BACKSTOPS, orient="row")
+    tables.backstops = pl.DataFrame([row | known], schema=BACKSTOPS_SCHEMA, orient="row")
     site = site_of(tables)
     assert "$1,235</dd>" in site[f"markets/{contract(100)}.html"]
     assert 'id="backstop"' not in site[f"markets/{contract(101)}.html"]
