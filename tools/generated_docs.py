@@ -87,10 +87,10 @@ def _commands(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
 
 
 def protocols(_: str) -> str:
-    """docs/protocols.md, from the modules of the protocols."""
+    """docs/protocols.md, from what the protocols say of themselves."""
     lines = [PROTOCOL_PAGE]
-    for name, module in sorted(PROTOCOLS.items()):
-        about = module.coverage
+    for name, protocol in sorted(PROTOCOLS.items()):
+        about = protocol.words.coverage
         supply = f"{about.supply_yield} (`{about.supply_compounding}`)"
         borrow = f"{about.borrow_yield} (`{about.borrow_compounding}`)"
         lines += [f"## {about.title} (`{name}`)\n", f"- Market: {about.structure}"]
@@ -101,7 +101,7 @@ def protocols(_: str) -> str:
         lines.append(f"- A year has {about.year_seconds:,} s. Rates: {about.rates}")
         lines += [f"- Totals: {about.totals}", f"- Prices: {about.prices}"]
         lines += [f"- Not in the numbers: {about.limits}"] if about.limits else []
-        for kind, statuses in (("market", module.statuses), ("pool", module.pool_statuses)):
+        for kind, statuses in (("market", protocol.words.market_statuses), ("pool", protocol.words.pool_statuses)):
             lines += [f"- Statuses of a {kind}:"] if statuses else []
             lines += [f"  - `{status}`: {meaning}" for status, meaning in statuses.items()]
         lines.append("")

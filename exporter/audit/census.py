@@ -34,6 +34,7 @@ from exporter.past.archive.stellar_proof import Proven
 from exporter.past.archive_source import FromArchive, open_archive_state, open_state
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Origin
+from exporter.protocols.protocol import PoolEntries
 from exporter.publishing.published_state import read_published
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
@@ -165,15 +166,16 @@ def recorded_markets(
     vouching = frozenset(
         protocol
         for protocol, factory in factories
-        if PROTOCOLS[protocol].needs_record and instance_key(factory) in index
+        if PROTOCOLS[protocol].discovery.recorded_market is not None and instance_key(factory) in index
     )
     owners, recorded = {strkey.decode(address)[1]: protocol for protocol, address in factories}, {}
     for last_modified, data in index.contract_data():
         protocol = owners.get(data[12:44])
-        if protocol is None:
+        recorded_market = None if protocol is None else PROTOCOLS[protocol].discovery.recorded_market
+        if protocol is None or recorded_market is None:
             continue
         try:
-            market = PROTOCOLS[protocol].recorded_market(decode_contract_data(data))
+            market = recorded_market(decode_contract_data(data))
         except DecodeError:  # of a newer protocol
             continue
         if market is not None:
@@ -183,8 +185,8 @@ def recorded_markets(
 
 async def _completed(source: SnapshotSource, listed: Sequence[Deployment]) -> list[Deployment]:
     view, completed = LedgerView(source), list[Deployment]()
-    for name, module in PROTOCOLS.items():
-        completed += await module.complete(view, [item for item in listed if item.protocol == name])
+    for name, protocol in PROTOCOLS.items():
+        completed += await protocol.discovery.complete(view, [item for item in listed if item.protocol == name])
     return completed
 
 
@@ -293,28 +295,29 @@ def _check_pools(index: StateIndex, run: RunRead, unproven: Unproven) -> None:
 
     Of all other protocols the markets' own entries list the pools, and the repeated run reads these lists.
     """
-    keepers: dict[str, tuple[str, str]] = {}
+    markets_by_contract: dict[str, tuple[str, PoolEntries]] = {}
     for market, protocol in run.markets.items():
         raw = index.get(instance_key(market))
         if raw is None:
             continue  # gone since
-        list_key = PROTOCOLS[protocol].pool_list_key(market)
-        if list_key is not None and index.get(list_key) is None:
+        discovery = PROTOCOLS[protocol].discovery
+        if discovery.pool_list_key is not None and index.get(discovery.pool_list_key(market)) is None:
             text = f"{market} of {protocol}: it has no list of its pools, so others than the known ones may be missing"
             unproven.add(Reason.MARKETS, [text])
+        if discovery.pool_entries is None:
+            continue
         try:
-            keeper = PROTOCOLS[protocol].pools_kept_by(Entry(instance_key(market), raw))
+            contract = discovery.pool_entries.contract(Entry(instance_key(market), raw))
         except DecodeError:
             unproven.add(Reason.MARKETS, [f"{market} of {protocol}: where its pools are cannot be read"])
             continue
-        if keeper is not None:
-            keepers[keeper] = protocol, market
-    for last_modified, data in index.contract_data() if keepers else ():
-        keeper = strkey.encode_contract(data[12:44])
-        if keeper not in keepers:
+        markets_by_contract[contract] = market, discovery.pool_entries
+    for last_modified, data in index.contract_data() if markets_by_contract else ():
+        contract = strkey.encode_contract(data[12:44])
+        if contract not in markets_by_contract:
             continue
-        protocol, market = keepers[keeper]
-        pool = PROTOCOLS[protocol].pool_in(decode_contract_data(data))
+        market, pool_entries = markets_by_contract[contract]
+        pool = pool_entries.pool(decode_contract_data(data))
         if pool is None or (market, pool) in run.pools:
             continue
         what = f"pool {pool} of market {market}, whose state changed last at ledger {last_modified}"

@@ -26,9 +26,10 @@ from exporter.ledger.observation import UNCERTIFIED, CallResult
 from exporter.ledger.source import ContractCall, RawEntry
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS, storage_answers
-from exporter.protocols.base import Compared, ComputedPool, NoView, ProtocolReading, ViewCall
+from exporter.protocols.base import ComputedPool, ProtocolReading
 from exporter.protocols.compute import compute
 from exporter.protocols.numbers import PoolRow
+from exporter.protocols.protocol import Compared, NoView, ViewCall
 from exporter.stores import open_store
 
 MAX_ROUNDS: Final = 24
@@ -186,11 +187,7 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
             both = StorageRuleComparison()
             if opened.whole:
                 both = await compare_storage_rules(view, opened.source.close_time)
-            planned = [
-                (reading.protocol, item)
-                for reading in readings
-                for item in PROTOCOLS[reading.protocol].views.calls(reading)
-            ]
+            planned = [(reading.protocol, item) for reading in readings for item in _planned_calls(reading)]
             without = [item for _, item in planned if isinstance(item, NoView)]
             asked = [(name, item) for name, item in planned if isinstance(item, ViewCall)]
             results = await view.call([item.call for _, item in asked])
@@ -208,6 +205,16 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
         reasons = [item.reason for item in check.failed[:3]] + [item.reason for item in check.without[:3]]
         raise CheckError(f"nothing could be compared with the contracts: {'; '.join(reasons) or 'no market was read'}")
     return check
+
+
+def _planned_calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+    """The calls of views to make for a reading, and the markets without one."""
+    views = PROTOCOLS[reading.protocol].views
+    if views is not None:
+        yield from views.calls(reading)
+        return
+    for market in reading.markets:
+        yield NoView(market.address, f"no view function of {reading.protocol} is known")
 
 
 def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict[str, dict[str, ComputedPool]]:
@@ -261,7 +268,7 @@ def compare(outcome: _Outcome, rows: Mapping[str, ComputedPool], time: int) -> I
     """The fields of a result next to ours. Raises `DecodeError`."""
     views, asked, result = PROTOCOLS[outcome.protocol].views, outcome.asked, outcome.result
     row = rows.get(asked.pool)
-    if row is None:
+    if row is None or views is None:
         return
     if result.value is None:
         found = views.refused(result.error or "", row)

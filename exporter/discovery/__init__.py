@@ -20,6 +20,7 @@ from exporter.errors import SourceError
 from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import LedgerView
 from exporter.protocols import base
+from exporter.protocols.protocol import Protocol
 
 __all__ = ["Discovered", "DiscoveryContext", "candidates", "discover_context", "learn", "remember_named", "remembered"]
 
@@ -52,7 +53,7 @@ async def discover_context(
     view: LedgerView,
     source: LedgerSource,
     network: Network,
-    modules: Mapping[str, base.ProtocolModule],
+    protocols: Mapping[str, Protocol],
     memory: Memory,
     deadline_seconds: float,
 ) -> DiscoveryContext:
@@ -62,15 +63,15 @@ async def discover_context(
     """
     notices = list(memory.notices)
     deployments = _with_learned(network.deployments, memory)
-    for name, module in modules.items():
+    for name, protocol in protocols.items():
         own = [item for item in deployments if item.protocol == name]
         try:
-            completed = await module.complete(view, own)
+            completed = await protocol.discovery.complete(view, own)
         except SourceError as error:
             notices.append(f"contracts of {name} that publish events could not be looked up: {error}")
             continue
         deployments = [*(item for item in deployments if item.protocol != name), *completed]
-    notices += await follow_events(source, modules, deployments, memory, min(MAX_SECONDS, deadline_seconds / 4))
+    notices += await follow_events(source, protocols, deployments, memory, min(MAX_SECONDS, deadline_seconds / 4))
     return DiscoveryContext(deployments, list(memory.candidates()), notices)
 
 

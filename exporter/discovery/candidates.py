@@ -15,13 +15,14 @@ from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.observation import Entry
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Origin, ProtocolModule
+from exporter.protocols.base import Candidate, Origin
+from exporter.protocols.protocol import Protocol
 
 
 def candidates(
     settings: Settings,
     network: Network,
-    modules: Mapping[str, ProtocolModule],
+    protocols: Mapping[str, Protocol],
     instances: Iterable[tuple[str, ContractInstance]] = (),
     found: Iterable[Candidate] = (),
 ) -> dict[str, list[Candidate]]:
@@ -32,7 +33,7 @@ def candidates(
         tried += [Candidate(*place, known_since=0) for place in listed]
         tried += found
         instances = list(instances)
-        code = market_code(modules, network.deployments, instances)
+        code = market_code(protocols, network.deployments, instances)
         for address, instance in instances:
             name = code.get(instance.wasm_hash or b"")
             if name is not None:
@@ -44,7 +45,7 @@ def candidates(
         voucher, since = first.voucher or candidate.voucher, min(first.known_since, candidate.known_since)
         if (voucher, since) != (first.voucher, first.known_since):
             known[place] = replace(first, voucher=voucher, known_since=since)
-    return {name: [item for item in known.values() if item.protocol == name] for name in modules}
+    return {name: [item for item in known.values() if item.protocol == name] for name in protocols}
 
 
 def listings_of(deployments: Iterable[Deployment], tried: Iterable[Candidate]) -> MarketListings:
@@ -56,17 +57,17 @@ def listings_of(deployments: Iterable[Deployment], tried: Iterable[Candidate]) -
 
 
 def market_code(
-    modules: Mapping[str, ProtocolModule],
+    protocols: Mapping[str, Protocol],
     deployments: Sequence[Deployment],
     instances: Iterable[tuple[str, ContractInstance]] = (),
 ) -> dict[bytes, str]:
     """The code of markets, with the protocol's name; listed markets among ``instances`` show theirs, too."""
-    code = {wasm: name for name, module in modules.items() for wasm in module.market_wasm_hashes()}
+    code = {wasm: name for name, item in protocols.items() for wasm in item.discovery.market_code}
     for deployment in deployments:
         for contract in deployment.contracts:
-            if contract.role == MARKET and contract.wasm_hash is not None and deployment.protocol in modules:
+            if contract.role == MARKET and contract.wasm_hash is not None and deployment.protocol in protocols:
                 code.setdefault(bytes.fromhex(contract.wasm_hash), deployment.protocol)
-    listed = {market: item.protocol for item in deployments if item.protocol in modules for market in item.markets}
+    listed = {market: item.protocol for item in deployments if item.protocol in protocols for market in item.markets}
     for address, instance in instances:
         if address in listed and instance.wasm_hash is not None:
             code.setdefault(instance.wasm_hash, listed[address])

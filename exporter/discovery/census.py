@@ -14,7 +14,7 @@ from exporter.deployments import Deployment
 from exporter.discovery.candidates import market_code
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.scval import STELLAR_ASSET, ContractInstance
-from exporter.protocols.base import ProtocolModule
+from exporter.protocols.protocol import Protocol
 
 
 class Kind(StrEnum):
@@ -70,15 +70,15 @@ class CensusTaken:
 
 
 def classify_all(
-    modules: Mapping[str, ProtocolModule],
+    protocols: Mapping[str, Protocol],
     deployments: Sequence[Deployment],
     entries: Iterable[bytes],
     instances: Iterable[tuple[str, ContractInstance]],
 ) -> CensusTaken:
     """The census of all contract data (LedgerEntryData XDR) and instances; memory grows with contracts, not entries."""
-    known = [(name, module.market_names) for name, module in modules.items() if module.market_names]
+    names_of_markets = {name: protocol.discovery.storage_names for name, protocol in protocols.items()}
     forms: list[tuple[Kind, str | None, Set[str | int]]] = [
-        *((Kind.KNOWN_STORAGE, name, form) for name, form in known),
+        *((Kind.KNOWN_STORAGE, name, form) for name, form in names_of_markets.items() if form),
         (Kind.LENDING_SHAPED, None, set(range(len(LENDING_WORDS)))),
         *((Kind.ORACLE, None, form) for form in _ORACLE),
         *((Kind.TOKEN, None, form) for form in _TOKEN),
@@ -98,7 +98,7 @@ def classify_all(
             if len(text) == length[0] and (marks := marks_of(text)):
                 seen[data[12:44]] |= marks
     bare = [(address, instance._replace(storage=None)) for address, instance in instances]
-    code = market_code(modules, deployments, bare)
+    code = market_code(protocols, deployments, bare)
     counts, lending, codes = Counter[Kind](), list[Found](), set[bytes]()
     for address, instance in bare:
         kind, protocol = Kind.KNOWN_CODE, code.get(instance.wasm_hash or b"")

@@ -13,7 +13,7 @@ from exporter.deployments import Deployment
 from exporter.discovery.known_markets import KnownMarket, Memory, StreamPlace
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.events import MAX_FILTERS, ContractEvent, EventFilter, EventSource, EventsPage
-from exporter.protocols.base import ProtocolModule
+from exporter.protocols.protocol import Protocol, event_filters, market_events
 
 MAX_CANDIDATES = 10_000
 """Markets and pools that one run learns of from events."""
@@ -26,7 +26,7 @@ _FIRST_LEDGER = 1  # no endpoint keeps it, so each says from where on it keeps e
 
 async def follow_events(
     source: object,
-    modules: Mapping[str, ProtocolModule],
+    protocols: Mapping[str, Protocol],
     deployments: Sequence[Deployment],
     memory: Memory,
     max_seconds: float = MAX_SECONDS,
@@ -34,10 +34,10 @@ async def follow_events(
     """Read what the modules ask for into the memory; gives notices and never raises."""
     if not isinstance(source, EventSource):
         return []
-    follower = _Follower(source, modules, memory)
+    follower = _Follower(source, protocols, memory)
     try:
         async with asyncio.timeout(max_seconds):
-            for start, filters, streams in _requests(modules, deployments, memory.streams):
+            for start, filters, streams in _requests(protocols, deployments, memory.streams):
                 await follower.follow(filters, streams, start)
     except TimeoutError:
         follower.notices.append(f"reading events took longer than {max_seconds:g} s; the next run continues there")
@@ -48,13 +48,12 @@ async def follow_events(
 
 
 def _requests(
-    modules: Mapping[str, ProtocolModule], deployments: Sequence[Deployment], known: Mapping[StreamPlace, int]
+    protocols: Mapping[str, Protocol], deployments: Sequence[Deployment], known: Mapping[StreamPlace, int]
 ) -> Iterator[tuple[int | None, list[EventFilter], list[StreamPlace]]]:
     """From which ledger (None: the oldest kept), the filters and their streams; 5 filters of 5 contracts a request."""
     streams = dict.fromkeys(
         (name, contract, each.topics)
-        for name, module in modules.items()
-        for each in module.event_filters([item for item in deployments if item.protocol == name])
+        for name, each in event_filters(protocols, deployments)
         for contract in each.contracts
     )
     starts: dict[int | None, dict[tuple[str, ...], list[StreamPlace]]] = {}
@@ -76,10 +75,10 @@ def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
 class _Follower:
     """Reads streams page by page."""
 
-    def __init__(self, source: EventSource, modules: Mapping[str, ProtocolModule], memory: Memory) -> None:
+    def __init__(self, source: EventSource, protocols: Mapping[str, Protocol], memory: Memory) -> None:
         self.notices: list[str] = []
         self._source = source
-        self._modules = modules
+        self._events = market_events(protocols)
         self._memory = memory
         self._learned = 0
         self.ignored = 0
@@ -132,7 +131,7 @@ class _Follower:
 
     def _take_event(self, name: str, event: ContractEvent) -> None:
         try:
-            named = self._modules[name].candidates_in(event)
+            named = self._events[name].candidates(event)
         except DecodeError as error:
             self._ignore(f"an event of {event.contract} at ledger {event.ledger} does not name a market ({error})")
             return

@@ -17,6 +17,7 @@ from exporter.job.known_markets_file import load_memory
 from exporter.ledger.rpc.endpoints import parse_endpoints
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.protocols import PROTOCOLS
+from exporter.protocols.protocol import event_filters
 from exporter.publishing.published_state import read_published
 from exporter.stores import open_store
 
@@ -54,7 +55,7 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
             yield f"  {name}: more from the reward zones of {', '.join(zones)}"
         if pools := sum(len(item.pools) for item in own):
             yield f"  {name}: {pluralize(pools, 'known pool')} that no contract lists"
-        if snapshot is None and PROTOCOLS[name].event_filters(own):
+        if snapshot is None and any(event_filters({name: PROTOCOLS[name]}, own)):
             yield f"  {name}: more from events that its contracts publish"
     keys = 2 * sum(map(len, found.values()))
     if memory is not None:

@@ -247,9 +247,9 @@ def where_to_look(settings: Settings, opened: OpenSource, around: DiscoveryConte
 async def _read_tried(view: LedgerView, tried: Tried, *, whole: bool) -> list[ProtocolReading]:
     readings = [
         read_contained(
-            module, view, tried.candidates[name], [item for item in tried.deployments if item.protocol == name]
+            protocol, view, tried.candidates[name], [item for item in tried.deployments if item.protocol == name]
         )
-        for name, module in PROTOCOLS.items()
+        for name, protocol in PROTOCOLS.items()
     ]
     drifts, *read = await _all(check_lists(view, tried.compared_lists, whole=whole), *readings)
     await watch_prices_contained(view, read)

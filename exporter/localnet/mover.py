@@ -21,7 +21,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.localnet.oracle import Prices
 from exporter.protocols import accrual_rules
-from exporter.protocols.base import Step
+from exporter.protocols.accrual import Step
 
 Look = Callable[[bytes], bytes | None]
 

@@ -8,45 +8,44 @@ from dataclasses import replace
 from exporter.deployments import Deployment
 from exporter.deployments.networks import NETWORKS
 from exporter.ledger.contract_storage import RULES, Read, StorageAnswers
-from exporter.protocols.alula import Alula
-from exporter.protocols.base import AccrualRule, ProtocolModule
-from exporter.protocols.blend import Blend
+from exporter.protocols.accrual import AccrualRule
+from exporter.protocols.alula import ALULA
+from exporter.protocols.blend import BLEND
 from exporter.protocols.k2 import K2
-from exporter.protocols.peridot import Peridot
-from exporter.protocols.slender import Slender
-from exporter.protocols.xoxno import Xoxno
+from exporter.protocols.peridot import PERIDOT
+from exporter.protocols.protocol import Protocol
+from exporter.protocols.slender import SLENDER
+from exporter.protocols.xoxno import XOXNO
 
-PROTOCOLS: dict[str, ProtocolModule] = {
-    module.name: module for module in (Alula(), Blend(), K2(), Peridot(), Slender(), Xoxno())
-}
-"""By name. Every command goes by this."""
+PROTOCOLS: dict[str, Protocol] = {protocol.name: protocol for protocol in (ALULA, BLEND, K2, PERIDOT, SLENDER, XOXNO)}
+"""Every protocol that a command knows, by its name."""
 
 
 def accrual_rules() -> dict[str, AccrualRule]:
-    """By name: how accruals are found and computed, of the protocols that say so."""
-    return {name: module.accrual for name, module in PROTOCOLS.items() if module.accrual is not None}
+    """The accrual rules of the protocols that have one, by the protocol's name."""
+    return {name: protocol.accrual for name, protocol in PROTOCOLS.items() if protocol.accrual is not None}
 
 
 def storage_answers(read: Read, ledger: int, close_time: int) -> StorageAnswers:
     """Answers calls of a ledger from its entries, by the rules of oracles and tokens and those of every protocol."""
-    own = (rule for module in PROTOCOLS.values() for rule in module.storage_rules)
+    own = (rule for protocol in PROTOCOLS.values() for rule in protocol.storage_rules)
     return StorageAnswers(read, ledger, close_time, (*RULES, *own))
 
 
-def register(module: ProtocolModule, deployments: Mapping[str, Sequence[Deployment]] | None = None) -> None:
+def register(protocol: Protocol, deployments: Mapping[str, Sequence[Deployment]] | None = None) -> None:
     """Add a protocol of your own, for everything that this process does after it.
 
-    ``deployments`` are what is known to be deployed of it, by the name of the network. Raises `ValueError` where the
-    name is taken, a network is not known, or a deployment is of another protocol.
+    ``deployments`` are its known deployments, by the name of the network. Raises `ValueError` if the name is taken, a
+    network is not known, or a deployment is of another protocol.
     """
-    if module.name in PROTOCOLS:
-        raise ValueError(f"a protocol {module.name} is registered already")
+    if protocol.name in PROTOCOLS:
+        raise ValueError(f"a protocol {protocol.name} is registered already")
     for network, listed in (deployments or {}).items():
         if network not in NETWORKS:
             raise ValueError(f"no network {network} is known; known: {', '.join(NETWORKS)}")
-        if foreign := {item.protocol for item in listed} - {module.name}:
-            raise ValueError(f"a deployment of {foreign.pop()} cannot come with {module.name}")
-    PROTOCOLS[module.name] = module
-    for network, listed in (deployments or {}).items():
-        known = NETWORKS[network]
-        NETWORKS[network] = replace(known, deployments=(*known.deployments, *listed))
+        if foreign := {item.protocol for item in listed} - {protocol.name}:
+            raise ValueError(f"a deployment of {foreign.pop()} cannot come with {protocol.name}")
+    PROTOCOLS[protocol.name] = protocol
+    for name, listed in (deployments or {}).items():
+        network_before = NETWORKS[name]
+        NETWORKS[name] = replace(network_before, deployments=(*network_before.deployments, *listed))

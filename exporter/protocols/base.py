@@ -1,33 +1,18 @@
-"""A protocol: what it gives, and what it says of itself (docs/adding-a-protocol.md).
-
-Everything else of the exporter knows protocols by this alone, and they know nothing of HTTP, files or documents.
-"""
+"""What a protocol's reader gives: candidates, markets, pools, and everything else of a reading."""
 
 from __future__ import annotations
 
 import datetime
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from exporter.deployments import Deployment, KnownContract
-from exporter.errors import ExactError, lasting
-from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import ContractData
-from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import encode_scval, symbol
-from exporter.ledger.events import ContractEvent, EventFilter
-from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import Quote
-from exporter.ledger.source import ContractCall
-from exporter.ledger.storage_rules.host import Rule
 from exporter.ledger.tokens import Token
-from exporter.ledger.view import LedgerView
-from exporter.protocols.numbers import BackstopRow, PoolNumbers, PoolRow, Rewards
-from exporter.tables import SHARED, Gate
+from exporter.protocols.numbers import BackstopRow, PoolRow, Rewards
+from exporter.tables import SHARED
 from exporter.tree.documents import Absent, Unread
 from exporter.tree.values import RewardReason
 
@@ -92,36 +77,6 @@ def with_contract(deployment: Deployment, role: str, address: str) -> Deployment
     """A deployment with a contract that the chain itself names, and that no list has."""
     contract = KnownContract(address, role, LEARNED, datetime.date.min)
     return replace(deployment, contracts=(*deployment.contracts, contract))
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """The meaning of a protocol's numbers, for people who compare them with another's; shown at ``/v1/protocols``."""
-
-    title: str
-    structure: str
-    year_seconds: int
-    supply_yield: str
-    """How ``supply_apy_bps`` follows from the annual rate, in words."""
-    borrow_yield: str
-    supply_compounding: str
-    """``simple``, or how many times a year the annual rate is compounded."""
-    borrow_compounding: str
-    rates: str
-    """Of which state the rates are."""
-    totals: str
-    prices: str
-    """Where the price comes from, and which prices the market itself refuses."""
-    limits: str = ""
-    """The parts that are not in the numbers."""
-
-
-@dataclass(frozen=True, slots=True)
-class WithoutPrice:
-    """The gates that are closed (False), or not known (None), without a valid price; ``note`` says to whom."""
-
-    gates: Mapping[Gate, bool | None] = field(default_factory=dict)
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +212,7 @@ class ProtocolReading:
     next call restores (docs/decisions.md, "Absent, archived, unread").
     ``frozen`` says of pools that need a key which the network froze why nothing is possible there.
     ``named`` are markets that the protocol's own contracts name and that were not among the candidates: not read.
-    ``pools`` are those that were read, as `ProtocolModule.project` takes them.
+    ``pools`` are those that were read, as `exporter.protocols.protocol.Protocol.project` takes them.
     ``price_limits``, by market and pool, say which prices the market itself takes.
     ``parameters``, by market and pool, are only shown. ``verified`` has for a market the contract of the protocol whose
     record says that it is genuine; ``contracts`` those contracts of deployments, by label and role, that only the chain
@@ -299,234 +254,3 @@ class ComputedPool:
 
     pool: AnyPool
     row: PoolRow
-
-
-Pairs = Mapping[str, tuple[object, object]]
-"""By the name of a field: its value as the exporter has it, and as the contract gives it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ViewCall:
-    """A call of a view function about a pool."""
-
-    market: str
-    pool: str
-    call: ContractCall
-
-
-@dataclass(frozen=True, slots=True)
-class NoView:
-    """A market that has no view function, and why."""
-
-    market: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """One field of a pool, or with ``pool`` None of a contract, as the exporter has it and as the contract gives it."""
-
-    market: str
-    pool: str | None
-    field: str
-    ours: object
-    contract: object
-
-    @property
-    def agrees(self) -> bool:
-        return self.ours == self.contract
-
-
-class ProtocolViews:
-    """The views of a protocol's contracts, for `exporter check --on-chain`. By default nothing is asked."""
-
-    def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        """The calls to make, or why there are none, market by market."""
-        for market in reading.markets:
-            yield NoView(market.address, f"no view function of {reading.protocol} is known")
-
-    def fields(self, asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG002
-        """By name: a field of a pool as the exporter has it, and as the view gives it. Raises `DecodeError`."""
-        return {}
-
-    def refused(self, error: str, computed: ComputedPool) -> Pairs:  # noqa: ARG002
-        """The same where a call failed because the contract refuses a price. Empty for any other failure."""
-        return {}
-
-
-@dataclass(frozen=True, slots=True)
-class RateModel:
-    """How a protocol's borrow rate follows from the utilization, in straight lines between knots of its own math.
-
-    ``full`` is a utilization of 100 %; ``knots`` are where one pool's curve bends, of its parameters. ``rate`` is the
-    math of a utilization, what ``more`` gives of the pool's row of the pools frame, and the parameters.
-    """
-
-    parameters: tuple[str, ...]
-    full: int
-    knots: Callable[[Mapping[str, int]], Iterable[int]]
-    rate: Callable[..., int]
-    more: Callable[[Mapping[str, Any]], tuple[int, ...]] = lambda _: ()
-
-    def curve(self, row: Mapping[str, Any], parameters: Mapping[str, int]) -> list[tuple[int, int]]:
-        """Utilizations with the rates there: at the knots, now, at none and at all, in the decimals of the row.
-
-        Empty where the math has no result at one of them, or the parameters are not all there.
-        """
-        if not parameters.keys() >= set(self.parameters):
-            return []
-        numbers = (*self.more(row), *(parameters[name] for name in self.parameters))
-        knots = (min(knot, self.full) for knot in self.knots(parameters))
-        places = sorted({0, *knots, self.full, row["accrued_utilization"]})
-        with suppress(ExactError):
-            return [(place, self.rate(place, *numbers)) for place in places]
-        return []
-
-
-Look = Callable[[bytes], Entry | None]
-"""Gives the entry under a LedgerKey."""
-
-
-class UntriedError(Exception):
-    """A contract brought a pool up to date, and what its math also needs is not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A ledger and its close time: entries before it, after the first change that it made of each, and after all."""
-
-    time: int
-    before: Look
-    first: Look
-    after: Look
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """An accrual in a ledger: what our math gives, and what the contract wrote, by the field compared."""
-
-    compute: Callable[[], Mapping[str, int]]
-    """Computes the fields from the numbers before the ledger. Raises `ExactError`."""
-    after: Mapping[str, int]
-    """What the contract wrote, by field; each of them is among the computed ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccrualRule:
-    """How a protocol's accruals are known and computed (docs/lake.md).
-
-    Only what an action cannot change is compared, or what the entries show that it did not change.
-
-    ``owns`` says by a key whether its entry may be one; ``read`` gives the transitions that an update of it shows, and
-    raises `UntriedError`.
-    """
-
-    owns: Callable[[bytes], bool]
-    read: Callable[[bytes, Step], Iterator[Transition]]
-
-
-def is_variant(name: str, values: int = 1) -> Callable[[bytes], bool]:
-    """Whether a key is of an enum variant of this name with this number of values."""
-    head = (scval.VEC).to_bytes(4, "big") + b"\0\0\0\1" + (1 + values).to_bytes(4, "big") + encode_scval(symbol(name))
-    return lambda key: key.startswith(head, 40)
-
-
-def changed(key: bytes, step: Step) -> tuple[Entry, Entry]:
-    """An updated entry before the ledger, and after its first change."""
-    before, first = step.before(key), step.first(key)
-    assert before is not None  # or it would not be an update
-    assert first is not None
-    return before, first
-
-
-class ProtocolModule(ABC):
-    """A protocol; docs/adding-a-protocol.md describes each member. What most do without has a default here."""
-
-    name: ClassVar[str]
-    coverage: ClassVar[Coverage]
-    statuses: ClassVar[Mapping[str, str]]
-    pool_statuses: ClassVar[Mapping[str, str]] = {}
-    max_price_age: ClassVar[int]
-    takes_future_prices: ClassVar[bool] = False
-    without_price: ClassVar[WithoutPrice] = WithoutPrice()
-    views: ClassVar[ProtocolViews] = ProtocolViews()
-    accrual: ClassVar[AccrualRule | None] = None
-    storage_rules: ClassVar[Sequence[Rule]] = ()
-    market_names: ClassVar[frozenset[str]] = frozenset()
-    needs_record: ClassVar[bool] = False
-    rate_model: ClassVar[RateModel | None] = None
-    publishes_liquidations: ClassVar[bool] = False
-
-    @abstractmethod
-    async def read(
-        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
-    ) -> ProtocolReading:
-        """Read the candidates, and name those that the deployments' own contracts list besides. Raises `SourceError`.
-
-        Before pools are read, `exporter.ledger.view.LedgerView.make_room` is told how many there are.
-        """
-
-    @abstractmethod
-    def project(self, pool: AnyPool, close_time: int) -> PoolNumbers:
-        """The numbers of a pool of a reading at the ledger's close time, in unix seconds.
-
-        Terms that a protocol does not give are None. Numbers may be of any size: what is too large for its column is
-        published as the column's bound. Raises `ExactError` where the contract's math has no result.
-        """
-
-    def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        """The contract code of this protocol's markets, and the version each is; empty where no source has the hash."""
-        return {}
-
-    def recorded_market(self, entry: ContractData) -> str | None:  # noqa: ARG002
-        """The market that this entry of a factory is the record of; None for other entries."""
-        return None
-
-    def pools_kept_by(self, instance: Entry) -> str | None:  # noqa: ARG002
-        """The contract whose entries are a market's pools, by the market's instance, where no entry lists them.
-
-        None where the market's own entries list its pools: then a run that is repeated reads all of them. Raises
-        `DecodeError`.
-        """
-        return None
-
-    def pool_list_key(self, market: str) -> bytes | None:  # noqa: ARG002
-        """The ledger key of a market's list of its pools, where a market can do without one.
-
-        A run reads such a market's known pools, and nothing on the chain says whether these are all. None where every
-        market has a list.
-        """
-        return None
-
-    def pool_in(self, entry: ContractData) -> str | None:  # noqa: ARG002
-        """The pool whose state an entry of the contract of `pools_kept_by` is; None for other entries."""
-        return None
-
-    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:  # noqa: ARG002
-        """The events that name new markets or pools of these deployments; none where the protocol has no such."""
-        return ()
-
-    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:  # noqa: ARG002
-        """The market that an event names. Raises `DecodeError` where it does not have the expected form."""
-        return ()
-
-    def liquidations_in(self, event: ContractEvent) -> Sequence[Liquidation]:  # noqa: ARG002
-        """The auctions and bad debt in a market's event. Raises `DecodeError`."""
-        return ()
-
-    async def complete(self, view: LedgerView, deployments: Sequence[Deployment]) -> Sequence[Deployment]:  # noqa: ARG002
-        """The deployments with the contracts that publish events and only the chain names. Raises `SourceError`."""
-        return deployments
-
-    def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        """Why a quote is not a valid price under the protocol's own rules at the close time; None when it is."""
-        if quote.price is None or quote.timestamp is None:
-            return quote.failure or "the oracle gave no price"
-        if quote.price <= 0:
-            return f"the price is {quote.price}, not above zero"
-        age = close_time - quote.timestamp
-        if age > self.max_price_age:
-            return f"the price is {lasting(age)} old, more than {lasting(self.max_price_age)}"
-        if age < 0 and not self.takes_future_prices:
-            return f"the price is of {lasting(-age)} after the ledger"
-        return None

@@ -13,7 +13,7 @@ from exporter.deployments.listing import NOTHING_LISTED, MarketListings
 from exporter.errors import ExactDivisionError, ExactError
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
-from exporter.protocols.base import AnyPool, Held, Parameter, Pending, ProtocolModule, ProtocolReading
+from exporter.protocols.base import AnyPool, Held, Parameter, Pending, ProtocolReading
 from exporter.protocols.containment import described
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, PoolRow, Rewards, Risk, SpokeTerms
 from exporter.protocols.prices import (
@@ -27,6 +27,7 @@ from exporter.protocols.prices import (
     spokes_with_price,
     within_limits,
 )
+from exporter.protocols.protocol import Protocol
 from exporter.protocols.rewards import backstop_frame, set_rewards
 from exporter.tables import (
     BACKSTOPS_SCHEMA,
@@ -103,7 +104,7 @@ class Tables:
 
 def compute(
     readings: Sequence[ProtocolReading],
-    modules: Mapping[str, ProtocolModule],
+    protocols: Mapping[str, Protocol],
     ledger: int,
     close_time: int,
     listings: MarketListings,
@@ -120,7 +121,7 @@ def compute(
         unread = list(reading.unread)
         try:
             reading.settle(close_time)
-            frames.append(_pools_of(reading, modules[reading.protocol], tables, unread))
+            frames.append(_pools_of(reading, protocols[reading.protocol], tables, unread))
         except Exception as error:
             detail = described(error)
             unread = [
@@ -195,7 +196,7 @@ def pending_by_market(pending: Iterable[Pending]) -> Mapping[str, list[Pending]]
 
 def _pools_of(
     reading: ProtocolReading,
-    module: ProtocolModule,
+    protocol: Protocol,
     tables: Tables,
     unread_pools: list[Unread],
 ) -> pl.DataFrame:
@@ -212,7 +213,7 @@ def _pools_of(
             unread(*place, "undecodable", (token and token.failure) or "the token gives no symbol")
             continue
         try:
-            numbers = module.project(pool, tables.close_time)
+            numbers = protocol.project(pool, tables.close_time)
         except ExactError as error:
             reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
             unread(*place, reason, f"the market's own math has no result: {error}")
@@ -224,7 +225,7 @@ def _pools_of(
             spokes[place] = numbers.spokes
 
     def price_failure(quote: Quote) -> str | None:
-        return module.price_failure(quote, tables.close_time)
+        return protocol.prices.failure(quote, tables.close_time)
 
     prices = {(quote.oracle, quote.token): judge(quote, price_failure) for quote in reading.quotes.values()}
     for row in rows:
@@ -233,8 +234,8 @@ def _pools_of(
         place = row["market"], row["pool"]
         limits = reading.price_limits.get(place)
         price = within_limits(price, limits, tables.close_time)
-        set_price(row, price, module.without_price)
-        spokes[place] = spokes_with_price(spokes[place], price, module.without_price)
+        set_price(row, price, protocol.prices.without_price)
+        spokes[place] = spokes_with_price(spokes[place], price, protocol.prices.without_price)
         frozen_reason = reading.frozen.get(place)
         if frozen_reason is not None:
             close_frozen(row, frozen_reason)
@@ -267,8 +268,8 @@ def _pools_of(
         row["listed_reason"] = listing.reason.value
         row["observed_ledger"] = tables.ledger
         row["ledger_close_time"] = tables.close_time
-        row["supply_compounding"] = module.coverage.supply_compounding
-        row["borrow_compounding"] = module.coverage.borrow_compounding
+        row["supply_compounding"] = protocol.words.coverage.supply_compounding
+        row["borrow_compounding"] = protocol.words.coverage.borrow_compounding
         if spokes[row["market"], row["pool"]]:
             tables.spokes[row["market"], row["pool"]] = spokes[row["market"], row["pool"]]
         kept.append(row)

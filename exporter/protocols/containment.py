@@ -16,7 +16,8 @@ from exporter.ledger.codec.entries import is_instance_key
 from exporter.ledger.observation import CallResult, Entry
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, ProtocolModule, ProtocolReading
+from exporter.protocols.base import Candidate, ProtocolReading
+from exporter.protocols.protocol import Protocol
 from exporter.tree.documents import Unread
 
 MAX_ATTEMPTS = 100
@@ -32,7 +33,7 @@ def described(error: Exception) -> str:
 
 
 async def read_contained(
-    module: ProtocolModule, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
+    protocol: Protocol, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
     """One protocol's reading. Raises `SourceError`, and nothing else: what goes wrong is unread, and named."""
     sealed: dict[bytes, str] = {}
@@ -41,7 +42,7 @@ async def read_contained(
 
     async def attempt(view: LedgerView) -> ProtocolReading | Exception:
         try:
-            reading = await module.read(view, candidates, deployments)
+            reading = await protocol.read(view, candidates, deployments)
             reading.archived = await _archived_pools(view, reading)
             return reading
         except SourceError:
@@ -84,9 +85,9 @@ async def read_contained(
     detail = described(reading)
     markets = {candidate.address for candidate in candidates}
     markets = markets or {contract.address for each in deployments for contract in each.contracts}
-    notice = f"nothing of {module.name} could be read: {detail}"
-    unread = [Unread(market, None, module.name, "undecodable", detail) for market in sorted(markets)]
-    return ProtocolReading(module.name, unread=unread, notices=[notice])
+    notice = f"nothing of {protocol.name} could be read: {detail}"
+    unread = [Unread(market, None, protocol.name, "undecodable", detail) for market in sorted(markets)]
+    return ProtocolReading(protocol.name, unread=unread, notices=[notice])
 
 
 async def _archived_pools(view: LedgerView, reading: ProtocolReading) -> set[tuple[str, str]]:

@@ -9,9 +9,10 @@ from typing import Any, Literal, NamedTuple
 from exporter.errors import lasting
 from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
-from exporter.protocols.base import PriceLimits, WithoutPrice
+from exporter.protocols.base import PriceLimits
 from exporter.protocols.containment import described
 from exporter.protocols.numbers import PoolRow, SpokeTerms
+from exporter.protocols.protocol import WithoutPrice
 from exporter.tables import ALL_GATES, GATES, MAX_DECIMAL, VALID_PRICE
 
 _MAX_TIME = 2**63 - 1

@@ -18,9 +18,10 @@ from exporter import exact
 from exporter.deployments import Deployment
 from exporter.errors import CheckError
 from exporter.ledger.tokens import Token
-from exporter.protocols.base import Parameter, Pending, ProtocolModule
+from exporter.protocols.base import Parameter, Pending
 from exporter.protocols.compute import Tables, pending_by_market
 from exporter.protocols.numbers import SpokeTerms
+from exporter.protocols.protocol import Protocol
 from exporter.render.site.templates import environment
 from exporter.tables import COLUMNS, MAX_DECIMAL, VALID_PRICE, document_fields, written
 from exporter.tree import documents
@@ -120,16 +121,16 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
 
 def render_details(
     tables: Tables,
-    modules: Mapping[str, ProtocolModule],
+    protocols: Mapping[str, Protocol],
     periods: Iterable[list[AssetPeriod]],
     first_seen: Mapping[tuple[str, str], int],
 ) -> Iterator[RenderedFile]:
     """Render the detail of each pool that was read; the frame is one of `lists.with_list_columns`."""
-    drawn, queued = rate_curves(tables.pools, tables.parameters, modules), pending_by_market(tables.pending)
+    drawn, queued = rate_curves(tables.pools, tables.parameters, protocols), pending_by_market(tables.pending)
     columns = ["app_url", *(written(column.name, column.document_type) for column in COLUMNS)]
     rows = chain.from_iterable(part.select(columns).iter_rows(named=True) for part in tables.pools.iter_slices(1_000))
     for row, own, curve in zip(rows, periods, drawn, strict=True):
-        key, module = (row["market"], row["pool"]), modules[row["protocol"]]
+        key, words = (row["market"], row["pool"]), protocols[row["protocol"]].words
         parameters = tables.parameters.get(key, ())
         yield file_of(
             _filled(
@@ -144,8 +145,8 @@ def render_details(
                 operations=_filled(
                     AssetOperations,
                     row,
-                    market_status_meaning=module.statuses.get(row["market_status"]),
-                    pool_status_meaning=module.pool_statuses.get(row["pool_status"]),
+                    market_status_meaning=words.market_statuses.get(row["market_status"]),
+                    pool_status_meaning=words.pool_statuses.get(row["pool_status"]),
                 ),
                 liquidity=_filled(AssetLiquidity, row),
                 risk=_filled(AssetRisk, row, spokes=[_spoke(terms) for terms in tables.spokes.get(key, ())]),
@@ -171,12 +172,12 @@ def _spoke(terms: SpokeTerms) -> AssetSpoke:
 def rate_curves(
     pools: pl.DataFrame,
     parameters: Mapping[tuple[str, str], Sequence[Parameter]],
-    modules: Mapping[str, ProtocolModule],
+    protocols: Mapping[str, Protocol],
 ) -> Iterator[list[RatePoint]]:
     """The borrow rate over the utilization, of each pool of the pools frame; empty where its protocol gives none."""
     needed = ("accrued_utilization", "utilization_decimals", "apr_decimals", "rate_modifier", "rate_modifier_decimals")
     for row in pools.select("market", "pool", "protocol", *needed).iter_rows(named=True):
-        model = modules[row["protocol"]].rate_model
+        model = protocols[row["protocol"]].rate_model
         given = {item.name: item.value for item in parameters.get((row["market"], row["pool"]), ())}
         points = [] if model is None else model.curve(row, given)
         scales = row["utilization_decimals"], row["apr_decimals"]
@@ -310,7 +311,7 @@ def render_metrics(tables: Tables) -> RenderedFile:
 
 
 def protocol_list(
-    tables: Tables, modules: Mapping[str, ProtocolModule], deployments: Sequence[Deployment], network: str
+    tables: Tables, protocols: Mapping[str, Protocol], deployments: Sequence[Deployment], network: str
 ) -> documents.ProtocolList:
     """What a run covers, what it could not read, and what is left out on purpose; protocols ascend by name."""
     unread = Counter(item.protocol for item in tables.unread)
@@ -318,13 +319,13 @@ def protocol_list(
     protocol_of = dict(tables.markets.select("market", "protocol").iter_rows())
     unpriced = Counter(protocol_of[item.market] for item in tables.unpriced)
     data = []
-    for name in sorted(modules):
+    for name in sorted(protocols):
         markets = tables.markets.filter(pl.col("protocol") == name)
         versions = markets.group_by("version", "wasm_hash").len().sort("version", "wasm_hash").rows()
         data.append(
             documents.ProtocolCoverage(
                 protocol=name,
-                **asdict(modules[name].coverage),
+                **asdict(protocols[name].words.coverage),
                 market_count=markets.height,
                 listed_market_count=int(markets["listed"].sum()),
                 pool_count=sum(markets["pool_count"]),

@@ -25,9 +25,10 @@ from exporter.localnet.chain import Chain
 from exporter.localnet.network import Answering, LocalNetwork, Simulation
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
-from exporter.protocols.base import Compared, ComputedPool, ViewCall
+from exporter.protocols.base import ComputedPool
 from exporter.protocols.numbers import PoolRow
-from exporter.protocols.xoxno.views import XoxnoViews
+from exporter.protocols.protocol import Compared, ViewCall
+from exporter.protocols.xoxno.views import VIEWS
 from tests.audit.contract_views import ALULA, ContractViews
 from tests.jobs import direct, on_chain, read_tables, settings_for
 from tests.localnet.recorded import BLEND_V2, only, pools_of
@@ -112,7 +113,7 @@ def test_views_of_xoxno_that_cannot_be_compared() -> None:
     asked = ViewCall("C", "1-A", ContractCall("C", "get_bulk_indexes"))
 
     with pytest.raises(DecodeError, match="0 results for a pool"):
-        XoxnoViews().fields(asked, vec(), ComputedPool(plain("xoxno"), cast(PoolRow, {})), 0)
+        VIEWS.fields(asked, vec(), ComputedPool(plain("xoxno"), cast(PoolRow, {})), 0)
 
 
 def test_moving_chain() -> None:

@@ -21,7 +21,7 @@ from exporter.ledger.codec.entries import (
 from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import ProtocolModule
+from exporter.protocols.protocol import Protocol
 from tests.localnet.recorded import BLEND_V2
 
 POOLS_OF = {"peridot": "vault", "xoxno": "pool"}
@@ -52,7 +52,7 @@ def listed() -> dict[str, tuple[str, str]]:
 
 
 def taken(
-    modules: dict[str, ProtocolModule], instances: list[tuple[str, ContractInstance]], *, lists: bool = True
+    modules: dict[str, Protocol], instances: list[tuple[str, ContractInstance]], *, lists: bool = True
 ) -> dict[str, Found]:
     deployments = network_of(RecordedNetwork().passphrase).deployments if lists else ()
     lending = classify_all(modules, deployments, recorded()[0], instances)

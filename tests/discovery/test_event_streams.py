@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,24 +14,23 @@ from exporter.discovery.known_markets import Memory, StreamPlace
 from exporter.errors import SourceError
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.events import ContractEvent, EventFilter, EventsPage, OutOfRange
+from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin
+from exporter.protocols.protocol import Discovery, MarketEvents, Protocol
 from tests.protocols.made_ledger import contract
 
 FACTORY = contract("factory")
 STREAM: StreamPlace = ("one", FACTORY, ("deploy",))
 
 
-class Module:
-    """As much of a protocol as events need."""
+def publishing(*filters: EventFilter) -> Protocol:
+    """A protocol whose contracts publish the events of these filters; each names a market."""
 
-    def __init__(self, *filters: EventFilter) -> None:
-        self.filters = filters or (EventFilter((FACTORY,), ("deploy",)),)
-
-    def event_filters(self, deployments: Sequence[Any]) -> Sequence[EventFilter]:
-        return self.filters
-
-    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:
+    def candidates_in(event: ContractEvent) -> Sequence[Candidate]:
         return [Candidate("one", str(event.value[1]), Origin.EVENT)]
+
+    events = MarketEvents(filters=lambda _: filters, candidates=candidates_in)
+    return replace(PROTOCOLS["blend"], discovery=Discovery(events=events))
 
 
 def event(pool: str, ledger: int = 500, factory: str = FACTORY, topic: str = "deploy") -> ContractEvent:
@@ -60,12 +60,16 @@ def end(*events: ContractEvent, latest: int = 1_000) -> EventsPage:
 def follow(
     source: object,
     known: Mapping[StreamPlace, int] | None = None,
-    modules: Mapping[str, Any] | None = None,
+    protocols: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Memory:
     """The memory after reading from where ``known`` says; its notices are those of the reading."""
     memory = Memory("0" * 64, streams=dict(known or {}))
-    memory.notices = asyncio.run(follow_events(source, modules or {"one": Module()}, (), memory, **options))
+    memory.notices = asyncio.run(
+        follow_events(
+            source, protocols or {"one": publishing(EventFilter((FACTORY,), ("deploy",)))}, (), memory, **options
+        )
+    )
     return memory
 
 
@@ -160,20 +164,20 @@ def test_time() -> None:
 
 
 def test_requests_are_shared() -> None:
-    """Modules that go on from the same ledger share requests of 5 filters of 5 contracts; others have their own."""
+    """Protocols that go on from the same ledger share requests of 5 filters of 5 contracts; others have their own."""
     many = tuple(contract(f"factory {number}") for number in range(27))
-    modules = {
-        "one": Module(EventFilter(many, ("deploy",))),
-        "two": Module(EventFilter((FACTORY,), ("opened", "shop"))),
+    protocols = {
+        "one": publishing(EventFilter(many, ("deploy",))),
+        "two": publishing(EventFilter((FACTORY,), ("opened", "shop"))),
     }
     source = Scripted(end())
-    found = follow(source, modules=modules)
+    found = follow(source, protocols=protocols)
 
     assert [5, 2] == [len(filters) for filters, _ in source.asked]
     assert [25, 2 + 1] == [sum(len(each.contracts) for each in filters) for filters, _ in source.asked]
     assert 28 == len(found.streams)
     source = Scripted(end())
-    follow(source, found.streams | {("two", FACTORY, ("opened", "shop")): 400}, modules=modules)
+    follow(source, found.streams | {("two", FACTORY, ("opened", "shop")): 400}, protocols=protocols)
     assert [1_001, 1_001, 400] == [start for _, start in source.asked]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from exporter import exact
 from exporter.deployments import Deployment
@@ -22,23 +21,22 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import (
-    AnyPool,
-    Candidate,
-    ComputedPool,
-    Coverage,
-    Market,
-    NoView,
-    Origin,
-    Pairs,
-    PoolRead,
-    ProtocolModule,
-    ProtocolReading,
-    ProtocolViews,
-    ViewCall,
-)
+from exporter.protocols.base import Candidate, ComputedPool, Market, Origin, PoolRead, ProtocolReading
 from exporter.protocols.collector import Collector, config_hash_of, parameters_of, required
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers
+from exporter.protocols.protocol import (
+    Coverage,
+    Discovery,
+    MarketEvents,
+    NoView,
+    Pairs,
+    PriceRule,
+    Protocol,
+    ViewCall,
+    Views,
+    Words,
+    not_older_than,
+)
 
 NAME = "pawn"
 WASM_HASH = hashlib.sha256(b"the code of a pawnshop").digest()
@@ -90,106 +88,113 @@ class _Reader(Collector):
             self.reading.parameters[market.address, token] = tuple(parameters_of(pool, {"rate": 4}))
 
 
-class PawnViews(ProtocolViews):
-    """``pool(token)`` gives the stored state."""
-
-    def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        """One call for each pool that was read."""
-        for pool in reading.pools:
-            call = ContractCall(pool.market.address, "pool", (address(pool.pool),))
-            yield ViewCall(pool.market.address, pool.pool, call)
-
-    def fields(self, asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:
-        """What is stored, next to what was read."""
-        view = Fields.of(value, "pool()")
-        loans: Loans = computed.pool.state
-        return {
-            "borrow_apy_bps": (computed.row["borrow_apy_bps"], view.u32("rate")),
-            "lent": (loans.lent, view.i128("lent")),
-        }
+def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+    """One call of ``pool(token)``, which gives the stored state, for each pool that was read."""
+    for pool in reading.pools:
+        call = ContractCall(pool.market.address, "pool", (address(pool.pool),))
+        yield ViewCall(pool.market.address, pool.pool, call)
 
 
-class Pawn(ProtocolModule):
-    """Shops that lend what they hold at a fixed rate a year, in basis points; nothing compounds."""
+def compared(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:
+    """What is stored, next to what was read."""
+    view = Fields.of(value, "pool()")
+    loans: Loans = computed.pool.state
+    return {
+        "borrow_apy_bps": (computed.row["borrow_apy_bps"], view.u32("rate")),
+        "lent": (loans.lent, view.i128("lent")),
+    }
 
-    name = NAME
-    coverage = Coverage(
-        title="Pawn",
-        structure="a market is a shop, its pools are its tokens",
-        year_seconds=YEAR,
-        supply_yield="none is paid",
-        borrow_yield="the rate itself",
-        supply_compounding="simple",
-        borrow_compounding="simple",
-        rates="as stored",
-        totals="brought to the ledger's close time",
-        prices="the shop's SEP-40 oracle; refused when not above zero, of after the ledger, or older than a day",
+
+def event_filters(deployments: Sequence[Deployment]) -> Sequence[EventFilter]:
+    """Guilds say which shops opened."""
+    guilds = tuple(address for item in deployments for address in item.addresses("guild"))
+    return [EventFilter(guilds, ("opened",))] if guilds else []
+
+
+def candidates_in(event: ContractEvent) -> Sequence[Candidate]:
+    """The shop that opened."""
+    return [Candidate(NAME, expect(event.value, scval.ADDRESS, "opened"), Origin.EVENT)]
+
+
+async def read_shops(
+    view: LedgerView,
+    candidates: Sequence[Candidate],
+    deployments: Sequence[Deployment],
+) -> ProtocolReading:
+    """Two waves of entries, and the prices."""
+    reader = _Reader(candidates)
+    markets = sorted({candidate.address for candidate in candidates})
+    wanted = [key for market in markets for key in (instance_key(market), data_key(market, symbol("Tokens")))]
+    entries = await view.read(wanted)
+    for market in markets:
+        reader.take_market(market, entries)
+    pools = [(shop, token) for shop in reader.reading.markets for token in shop.members]
+    keys = [pool_key(shop.address, token) for shop, token in pools]
+    await view.read([*keys, *(instance_key(token) for _, token in pools)])
+    states, reader.reading.tokens = await view.read(keys), await read_tokens(view, [token for _, token in pools])
+    for (shop, token), key in zip(pools, keys, strict=True):
+        reader.take_pool(shop, token, states[key])
+    await reader.read_quotes(view)
+    return reader.reading
+
+
+def project(pool: PoolRead[Loans], close_time: int) -> PoolNumbers:
+    """What is lent grows by simple interest from its time to the close time of its ledger."""
+    loans = pool.state
+    interest = loans.lent * loans.rate * (close_time - loans.time) // (10_000 * YEAR)
+    borrowed = exact.add(loans.lent, interest)
+    supplied = exact.add(borrowed, loans.held)
+    used = exact.utilization_bps(borrowed, supplied)
+    return PoolNumbers(
+        total_supplied=supplied,
+        total_borrowed=borrowed,
+        total_collateral=0,
+        utilization_bps=used,
+        last_accrual_time=loans.time,
+        supply_apy_bps=0,
+        borrow_apy_bps=loans.rate,
+        stored_supply_apr=0,
+        stored_borrow_apr=loans.rate,
+        accrued_supply_apr=0,
+        accrued_borrow_apr=loans.rate,
+        apr_decimals=4,
+        stored_utilization=used,
+        accrued_utilization=used,
+        utilization_decimals=4,
+        supply_index=1,
+        borrow_index=1,
+        index_decimals=0,
+        rate_modifier=1,
+        rate_modifier_decimals=0,
+        backstop_credit=0,
+        operations=Operations(can_borrow=pool.market.status == "active"),
+        amounts=Amounts(available_to_borrow=loans.held),
     )
-    statuses: ClassVar = {"active": "a shop is always open"}
-    max_price_age = 86_400
-    views = PawnViews()
 
-    def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        """The one code there is."""
-        return {WASM_HASH: "v1"}
 
-    def event_filters(self, deployments: Sequence[Deployment]) -> Sequence[EventFilter]:
-        """Guilds say which shops opened."""
-        guilds = tuple(address for item in deployments for address in item.addresses("guild"))
-        return [EventFilter(guilds, ("opened",))] if guilds else []
+COVERAGE = Coverage(
+    title="Pawn",
+    structure="a market is a shop, its pools are its tokens",
+    year_seconds=YEAR,
+    supply_yield="none is paid",
+    borrow_yield="the rate itself",
+    supply_compounding="simple",
+    borrow_compounding="simple",
+    rates="as stored",
+    totals="brought to the ledger's close time",
+    prices="the shop's SEP-40 oracle; refused when not above zero, of after the ledger, or older than a day",
+)
 
-    def candidates_in(self, event: ContractEvent) -> Sequence[Candidate]:
-        """The shop that opened."""
-        return [Candidate(NAME, expect(event.value, scval.ADDRESS, "opened"), Origin.EVENT)]
-
-    async def read(
-        self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
-    ) -> ProtocolReading:
-        """Two waves of entries, and the prices."""
-        reader = _Reader(candidates)
-        markets = sorted({candidate.address for candidate in candidates})
-        wanted = [key for market in markets for key in (instance_key(market), data_key(market, symbol("Tokens")))]
-        entries = await view.read(wanted)
-        for market in markets:
-            reader.take_market(market, entries)
-        pools = [(shop, token) for shop in reader.reading.markets for token in shop.members]
-        keys = [pool_key(shop.address, token) for shop, token in pools]
-        await view.read([*keys, *(instance_key(token) for _, token in pools)])
-        states, reader.reading.tokens = await view.read(keys), await read_tokens(view, [token for _, token in pools])
-        for (shop, token), key in zip(pools, keys, strict=True):
-            reader.take_pool(shop, token, states[key])
-        await reader.read_quotes(view)
-        return reader.reading
-
-    def project(self, pool: AnyPool, close_time: int) -> PoolNumbers:
-        """What is lent grows by simple interest from its time to the close time of its ledger."""
-        loans: Loans = pool.state
-        interest = loans.lent * loans.rate * (close_time - loans.time) // (10_000 * YEAR)
-        borrowed = exact.add(loans.lent, interest)
-        supplied = exact.add(borrowed, loans.held)
-        used = exact.utilization_bps(borrowed, supplied)
-        return PoolNumbers(
-            total_supplied=supplied,
-            total_borrowed=borrowed,
-            total_collateral=0,
-            utilization_bps=used,
-            last_accrual_time=loans.time,
-            supply_apy_bps=0,
-            borrow_apy_bps=loans.rate,
-            stored_supply_apr=0,
-            stored_borrow_apr=loans.rate,
-            accrued_supply_apr=0,
-            accrued_borrow_apr=loans.rate,
-            apr_decimals=4,
-            stored_utilization=used,
-            accrued_utilization=used,
-            utilization_decimals=4,
-            supply_index=1,
-            borrow_index=1,
-            index_decimals=0,
-            rate_modifier=1,
-            rate_modifier_decimals=0,
-            backstop_credit=0,
-            operations=Operations(can_borrow=pool.market.status == "active"),
-            amounts=Amounts(available_to_borrow=loans.held),
-        )
+PAWN = Protocol(
+    name=NAME,
+    words=Words(coverage=COVERAGE, market_statuses={"active": "a shop is always open"}),
+    read=read_shops,
+    project=project,
+    prices=PriceRule(failure=not_older_than(86_400)),
+    discovery=Discovery(
+        market_code={WASM_HASH: "v1"},
+        events=MarketEvents(filters=event_filters, candidates=candidates_in),
+    ),
+    views=Views(calls=calls, fields=compared),
+)
+"""Shops that lend what they hold at a fixed rate a year, in basis points; nothing compounds."""

@@ -16,7 +16,7 @@ from exporter.ledger.codec.scval_encode import VOID, address, symbol, u32, vec
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Origin, ProtocolReading, with_contract
-from exporter.protocols.blend import Blend
+from exporter.protocols.blend import records
 from exporter.protocols.blend.layout import reward_zone_key
 from exporter.protocols.blend.records import record_key
 from tests.localnet.recorded import BLEND_V1, BLEND_V2
@@ -171,10 +171,10 @@ class TestFactories:
 
         assert [FACTORY_1, FACTORY_2] == [item.address(FACTORY) for item in completed]
         assert [1] == world.source.waves
-        deployed, queued = Blend().event_filters(completed)
+        deployed, queued = records.event_filters(completed)
         assert EventFilter((FACTORY_1, FACTORY_2), ("deploy",)) == deployed
         assert EventFilter((BLEND_V1, BLEND_V2), ("queue_set_reserve",)) == queued
-        assert [] == Blend().event_filters([Deployment("blend", "none")])
+        assert [] == records.event_filters([Deployment("blend", "none")])
 
     @pytest.mark.parametrize(
         ("value", "detail"),
@@ -222,7 +222,7 @@ class TestFactories:
 def complete(world: World, lists: list[Deployment]) -> list[Deployment]:
     """The lists with what the backstops name."""
     world.source = Source(world.chain, {})
-    return list(asyncio.run(Blend().complete(LedgerView(world.source), lists)))
+    return list(asyncio.run(records.with_factories(LedgerView(world.source), lists)))
 
 
 class TestEvents:
@@ -231,7 +231,7 @@ class TestEvents:
     def named(self, topic: str, value: ScVal) -> list[Candidate]:
         """The candidates in an event of the first factory, or of its pool."""
         publisher = FACTORY_1 if topic == "deploy" else BLEND_V1
-        return list(Blend().candidates_in(ContractEvent(publisher, 7, (symbol(topic),), value)))
+        return list(records.candidates_in(ContractEvent(publisher, 7, (symbol(topic),), value)))
 
     def test_named(self) -> None:
         """A factory names the pool that it should have a record of, a pool the token of the reserve."""

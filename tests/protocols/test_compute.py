@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import polars as pl
@@ -16,12 +16,13 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import AnyPool, Candidate, Market, PoolRead, ProtocolReading, WithoutPrice
+from exporter.protocols.base import AnyPool, Candidate, Market, PoolRead, ProtocolReading
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key, reward_zone_key
 from exporter.protocols.collector import Collector
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
 from exporter.protocols.prices import ABSURD_PRICE
+from exporter.protocols.protocol import PriceRule, Protocol
 from exporter.render.lists import check_pools
 from exporter.tables import GATES, OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SHARED
 from exporter.tree.documents import Bounded
@@ -198,12 +199,14 @@ GROUPS: dict[str, Any] = {"operations": Operations, "amounts": Amounts, "risk": 
 class TwoPools:
     """A protocol with two pools of one token in a market without an oracle, and plain collateral."""
 
-    name = "other"
-    coverage = PROTOCOLS["blend"].coverage
-
     def __init__(self, **terms: object) -> None:
         self.terms = terms
-        self.without_price = WithoutPrice()
+
+    def protocol(self) -> Protocol:
+        """The protocol as data."""
+        return replace(
+            PROTOCOLS["blend"], name="other", project=self.project, prices=PriceRule(failure=self.price_failure)
+        )
 
     def project(self, pool: AnyPool, close_time: int) -> PoolNumbers:
         groups = {
@@ -217,7 +220,7 @@ class TwoPools:
         return "never" if quote.price is None else None
 
 
-def of_other(module: TwoPools, oracle: str | None, quote: Quote | None = None) -> Tables:
+def of_other(pools: TwoPools, oracle: str | None, quote: Quote | None = None) -> Tables:
     """What is published of the other protocol's pools, with the price of their token."""
     token = contract("USDC")
     market = Market(contract("O"), "other", "v1", "Other", "active", oracle, "0" * 16, None, ("p-2", "p-1"))
@@ -227,8 +230,7 @@ def of_other(module: TwoPools, oracle: str | None, quote: Quote | None = None) -
     quotes = {} if quote is None else {(str(oracle), token): quote}
     tokens = {token: Token(token, "USDC", 7)}
     reading = ProtocolReading("other", markets=[market], pools=collector.reading.pools, tokens=tokens, quotes=quotes)
-    modules: Any = {"other": module}
-    return compute([reading], modules, 7, NOW, NOTHING_LISTED)
+    return compute([reading], {"other": pools.protocol()}, 7, NOW, NOTHING_LISTED)
 
 
 @pytest.mark.parametrize(

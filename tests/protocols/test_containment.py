@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -17,12 +18,13 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, PoolRead, ProtocolReading
-from exporter.protocols.blend import Blend
+from exporter.protocols.blend import BLEND
 from exporter.protocols.blend.layout import Reserve
 from exporter.protocols.collector import Collector
 from exporter.protocols.compute import compute
 from exporter.protocols.containment import MAX_ATTEMPTS, read_contained
 from exporter.protocols.numbers import PoolNumbers
+from exporter.protocols.protocol import PriceRule
 from exporter.tree.documents import Unread
 from tests.chain_simulator import Chain, ChainSource
 from tests.ledger.codec.scval_cases import MUXED_CONTRACTS
@@ -34,7 +36,7 @@ LABELS = tuple(f"market {number}" for number in range(20))
 Stumbles = Callable[[Sequence[str]], None]
 
 
-class Clumsy(Blend):
+class Clumsy:
     """A reader of markets that are only instances. What it stumbles over it does not catch."""
 
     def __init__(self, stumbles: Stumbles) -> None:
@@ -67,7 +69,7 @@ def read(stumbles: Stumbles) -> ProtocolReading:
     """Read all markets, contained."""
     view = LedgerView(MadeLedger(*(instance(contract(label), [], bytes(32)) for label in LABELS)))
     named = [Candidate("blend", contract(label)) for label in LABELS]
-    return asyncio.run(read_contained(Clumsy(stumbles), view, named, ()))
+    return asyncio.run(read_contained(replace(BLEND, read=Clumsy(stumbles).read), view, named, ()))
 
 
 def over(*labels: str) -> Stumbles:
@@ -146,23 +148,25 @@ def test_failing_source_is_not_contained() -> None:
         read(stumbles)
 
 
-class Miscalculating(Blend):
-    """Computes as Blend does, but for pools of one market; nor can it judge the prices of any."""
+def project_or_fail(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
+    """What Blend computes, but for the pools of one market."""
+    if pool.market.address == BLEND_V1:
+        raise OverflowError("int too big to convert")
+    return BLEND.project(pool, close_time)
 
-    @staticmethod
-    def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
-        if pool.market.address == BLEND_V1:
-            raise OverflowError("int too big to convert")
-        return Blend.project(pool, close_time)
 
-    def price_failure(self, quote: Quote, close_time: int) -> str | None:
-        raise TypeError(f"no time {close_time} of {quote.token}")
+def failing_judgement(quote: Quote, close_time: int) -> str | None:
+    """A price rule that judges nothing."""
+    raise TypeError(f"no time {close_time} of {quote.token}")
+
+
+MISCALCULATING = replace(BLEND, project=project_or_fail, prices=PriceRule(failure=failing_judgement))
 
 
 def test_pools_that_cannot_be_computed() -> None:
     """They are unread with the error, there is no price where it cannot be judged, and the rest is as ever."""
     world = World("blend")
-    tables = compute([world.read().result], {"blend": Miscalculating()}, world.chain.latest, world.time, NOTHING_LISTED)
+    tables = compute([world.read().result], {"blend": MISCALCULATING}, world.chain.latest, world.time, NOTHING_LISTED)
     others = World("blend").compute().pools.filter(pl.col("market") != BLEND_V1)
 
     detail = "the reader failed: OverflowError: int too big to convert"

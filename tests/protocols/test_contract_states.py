@@ -19,10 +19,10 @@ from exporter.ledger.codec.scval_encode import address, encode_scval
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import ContractCall
 from exporter.protocols import PROTOCOLS, storage_answers
-from exporter.protocols.base import NoView
 from exporter.protocols.k2 import math as k2_math
 from exporter.protocols.k2.layout import Reserve
 from exporter.protocols.numbers import SpokeTerms
+from exporter.protocols.protocol import NoView
 from exporter.protocols.xoxno.layout import hub_asset
 from exporter.tables import GATES, VALID_PRICE, Gate
 from tests.protocols.contract_states import SUCCESS, Answered, State, states
@@ -51,6 +51,7 @@ FIELDS = {"k2": ("reserves", 13), "peridot": ("stored", 4), "xoxno": ("stored", 
 def test_views(real_data: Path, protocol: str, every: int) -> None:
     """All pools are read, and what `exporter check --on-chain` compares agrees with every stored view."""
     views, (part, fields) = PROTOCOLS[protocol].views, FIELDS[protocol]
+    assert views is not None
     for state in states(real_data, protocol)[::every]:
         assert ([], []) == (state.tables.unread, state.reading.absent), state
         answers = {(each.contract, each.function, each.arguments): each.value for each in state.calls(part)}

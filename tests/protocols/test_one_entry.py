@@ -245,7 +245,7 @@ def explained(different: set[str], row: Mapping[str, Any], now: Mapping[str, Any
     elif "valid" not in {row[name] for name in reasons}:  # where nothing is paid, nobody needs its price
         different = different - {name for name in REWARDS if now[name] is None}
     if now["oracle_price"] is None:
-        gates = protocol.without_price.gates
+        gates = protocol.prices.without_price.gates
         different = different - PRICES - {*gates, *(GATES[gate] for gate in gates if gate in GATES), "can_reason"}
     if now["can_reason"] is not None or any(name in notice for notice in notices for name in place):
         different = different - {name for name in TERM_COLUMNS | REWARDS if now[name] is None} - {"can_reason"}

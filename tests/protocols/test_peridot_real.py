@@ -21,7 +21,7 @@ from exporter.ledger.codec.scval_encode import symbol, u64, u128, vec
 from exporter.ledger.observation import Entry
 from exporter.ledger.snapshot_file import xdr_from_json
 from exporter.ledger.source import RawEntry
-from exporter.protocols.base import Step, Transition
+from exporter.protocols.accrual import Step, Transition
 from exporter.protocols.peridot import math
 from exporter.protocols.peridot.layout import decode_vault
 from tests.protocols.contract_states import unpacked

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
-from exporter.protocols.base import PriceLimits, WithoutPrice
+from exporter.protocols.base import PriceLimits
 from exporter.protocols.numbers import PoolRow, SpokeTerms
 from exporter.protocols.prices import (
     ABSURD_COLLATERAL,
@@ -26,6 +26,7 @@ from exporter.protocols.prices import (
     spokes_with_price,
     within_limits,
 )
+from exporter.protocols.protocol import WithoutPrice
 
 LARGEST = 10**38 - 1
 INT128_MAX = 2**127 - 1

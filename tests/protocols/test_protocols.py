@@ -19,7 +19,8 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import Quote
 from exporter.ledger.view import read_at_one_ledger
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, Origin, ProtocolReading, Step
+from exporter.protocols.accrual import Step
+from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import row_of
 from exporter.tables import POOLS_SCHEMA, REQUIRED_COLUMNS
 from exporter.tree.documents import Absent, Unread
@@ -43,7 +44,7 @@ def read(name: str, *candidates: Candidate) -> ProtocolReading:
 
 def test_no_code_of_two_protocols() -> None:
     """Contract code belongs to one protocol, and is named by 32 bytes."""
-    hashes = Counter(code for module in PROTOCOLS.values() for code in module.market_wasm_hashes())
+    hashes = Counter(code for protocol in PROTOCOLS.values() for code in protocol.discovery.market_code)
 
     assert [] == [code.hex() for code, count in hashes.items() if count > 1 or len(code) != 32]
 
@@ -179,7 +180,7 @@ REFUSED = [
 @EVERY
 def test_price_rule(name: str) -> None:
     """A price above zero and of now is good; else what the oracle said is the reason, then the price, then its age."""
-    rule = PROTOCOLS[name].price_failure
+    rule = PROTOCOLS[name].prices.failure
 
     assert rule(Quote("O", "T", 7, 1, NOW, max_age=60), NOW) is None
     assert rule(Quote("O", "T", 7, 1, 0), NOW)
@@ -202,7 +203,7 @@ def test_age_of_a_price(name: str, most: int, future: bool) -> None:
     """A price of exactly the longest age is good, one of after the ledger where the contract takes it."""
 
     def refused(age: int) -> str | None:
-        return PROTOCOLS[name].price_failure(Quote("O", "T", 7, 1, NOW - age), NOW)
+        return PROTOCOLS[name].prices.failure(Quote("O", "T", 7, 1, NOW - age), NOW)
 
     assert refused(most) is None
     assert f"the price is {lasting(most + 1)} old, more than {lasting(most)}" == refused(most + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import date
 from pathlib import Path
 from random import Random
@@ -25,9 +26,10 @@ from exporter.localnet.oracle import ORACLE, Prices
 from exporter.localnet.recording import RecordedAnswer
 from exporter.localnet.server import create_app, running
 from exporter.protocols import PROTOCOLS, register
-from exporter.protocols.base import ProtocolModule
+from exporter.protocols.accrual import AccrualRule
+from exporter.protocols.protocol import Discovery, MarketEvents, PoolEntries, PriceRule, Protocol, Views, Words
 from tests.protocols.made_ledger import contract, entry, instance, stellar_asset
-from tests.protocols.pawn import NAME, WASM_HASH, YEAR, Pawn
+from tests.protocols.pawn import NAME, PAWN, WASM_HASH, YEAR
 
 LEDGER, NOW = 60_000_000, 1_790_000_000
 SHOP, OPENED, GUILD = (contract(label) for label in ("shop", "opened shop", "guild"))
@@ -73,7 +75,7 @@ def network() -> LocalNetwork:
 def registered() -> Iterator[None]:
     """The protocol takes part, with what is known to be deployed of it."""
     local = NETWORKS["local"]
-    register(Pawn(), {"local": [DEPLOYMENT]})
+    register(PAWN, {"local": [DEPLOYMENT]})
     yield
     NETWORKS["local"] = local
     del PROTOCOLS[NAME]
@@ -120,15 +122,17 @@ def test_names_that_are_taken() -> None:
     with pytest.raises(ValueError, match="a protocol blend is registered already"):
         register(PROTOCOLS["blend"])
     with pytest.raises(ValueError, match="no network lunar is known"):
-        register(Pawn(), {"lunar": [DEPLOYMENT]})
+        register(PAWN, {"lunar": [DEPLOYMENT]})
     with pytest.raises(ValueError, match="a deployment of blend cannot come with pawn"):
-        register(Pawn(), {"local": [Deployment("blend", "v9")]})
+        register(PAWN, {"local": [Deployment("blend", "v9")]})
     assert NAME not in PROTOCOLS
 
 
 def test_recipe_names_everything(project_root: Path) -> None:
-    """The recipe speaks of every member of the interface."""
+    """The recipe speaks of every field of the interface, and of its groups."""
     recipe = (project_root / "docs" / "adding-a-protocol.md").read_text()
-    members = {name for name in (*vars(ProtocolModule), *ProtocolModule.__annotations__) if not name.startswith("_")}
+    groups = {"": Protocol, "words.": Words, "prices.": PriceRule, "discovery.": Discovery, "views.": Views}
+    groups |= {"discovery.events.": MarketEvents, "discovery.pool_entries.": PoolEntries, "accrual.": AccrualRule}
+    names = [f"{prefix}{each.name}" for prefix, group in groups.items() for each in fields(group)]
 
-    assert [] == [name for name in sorted(members) if f"`{name}" not in recipe]
+    assert [] == [name for name in names if f"`{name}`" not in recipe]

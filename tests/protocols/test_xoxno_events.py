@@ -10,9 +10,8 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, vec
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.protocols.base import Candidate, Origin
-from exporter.protocols.xoxno import Xoxno
 from exporter.protocols.xoxno.layout import HubAsset, hub_asset
-from exporter.protocols.xoxno.reader import MAX_POOLS_IN_EVENT
+from exporter.protocols.xoxno.reader import MAX_POOLS_IN_EVENT, candidates_in, event_filters
 from tests.entries import recorded
 from tests.protocols.made_ledger import account, contract
 
@@ -56,8 +55,8 @@ def test_filters() -> None:
         EventFilter(controllers, ("market", "create")),
         EventFilter(pools, ("market", "batch_params_update")),
         EventFilter(pools, ("market", "batch_state_update")),
-    ) == Xoxno().event_filters([mainnet, XOXNO])
-    assert () == Xoxno().event_filters([])
+    ) == event_filters([mainnet, XOXNO])
+    assert () == event_filters([])
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,7 @@ def test_filters() -> None:
 )
 def test_what_events_name(published: ContractEvent, expected: list[HubAsset]) -> None:
     """Each hub market once, of the controller that owns it."""
-    assert [candidate_of(market) for market in expected] == Xoxno().candidates_in(published)
+    assert [candidate_of(market) for market in expected] == candidates_in(published)
 
 
 def test_what_a_list_has_is_not_named() -> None:
@@ -80,9 +79,9 @@ def test_what_a_list_has_is_not_named() -> None:
     (mainnet,) = (item for item in deployments_of("mainnet") if item.protocol == "xoxno")
     xlm = HubAsset(1, mainnet.pools[0].token)
 
-    assert [] == Xoxno().candidates_in(state_event(POOL, KNOWN))
-    assert [] == Xoxno().candidates_in(state_event(mainnet.addresses("pool")[0], xlm))
-    assert [candidate_of(xlm)] == Xoxno().candidates_in(state_event(POOL, xlm))
+    assert [] == candidates_in(state_event(POOL, KNOWN))
+    assert [] == candidates_in(state_event(mainnet.addresses("pool")[0], xlm))
+    assert [candidate_of(xlm)] == candidates_in(state_event(POOL, xlm))
 
 
 @pytest.mark.parametrize(
@@ -112,4 +111,4 @@ def test_what_a_list_has_is_not_named() -> None:
 def test_invalid_events(broken: ContractEvent, message: str) -> None:
     """An event of another form is refused with what is wrong, so that it can be reported and costs nothing."""
     with pytest.raises(DecodeError, match=message):
-        Xoxno().candidates_in(broken)
+        candidates_in(broken)

@@ -188,9 +188,9 @@ class LakeJob:
 
     async def _completed(self, source: StoredSource) -> list[Deployment]:
         view, completed = LedgerView(source), list[Deployment]()
-        for name, module in PROTOCOLS.items():
+        for name, protocol in PROTOCOLS.items():
             own = [item for item in self._network.deployments if item.protocol == name]
-            completed += await module.complete(view, own)
+            completed += await protocol.discovery.complete(view, own)
         return completed
 
     # 2. Extraction.

@@ -30,15 +30,15 @@ Row = tuple[Any, ...]
 
 def rows_in(ledgers: Iterable[LedgerChanges]) -> Iterator[Row]:
     """The rows of the events of ledgers, in their order. What no protocol understands is passed over."""
-    modules = [(name, module) for name, module in PROTOCOLS.items() if module.publishes_liquidations]
+    liquidations_in = [(name, item.liquidations) for name, item in PROTOCOLS.items() if item.liquidations is not None]
     for item in ledgers:
         for place, change in item.changes:
             if change.kind != EVENT or change.entry is None:
                 continue
-            for name, module in modules:
+            for name, decode in liquidations_in:
                 try:
                     event = decode_event(change.entry, item.ledger)
-                    found: Sequence[Liquidation] = module.liquidations_in(event)
+                    found: Sequence[Liquidation] = decode(event)
                 except DecodeError:
                     continue
                 for part in found:

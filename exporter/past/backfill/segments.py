@@ -26,7 +26,6 @@ from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import is_instance_key
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.contract_storage import StoredSource
-from exporter.ledger.events import EventFilter
 from exporter.ledger.source import RawEntry
 from exporter.ledger.view import read_at_one_ledger
 from exporter.past.lake.close_meta import EVENT, decode_event
@@ -37,6 +36,7 @@ from exporter.past.lake.watch import DATA, Watch
 from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.compute import compute
+from exporter.protocols.protocol import event_filters, market_events
 
 
 class Read(NamedTuple):
@@ -110,11 +110,8 @@ class EventNames:
 
     def __init__(self, deployments: Sequence[Deployment], found: Sequence[Candidate] = ()) -> None:
         self.found: dict[Candidate, None] = dict.fromkeys(found)
-        self._filters: list[tuple[str, EventFilter]] = [
-            (name, each)
-            for name, module in PROTOCOLS.items()
-            for each in module.event_filters([item for item in deployments if item.protocol == name])
-        ]
+        self._events = market_events(PROTOCOLS)
+        self._filters = list(event_filters(PROTOCOLS, deployments))
 
     @property
     def contracts(self) -> frozenset[bytes]:
@@ -128,7 +125,7 @@ class EventNames:
                 event = decode_event(change.entry, item.ledger)
                 for name, each in self._filters:
                     if event.contract in each.contracts and event.starts_with(each.topics):
-                        self.found.update(dict.fromkeys(PROTOCOLS[name].candidates_in(event)))
+                        self.found.update(dict.fromkeys(self._events[name].candidates(event)))
             except DecodeError:
                 continue  # as a run does: events are hints
 
@@ -158,7 +155,7 @@ def _used_by(readings: Sequence[ProtocolReading], source: StoredSource, deployme
         markets = {market.address for market in reading.markets}
         markets |= {item.market for item in reading.unread} | {item.market for item in reading.absent}
         own |= markets
-        if PROTOCOLS[reading.protocol].publishes_liquidations:
+        if PROTOCOLS[reading.protocol].liquidations is not None:
             publishing |= markets
     by_key = _ids(tokens - own)  # also where they are called: everybody moves them
     keys = [key for key in source.asked if key[:4] == DATA]

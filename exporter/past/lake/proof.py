@@ -15,7 +15,7 @@ from exporter.ledger.source import RawEntry
 from exporter.past.lake.close_meta import CREATED, EVENT, RESTORED, STATE, UPDATED
 from exporter.past.lake.extract import LedgerChanges
 from exporter.protocols import accrual_rules
-from exporter.protocols.base import AccrualRule, Look, Step, UntriedError
+from exporter.protocols.accrual import AccrualRule, EntryLookup, Step, UntriedError
 
 MAX_MISMATCHES = 100
 UNKNOWN_CODE = "unknown"
@@ -82,7 +82,7 @@ class Prover:
                 if rule.owns(key):
                     self._try(protocol, rule, item.ledger, key, step)
 
-    def _looking_at(self, others: Mapping[bytes, bytes | None]) -> Look:
+    def _looking_at(self, others: Mapping[bytes, bytes | None]) -> EntryLookup:
         def look(key: bytes) -> Entry | None:
             data = others[key] if key in others else self._data.get(key)
             return None if data is None else Entry(key, RawEntry(data, 0, None))

@@ -7,20 +7,17 @@ utilization is rounded down, as in Alula's own service.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from exporter.protocols.alula import reader
 from exporter.protocols.alula.layout import FROZEN, NAME
 from exporter.protocols.alula.math import POOL_STATUSES, RATE_MODEL, RULE, project
-from exporter.protocols.alula.views import AlulaViews
-from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
+from exporter.protocols.alula.views import VIEWS
+from exporter.protocols.protocol import Coverage, Discovery, PriceRule, Protocol, WithoutPrice, Words, not_older_than
 
+MAX_PRICE_AGE = 360
+"""A price older than this is refused; one of exactly this age is good (docs/protocols/alula.md, "Prices")."""
 
-class Alula(ProtocolModule):
-    """Alula."""
-
-    name = NAME
-    coverage = Coverage(
+WORDS = Words(
+    coverage=Coverage(
         title="Alula",
         structure="a market is a contract, its pools one a token",
         year_seconds=31_556_926,
@@ -33,8 +30,8 @@ class Alula(ProtocolModule):
         prices=(
             "the market's own SEP-40 oracle; refused when not above zero, older than 360 s, or later than the ledger"
         ),
-    )
-    statuses: ClassVar = {
+    ),
+    market_statuses={
         "active": "everything is open",
         "borrow_frozen": "no borrowing, by the market's owner",
         "borrow_frozen_by_admin": "no borrowing, by the admin",
@@ -42,14 +39,23 @@ class Alula(ProtocolModule):
         "deposit_frozen_by_admin": "no depositing or borrowing, by the admin",
         FROZEN: "nothing can be opened; a market begins like this",
         "frozen_by_admin": "nothing can be opened, by the admin",
-    }
-    pool_statuses: ClassVar = POOL_STATUSES
-    max_price_age = 360
-    """A price older than this is refused; one of exactly this age is good (docs/protocols/alula.md, "Prices")."""
-    without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
-    views = AlulaViews()
-    accrual = RULE
-    market_names = frozenset({"AllPools", "MarketStatus", "Oracle"})
-    read = staticmethod(reader.read_markets)
-    project = staticmethod(project)
-    rate_model = RATE_MODEL
+    },
+    pool_statuses=POOL_STATUSES,
+)
+
+PRICES = PriceRule(
+    failure=not_older_than(MAX_PRICE_AGE),
+    without_price=WithoutPrice({"can_borrow": False, "can_liquidate": False}),
+)
+
+ALULA = Protocol(
+    name=NAME,
+    words=WORDS,
+    read=reader.read_markets,
+    project=project,
+    prices=PRICES,
+    rate_model=RATE_MODEL,
+    discovery=Discovery(storage_names=frozenset({"AllPools", "MarketStatus", "Oracle"})),
+    accrual=RULE,
+    views=VIEWS,
+)

@@ -14,9 +14,11 @@ from functools import partial
 from exporter import exact
 from exporter.errors import ExactOverflowError
 from exporter.ledger.codec.fields import Fields
+from exporter.protocols.accrual import AccrualRule, Step, Transition, changed, is_variant
 from exporter.protocols.alula.layout import CURVE, FROZEN, STATUS_NAMES, Limits, Pool, decode_pool
-from exporter.protocols.base import AccrualRule, PoolRead, RateModel, Step, Transition, changed, is_variant
+from exporter.protocols.base import PoolRead
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
+from exporter.protocols.protocol import RateModel
 from exporter.tree.values import RewardReason
 
 BPS = 10_000

@@ -9,7 +9,8 @@ from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import ComputedPool, NoView, Pairs, ProtocolReading, ProtocolViews, ViewCall
+from exporter.protocols.base import ComputedPool, ProtocolReading
+from exporter.protocols.protocol import NoView, Pairs, ViewCall, Views
 
 VIEW = "get_pool_data"
 _BPS = 10_000
@@ -17,36 +18,41 @@ _PRICE_REFUSED = re.compile(r"Error\(Contract, #50[0-2]\)")
 """Unknown, stale, and not above zero (docs/protocols/alula.md, "Views")."""
 
 
-class AlulaViews(ProtocolViews):
-    """The view functions of Alula."""
+def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+    """The calls to make, or why there are none, market by market."""
+    for pool in reading.pools:
+        call = ContractCall(pool.market.address, VIEW, (address(pool.pool),))
+        yield ViewCall(pool.market.address, pool.pool, call)
 
-    def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        for pool in reading.pools:
-            call = ContractCall(pool.market.address, VIEW, (address(pool.pool),))
-            yield ViewCall(pool.market.address, pool.pool, call)
 
-    def fields(self, asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG002
-        row = computed.row
-        view = Fields.of(value, VIEW)
-        stored, apy = view.struct("pool"), view.struct("apy")
-        supplied, borrowed = view.i128("total_supply"), stored.i128("total_borrowed")
-        return {
-            "pool": (row["pool"], stored.address("pool_address")),
-            "token_address": (row["token_address"], stored.address("token_address")),
-            "decimals": (row["decimals"], stored.u32("token_decimals")),
-            "supply_apy_bps": (row["supply_apy_bps"], apy.u32("supply_bps")),
-            "borrow_apy_bps": (row["borrow_apy_bps"], apy.u32("borrow_bps")),
-            "utilization_bps": (row["utilization_bps"], borrowed * _BPS // supplied if supplied else 0),
-            "total_supplied": (row["total_supplied"], supplied),
-            "total_borrowed": (row["total_borrowed"], borrowed),
-            "total_collateral": (row["total_collateral"], stored.i128("total_collateral")),
-            "supply_index": (row["supply_index"], view.i128("j_token_rate_floor_bps")),
-            "borrow_index": (row["borrow_index"], view.i128("d_token_rate_ceil_bps")),
-            "rate_modifier": (row["rate_modifier"], stored.i128("interest_rate_modifier_bps")),
-            "backstop_credit": (row["backstop_credit"], stored.i128("take_rate_fees_sum")),
-            "last_accrual_time": (row["last_accrual_time"], stored.u64("last_accrual_timestamp")),
-            "oracle_price": (row["oracle_price"], view.i128("oracle_asset_price")),
-        }
+def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
+    """The fields in a result next to our own. Raises `DecodeError`."""
+    row = computed.row
+    view = Fields.of(value, VIEW)
+    stored, apy = view.struct("pool"), view.struct("apy")
+    supplied, borrowed = view.i128("total_supply"), stored.i128("total_borrowed")
+    return {
+        "pool": (row["pool"], stored.address("pool_address")),
+        "token_address": (row["token_address"], stored.address("token_address")),
+        "decimals": (row["decimals"], stored.u32("token_decimals")),
+        "supply_apy_bps": (row["supply_apy_bps"], apy.u32("supply_bps")),
+        "borrow_apy_bps": (row["borrow_apy_bps"], apy.u32("borrow_bps")),
+        "utilization_bps": (row["utilization_bps"], borrowed * _BPS // supplied if supplied else 0),
+        "total_supplied": (row["total_supplied"], supplied),
+        "total_borrowed": (row["total_borrowed"], borrowed),
+        "total_collateral": (row["total_collateral"], stored.i128("total_collateral")),
+        "supply_index": (row["supply_index"], view.i128("j_token_rate_floor_bps")),
+        "borrow_index": (row["borrow_index"], view.i128("d_token_rate_ceil_bps")),
+        "rate_modifier": (row["rate_modifier"], stored.i128("interest_rate_modifier_bps")),
+        "backstop_credit": (row["backstop_credit"], stored.i128("take_rate_fees_sum")),
+        "last_accrual_time": (row["last_accrual_time"], stored.u64("last_accrual_timestamp")),
+        "oracle_price": (row["oracle_price"], view.i128("oracle_asset_price")),
+    }
 
-    def refused(self, error: str, computed: ComputedPool) -> Pairs:
-        return {"oracle_price": (computed.row["oracle_price"], None)} if _PRICE_REFUSED.search(error) else {}
+
+def refused(error: str, computed: ComputedPool) -> Pairs:
+    """The price, if the contract refuses it; nothing for other errors."""
+    return {"oracle_price": (computed.row["oracle_price"], None)} if _PRICE_REFUSED.search(error) else {}
+
+
+VIEWS = Views(calls=calls, fields=fields, refused=refused)

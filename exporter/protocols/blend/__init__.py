@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
-from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.blend import aggregator_rule, reader, records
 from exporter.protocols.blend.layout import GENERATIONS, SETUP
 from exporter.protocols.blend.liquidations import liquidations_in
 from exporter.protocols.blend.math import ACCRUAL, RATE_MODEL, project
-from exporter.protocols.blend.views import BlendViews
+from exporter.protocols.blend.views import VIEWS
+from exporter.protocols.protocol import (
+    Coverage,
+    Discovery,
+    MarketEvents,
+    PriceRule,
+    Protocol,
+    WithoutPrice,
+    Words,
+    not_older_than,
+)
 
+MAX_PRICE_AGE = 86_400
+"""A price is refused when its time plus this is before the ledger's; one of exactly this age is good."""
 
-class Blend(ProtocolModule):
-    """Blend, both generations."""
-
-    name = reader.NAME
-    coverage = Coverage(
+WORDS = Words(
+    coverage=Coverage(
         title="Blend",
         structure="a market is a pool contract, its pools are the pool's reserves, one a token",
         year_seconds=31_536_000,
@@ -29,8 +34,8 @@ class Blend(ProtocolModule):
         totals="brought to the ledger's close time, as the contract would compute them",
         prices="the market's own SEP-40 oracle; refused when not above zero, or older than a day",
         limits="emissions of BLND are not in the yields; they are under rewards",
-    )
-    statuses: ClassVar = {
+    ),
+    market_statuses={
         "admin_active": "everything is open, by the admin",
         "active": "everything is open",
         "admin_on_ice": "no borrowing, by the admin",
@@ -38,30 +43,34 @@ class Blend(ProtocolModule):
         "admin_frozen": "no borrowing or supplying, by the admin",
         "frozen": "no borrowing or supplying: the backstop is too small, or too much of it is queued for withdrawal",
         SETUP: "just deployed; nothing is open, and reserves are added without the week's delay",
-    }
-    pool_statuses: ClassVar = {
+    },
+    pool_statuses={
         "enabled": "the reserve is open, as far as its market is",
         "disabled": "no borrowing or supplying of this reserve, by the admin",
-    }
-    max_price_age = 86_400
-    """A price is refused when its time plus this is before the ledger's; one of exactly this age is good."""
-    takes_future_prices = True
-    without_price = WithoutPrice({"can_borrow": False, "can_liquidate": False})
-    views = BlendViews()
-    accrual = ACCRUAL
-    storage_rules = (aggregator_rule,)
-    needs_record = True
-    market_names = frozenset({"BLNDTkn", "Backstop", "Config", "bstop_rate", "oracle"})
-    read = staticmethod(reader.read_pools)
-    project = staticmethod(project)
-    rate_model = RATE_MODEL
-    complete = staticmethod(records.with_factories)
-    publishes_liquidations = True
-    liquidations_in = staticmethod(liquidations_in)
+    },
+)
 
-    def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        return GENERATIONS
+PRICES = PriceRule(
+    failure=not_older_than(MAX_PRICE_AGE, takes_future=True),
+    without_price=WithoutPrice({"can_borrow": False, "can_liquidate": False}),
+)
 
-    recorded_market = staticmethod(records.recorded_pool)
-    event_filters = staticmethod(records.event_filters)
-    candidates_in = staticmethod(records.candidates_in)
+BLEND = Protocol(
+    name=reader.NAME,
+    words=WORDS,
+    read=reader.read_pools,
+    project=project,
+    prices=PRICES,
+    rate_model=RATE_MODEL,
+    discovery=Discovery(
+        market_code=GENERATIONS,
+        storage_names=frozenset({"BLNDTkn", "Backstop", "Config", "bstop_rate", "oracle"}),
+        events=MarketEvents(filters=records.event_filters, candidates=records.candidates_in),
+        complete=records.with_factories,
+        recorded_market=records.recorded_pool,
+    ),
+    accrual=ACCRUAL,
+    views=VIEWS,
+    liquidations=liquidations_in,
+    storage_rules=(aggregator_rule,),
+)

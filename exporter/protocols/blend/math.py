@@ -19,17 +19,8 @@ from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval_encode import encode_scval, symbol
-from exporter.protocols.base import (
-    AccrualRule,
-    Market,
-    PoolRead,
-    RateModel,
-    Step,
-    Transition,
-    UntriedError,
-    changed,
-    is_variant,
-)
+from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, changed, is_variant
+from exporter.protocols.base import Market, PoolRead
 from exporter.protocols.blend.emissions import RATE_DECIMALS as REWARD_DECIMALS
 from exporter.protocols.blend.layout import (
     GENERATIONS,
@@ -42,6 +33,7 @@ from exporter.protocols.blend.layout import (
     decode_reserve,
 )
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
+from exporter.protocols.protocol import RateModel
 
 S7 = 10**7
 SECONDS_PER_YEAR = 31_536_000

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.k2 import oracle_rule, reader
 from exporter.protocols.k2.math import ACCRUAL, RATE_MODEL, project
-from exporter.protocols.k2.views import K2Views
+from exporter.protocols.k2.views import VIEWS
+from exporter.protocols.protocol import Coverage, Discovery, PriceRule, Protocol, WithoutPrice, Words, not_older_than
 
+MAX_PRICE_AGE = 86_400
+"""The longest limit that a router can be set to; its own, which is in the reading, is an hour unless it is set."""
 
-class K2(ProtocolModule):
-    """K2."""
-
-    name = reader.NAME
-    coverage = Coverage(
+WORDS = Words(
+    coverage=Coverage(
         title="K2 (Kinetic)",
         structure="a market is a router contract, its pools the router's reserves, one a token",
         year_seconds=31_536_000,
@@ -28,28 +25,37 @@ class K2(ProtocolModule):
             "the oracle that the router names, all reserves in one call; refused by the oracle, when zero or of after "
             "the ledger, or when older than the router's own limit: the asset's, else that for all, else an hour"
         ),
-    )
-    statuses: ClassVar = {
+    ),
+    market_statuses={
         "active": "the router is open",
         "paused": "the router is paused: nothing can be done with any reserve",
-    }
-    pool_statuses: ClassVar = {
+    },
+    pool_statuses={
         "active": "the reserve is open",
         "borrowing_disabled": "nothing can be borrowed from the reserve",
         "frozen": "one can withdraw from the reserve, repay and liquidate, and open nothing new",
         "inactive": "the reserve is switched off: nothing can be done with it",
         "paused": "the reserve is paused: nothing can be done with it",
-    }
-    max_price_age = 86_400
-    """The longest limit that a router can be set to; its own, which is in the reading, is an hour unless it is set."""
-    without_price = WithoutPrice(
+    },
+)
+
+PRICES = PriceRule(
+    failure=not_older_than(MAX_PRICE_AGE),
+    without_price=WithoutPrice(
         {"can_supply": None, "can_withdraw": False, "can_borrow": False, "can_liquidate": False},
         "without one an account's first supply is refused, and a further one is not",
-    )
-    views = K2Views()
-    accrual = ACCRUAL
-    storage_rules = (oracle_rule,)
-    market_names = frozenset({"PADMIN", "RCOUNT", "RLIST"})
-    read = staticmethod(reader.read_markets)
-    project = staticmethod(project)
-    rate_model = RATE_MODEL
+    ),
+)
+
+K2 = Protocol(
+    name=reader.NAME,
+    words=WORDS,
+    read=reader.read_markets,
+    project=project,
+    prices=PRICES,
+    rate_model=RATE_MODEL,
+    discovery=Discovery(storage_names=frozenset({"PADMIN", "RCOUNT", "RLIST"})),
+    accrual=ACCRUAL,
+    views=VIEWS,
+    storage_rules=(oracle_rule,),
+)

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from exporter import exact
 from exporter.errors import ExactOverflowError
 from exporter.ledger.codec.entries import instance_key
-from exporter.protocols.base import AccrualRule, PoolRead, RateModel, Step, Transition, changed, is_variant
+from exporter.protocols.accrual import AccrualRule, Step, Transition, changed, is_variant
+from exporter.protocols.base import PoolRead
 from exporter.protocols.k2 import layout
 from exporter.protocols.k2.layout import (
     BPS,
@@ -28,6 +29,7 @@ from exporter.protocols.k2.layout import (
     ReserveData,
 )
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
+from exporter.protocols.protocol import RateModel
 from exporter.tables import Gate
 from exporter.tree.values import RewardReason
 

@@ -9,47 +9,51 @@ from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import ComputedPool, NoView, Pairs, ProtocolReading, ProtocolViews, ViewCall
+from exporter.protocols.base import ComputedPool, ProtocolReading
 from exporter.protocols.k2.layout import BPS, Reserve, decode_configuration, decode_reserve_data
 from exporter.protocols.k2.math import RAY
+from exporter.protocols.protocol import NoView, Pairs, ViewCall, Views
 
 VIEW = "get_current_reserve_data"
 BORROW_INDEX = "get_current_var_borrow_idx"
 
 
-class K2Views(ProtocolViews):
-    """The view functions of K2."""
+def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+    """The calls to make, or why there are none, market by market."""
+    for pool in reading.pools:
+        router, asset = pool.market.address, (address(pool.pool),)
+        for function in (VIEW, BORROW_INDEX):
+            yield ViewCall(router, pool.pool, ContractCall(router, function, asset))
 
-    def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        for pool in reading.pools:
-            router, asset = pool.market.address, (address(pool.pool),)
-            for function in (VIEW, BORROW_INDEX):
-                yield ViewCall(router, pool.pool, ContractCall(router, function, asset))
 
-    def fields(self, asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:
-        row = computed.row
-        if asked.call.function == BORROW_INDEX:
-            return {"borrow_index": (row["borrow_index"], expect(value, scval.U128, BORROW_INDEX))}
-        reserve: Reserve = computed.pool.state
-        view = Fields.of(value, VIEW)
-        configuration, data = decode_configuration(view.struct("configuration")), decode_reserve_data(view)
-        supplied = _indexed(reserve.total_supply_scaled, data.liquidity_index)
-        borrowed = _indexed(reserve.total_debt_scaled, data.variable_borrow_index)
-        return {
-            "accrued_to": (time, data.last_update_timestamp),
-            "supply_index": (row["supply_index"], data.liquidity_index),
-            "borrow_index": (row["borrow_index"], data.variable_borrow_index),
-            "stored_supply_apr": (row["stored_supply_apr"], data.current_liquidity_rate),
-            "stored_borrow_apr": (row["stored_borrow_apr"], data.current_variable_borrow_rate),
-            "total_supplied": (row["total_supplied"], supplied),
-            "total_borrowed": (row["total_borrowed"], borrowed),
-            "utilization_bps": (row["utilization_bps"], borrowed * BPS // supplied if supplied else 0),
-            "decimals": (row["decimals"], configuration.decimals),
-            "reserve_factor": (reserve.configuration.reserve_factor, configuration.reserve_factor),
-            "a_token": (reserve.a_token, view.address("a_token_address")),
-            "debt_token": (reserve.debt_token, view.address("debt_token_address")),
-        }
+def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:
+    """The fields in a result next to our own. Raises `DecodeError`."""
+    row = computed.row
+    if asked.call.function == BORROW_INDEX:
+        return {"borrow_index": (row["borrow_index"], expect(value, scval.U128, BORROW_INDEX))}
+    reserve: Reserve = computed.pool.state
+    view = Fields.of(value, VIEW)
+    configuration, data = decode_configuration(view.struct("configuration")), decode_reserve_data(view)
+    supplied = _indexed(reserve.total_supply_scaled, data.liquidity_index)
+    borrowed = _indexed(reserve.total_debt_scaled, data.variable_borrow_index)
+    return {
+        "accrued_to": (time, data.last_update_timestamp),
+        "supply_index": (row["supply_index"], data.liquidity_index),
+        "borrow_index": (row["borrow_index"], data.variable_borrow_index),
+        "stored_supply_apr": (row["stored_supply_apr"], data.current_liquidity_rate),
+        "stored_borrow_apr": (row["stored_borrow_apr"], data.current_variable_borrow_rate),
+        "total_supplied": (row["total_supplied"], supplied),
+        "total_borrowed": (row["total_borrowed"], borrowed),
+        "utilization_bps": (row["utilization_bps"], borrowed * BPS // supplied if supplied else 0),
+        "decimals": (row["decimals"], configuration.decimals),
+        "reserve_factor": (reserve.configuration.reserve_factor, configuration.reserve_factor),
+        "a_token": (reserve.a_token, view.address("a_token_address")),
+        "debt_token": (reserve.debt_token, view.address("debt_token_address")),
+    }
 
 
 def _indexed(scaled: int, index: int) -> int:
     return (scaled * index + RAY // 2) // RAY
+
+
+VIEWS = Views(calls=calls, fields=fields)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from exporter.ledger.codec.entries import variant_key
-from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
 from exporter.protocols.peridot import reader
+from exporter.protocols.peridot.layout import pool_list_key
 from exporter.protocols.peridot.math import RATE_MODEL, RULE, project
-from exporter.protocols.peridot.views import PeridotViews
+from exporter.protocols.peridot.views import VIEWS
+from exporter.protocols.protocol import Coverage, Discovery, PriceRule, Protocol, WithoutPrice, Words, not_older_than
 
+MAX_PRICE_AGE = 600
+"""A price older than this is refused: the controller takes twice its oracle's resolution, Reflector's 300 s."""
 
-class Peridot(ProtocolModule):
-    """Peridot."""
-
-    name = reader.NAME
-    coverage = Coverage(
+WORDS = Words(
+    coverage=Coverage(
         title="Peridot",
         structure="a market is the controller contract, its pools are the vault contracts, one a token",
         year_seconds=31_536_000,
@@ -41,30 +38,37 @@ class Peridot(ProtocolModule):
             "yields; what DeFindex deposits in a Blend market is counted there, too. A vault whose contract refuses "
             "every operation, because its receipt tokens have no value, is unread"
         ),
-    )
-    statuses: ClassVar = {
+    ),
+    market_statuses={
         "active": "nothing is paused",
         "partly_paused": "something is paused in some vault",
         "paused": "depositing and borrowing are paused in every vault",
-    }
-    pool_statuses: ClassVar = {
+    },
+    pool_statuses={
         "active": "nothing is paused in the vault",
         "partly_paused": "something is paused in the vault",
         "paused": "depositing and borrowing are paused in the vault",
-    }
-    max_price_age = 600
-    """A price older than this is refused: the controller takes twice its oracle's resolution, Reflector's 300 s."""
-    takes_future_prices = True
-    without_price = WithoutPrice(
+    },
+)
+
+PRICES = PriceRule(
+    failure=not_older_than(MAX_PRICE_AGE, takes_future=True),
+    without_price=WithoutPrice(
         {"can_borrow": None, "can_liquidate": None},
         "whether the controller has a cached or a fallback price is not read",
-    )
-    views = PeridotViews()
-    accrual = RULE
-    market_names = frozenset({"MarketCF", "Oracle", "SupportedMarkets"})
-    read = staticmethod(reader.read_markets)
-    project = staticmethod(project)
-    rate_model = RATE_MODEL
+    ),
+)
 
-    def pool_list_key(self, market: str) -> bytes | None:
-        return variant_key(market, "SupportedMarkets")
+PERIDOT = Protocol(
+    name=reader.NAME,
+    words=WORDS,
+    read=reader.read_markets,
+    project=project,
+    prices=PRICES,
+    rate_model=RATE_MODEL,
+    discovery=Discovery(
+        storage_names=frozenset({"MarketCF", "Oracle", "SupportedMarkets"}), pool_list_key=pool_list_key
+    ),
+    accrual=RULE,
+    views=VIEWS,
+)

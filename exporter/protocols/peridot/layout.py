@@ -278,6 +278,11 @@ def entry_keys(contract: str, names: Iterable[str]) -> list[bytes]:
     return [variant_key(contract, name) for name in names]
 
 
+def pool_list_key(controller: str) -> bytes:
+    """The ledger key of the list of a controller's vaults."""
+    return variant_key(controller, "SupportedMarkets")
+
+
 def controller_keys(controller: str) -> list[bytes]:
     """The ledger keys of all that is read of a controller."""
     return [instance_key(controller), *entry_keys(controller, _CONTROLLER_ENTRIES)]

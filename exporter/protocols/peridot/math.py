@@ -14,8 +14,9 @@ from typing import NamedTuple
 from exporter import exact
 from exporter.errors import ExactDivisionError, ExactOverflowError
 from exporter.ledger.codec import strkey
+from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, is_variant
 from exporter.protocols.balances import balance_key, decode_balance
-from exporter.protocols.base import AccrualRule, PoolRead, RateModel, Step, Transition, UntriedError, is_variant
+from exporter.protocols.base import PoolRead
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
 from exporter.protocols.peridot.layout import (
     CURVE_ENTRIES,
@@ -31,6 +32,7 @@ from exporter.protocols.peridot.layout import (
     entry_keys,
     vault_keys,
 )
+from exporter.protocols.protocol import RateModel
 from exporter.tree.values import RewardReason
 
 SECONDS_PER_YEAR = 31_536_000

@@ -9,29 +9,33 @@ from collections.abc import Iterator
 
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import ComputedPool, NoView, Pairs, ProtocolReading, ProtocolViews, ViewCall
+from exporter.protocols.base import ComputedPool, ProtocolReading
 from exporter.protocols.peridot.layout import SCALE, VaultState, decode_amount
+from exporter.protocols.protocol import NoView, Pairs, ViewCall, Views
 
 FUNCTIONS = ("get_available_liquidity", "get_total_borrowed", "get_total_reserves", "get_exchange_rate")
 
 
-class PeridotViews(ProtocolViews):
-    """The view functions of Peridot."""
+def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+    """The calls to make, or why there are none, market by market."""
+    for pool in reading.pools:
+        for function in FUNCTIONS:
+            yield ViewCall(pool.market.address, pool.pool, ContractCall(pool.pool, function))
 
-    def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        for pool in reading.pools:
-            for function in FUNCTIONS:
-                yield ViewCall(pool.market.address, pool.pool, ContractCall(pool.pool, function))
 
-    def fields(self, asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG002
-        function = asked.call.function
-        vault: VaultState = computed.pool.state
-        numbers, supply = vault.books.numbers, vault.receipt_supply
-        owned = max(vault.books.cash.net_cash + numbers.total_borrowed, 0)
-        ours = {
-            "get_available_liquidity": max(owned - numbers.total_borrowed, 0),
-            "get_total_borrowed": numbers.total_borrowed,
-            "get_total_reserves": numbers.total_reserves,
-            "get_exchange_rate": owned * SCALE // supply if owned and supply else numbers.initial_exchange_rate,
-        }[function]
-        return {function: (ours, decode_amount(value, f"{function}()"))}
+def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
+    """The fields in a result next to our own. Raises `DecodeError`."""
+    function = asked.call.function
+    vault: VaultState = computed.pool.state
+    numbers, supply = vault.books.numbers, vault.receipt_supply
+    owned = max(vault.books.cash.net_cash + numbers.total_borrowed, 0)
+    ours = {
+        "get_available_liquidity": max(owned - numbers.total_borrowed, 0),
+        "get_total_borrowed": numbers.total_borrowed,
+        "get_total_reserves": numbers.total_reserves,
+        "get_exchange_rate": owned * SCALE // supply if owned and supply else numbers.initial_exchange_rate,
+    }[function]
+    return {function: (ours, decode_amount(value, f"{function}()"))}
+
+
+VIEWS = Views(calls=calls, fields=fields)

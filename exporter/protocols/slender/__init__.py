@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
-from exporter.protocols.base import Coverage, ProtocolModule, WithoutPrice
+from exporter.protocols.protocol import Coverage, Discovery, PriceRule, Protocol, WithoutPrice, Words, not_older_than
 from exporter.protocols.slender import reader
 from exporter.protocols.slender.layout import VERSION, WASM_HASH
 from exporter.protocols.slender.math import ACCRUAL, project
-from exporter.protocols.slender.views import SlenderViews
+from exporter.protocols.slender.views import VIEWS
 
+MAX_PRICE_AGE = 86_400
+"""A price older than this is refused, however long the pool's own limit is."""
 
-class Slender(ProtocolModule):
-    """Slender."""
-
-    name = reader.NAME
-    coverage = Coverage(
+WORDS = Words(
+    coverage=Coverage(
         title="Slender",
         structure="a market is the pool contract, its pools are the reserves, one a token",
         year_seconds=31_557_600,
@@ -31,24 +27,33 @@ class Slender(ProtocolModule):
             "the ledger, or older than the pool's own limit for the feed; the contract itself weighs several records "
             "by time and takes the median of its feeds, in its base asset"
         ),
-    )
-    statuses: ClassVar = {"active": "the pool is open", "paused": "the pool is paused: nothing can be done with it"}
-    pool_statuses: ClassVar = {
+    ),
+    market_statuses={"active": "the pool is open", "paused": "the pool is paused: nothing can be done with it"},
+    pool_statuses={
         "active": "the reserve is open",
         "borrowing_disabled": "nothing can be borrowed from the reserve",
         "grace": "a pause has just ended: until its grace is over one can supply and repay only",
         "inactive": "the reserve is switched off: nothing can be done with it",
-    }
-    max_price_age = 86_400
-    """A price older than this is refused, however long the pool's own limit is."""
-    without_price = WithoutPrice(
-        {"can_borrow": None, "can_liquidate": None}, "the contract asks other feeds, too, which are not read"
-    )
-    views = SlenderViews()
-    accrual = ACCRUAL
-    market_names = frozenset({"PoolConfig", "ReserveAssetKey", "Reserves"})
-    read = staticmethod(reader.read_markets)
-    project = staticmethod(project)
+    },
+)
 
-    def market_wasm_hashes(self) -> Mapping[bytes, str]:
-        return {WASM_HASH: VERSION}
+PRICES = PriceRule(
+    failure=not_older_than(MAX_PRICE_AGE),
+    without_price=WithoutPrice(
+        {"can_borrow": None, "can_liquidate": None}, "the contract asks other feeds, too, which are not read"
+    ),
+)
+
+SLENDER = Protocol(
+    name=reader.NAME,
+    words=WORDS,
+    read=reader.read_markets,
+    project=project,
+    prices=PRICES,
+    discovery=Discovery(
+        market_code={WASM_HASH: VERSION},
+        storage_names=frozenset({"PoolConfig", "ReserveAssetKey", "Reserves"}),
+    ),
+    accrual=ACCRUAL,
+    views=VIEWS,
+)

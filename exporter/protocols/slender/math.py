@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from exporter import exact
-from exporter.protocols.base import NO_REWARDS, AccrualRule, PoolRead, Step, Transition, changed
+from exporter.protocols.accrual import AccrualRule, Step, Transition, changed
+from exporter.protocols.base import NO_REWARDS, PoolRead
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Risk
 from exporter.protocols.slender import layout
 from exporter.protocols.slender.layout import Reserve

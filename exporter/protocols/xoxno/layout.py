@@ -236,6 +236,11 @@ def decode_controller(entry: Entry) -> Controller:
     )
 
 
+def pool_contract(instance: Entry) -> str:
+    """The pool contract of a controller: hub markets can be found under its entries alone. Raises `DecodeError`."""
+    return decode_controller(instance).pool
+
+
 def pool_in(entry: ContractData) -> str | None:
     """The id of the hub market whose ``State`` an entry of the pool contract is; None for other entries."""
     if entry.key[0] != scval.VEC or len(entry.key[1] or ()) != 2 or entry.key[1][0] != (scval.SYMBOL, "State"):

@@ -16,18 +16,10 @@ from typing import NamedTuple
 
 from exporter import exact
 from exporter.ledger.codec.scval_encode import encode_scval, symbol
-from exporter.protocols.base import (
-    NO_REWARDS,
-    AccrualRule,
-    PoolRead,
-    RateModel,
-    Step,
-    Transition,
-    UntriedError,
-    changed,
-    is_variant,
-)
+from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, changed, is_variant
+from exporter.protocols.base import NO_REWARDS, PoolRead
 from exporter.protocols.numbers import PoolNumbers
+from exporter.protocols.protocol import RateModel
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, RAY, RAY_DECIMALS, HubMarket, Parameters, State
 from exporter.protocols.xoxno.terms import terms_of

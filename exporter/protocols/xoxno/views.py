@@ -13,7 +13,8 @@ from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import vec
 from exporter.ledger.source import ContractCall
-from exporter.protocols.base import ComputedPool, NoView, Pairs, ProtocolReading, ProtocolViews, ViewCall
+from exporter.protocols.base import ComputedPool, ProtocolReading
+from exporter.protocols.protocol import NoView, Pairs, ViewCall, Views
 from exporter.protocols.xoxno.layout import RAY, HubMarket, hub_asset
 
 _BULK = "get_bulk_indexes"
@@ -54,30 +55,33 @@ _SINGLE: Mapping[str, tuple[str, Callable[[ComputedPool], object]]] = {
 """The field that each view of a single pool gives, and where the exporter has it. All give one i128."""
 
 
-class XoxnoViews(ProtocolViews):
-    """The view functions of XOXNO Lending."""
+def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+    """The calls to make, or why there are none, market by market."""
+    with_pools = {pool.market.address for pool in reading.pools}
+    for market in reading.markets:
+        if market.address not in with_pools:
+            yield NoView(market.address, "none of its pools could be read")
+    for pool in reading.pools:
+        hub_market: HubMarket = pool.state
+        key = hub_asset(pool.pool).value()
+        for function in (*_SINGLE, _BULK):
+            call = ContractCall(hub_market.pool_contract, function, (vec(key) if function == _BULK else key,))
+            yield ViewCall(pool.market.address, pool.pool, call)
 
-    def calls(self, reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-        with_pools = {pool.market.address for pool in reading.pools}
-        for market in reading.markets:
-            if market.address not in with_pools:
-                yield NoView(market.address, "none of its pools could be read")
-        for pool in reading.pools:
-            hub_market: HubMarket = pool.state
-            key = hub_asset(pool.pool).value()
-            for function in (*_SINGLE, _BULK):
-                call = ContractCall(hub_market.pool_contract, function, (vec(key) if function == _BULK else key,))
-                yield ViewCall(pool.market.address, pool.pool, call)
 
-    def fields(self, asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG002
-        if asked.call.function == _BULK:
-            items: Sequence[ScVal] = expect(value, scval.VEC, _BULK) or ()
-            if len(items) != 1:
-                raise DecodeError(f"{_BULK} gave {len(items)} results for a pool")
-            fields = Fields.of(items[0], _BULK)
-            return {
-                "borrow_index": (computed.row["borrow_index"], fields.i128("borrow_index")),
-                "supply_index": (computed.row["supply_index"], fields.i128("supply_index")),
-            }
-        name, ours = _SINGLE[asked.call.function]
-        return {name: (ours(computed), expect(value, scval.I128, asked.call.function))}
+def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
+    """The fields in a result next to our own. Raises `DecodeError`."""
+    if asked.call.function == _BULK:
+        items: Sequence[ScVal] = expect(value, scval.VEC, _BULK) or ()
+        if len(items) != 1:
+            raise DecodeError(f"{_BULK} gave {len(items)} results for a pool")
+        fields = Fields.of(items[0], _BULK)
+        return {
+            "borrow_index": (computed.row["borrow_index"], fields.i128("borrow_index")),
+            "supply_index": (computed.row["supply_index"], fields.i128("supply_index")),
+        }
+    name, ours = _SINGLE[asked.call.function]
+    return {name: (ours(computed), expect(value, scval.I128, asked.call.function))}
+
+
+VIEWS = Views(calls=calls, fields=fields)

@@ -144,7 +144,7 @@ class _Site:
                 "pool",
                 pool=pool,
                 about=self.protocols[pool["protocol"]],
-                module=PROTOCOLS[pool["protocol"]],
+                words_of=PROTOCOLS[pool["protocol"]].words,
                 price_time=time,
                 parameters=tables.parameters.get(place, ()),
                 spokes=tables.spokes.get(place, []),

@@ -62,15 +62,15 @@ def test_what_can_be_done_is_said_with_how_much_or_why_not() -> None:
         "A first supply": "at least 1 TOK0",
         "The market is": "on ice: no borrowing: the backstop is too small, or too much of it is queued for withdrawal",
         "The pool is": "enabled: the reserve is open, as far as its market is",
-    } == said("operations", row, BLEND)
-    shut = said("operations", row | {"can_supply": False, "can_borrow": False, "can_be_borrowed": False}, BLEND)
+    } == said("operations", row, BLEND.words)
+    shut = said("operations", row | {"can_supply": False, "can_borrow": False, "can_be_borrowed": False}, BLEND.words)
     assert ("closed", "closed: nothing is lent out of this pool") == (shut["Supply"], shut["Borrow"])
-    unpriced = said("operations", row | {"can_borrow": False, "can_reason": "no price"}, BLEND)
+    unpriced = said("operations", row | {"can_borrow": False, "can_reason": "no price"}, BLEND.words)
     assert ("closed", "no price") == (unpriced["Borrow"], unpriced["Closed because"])
     own_words = f"a price is not known: decimals() failed: {NOT_FROM_STORAGE}the entry is not held"
-    unread = said("operations", row | {"can_borrow": None, "can_reason": own_words}, BLEND)
+    unread = said("operations", row | {"can_borrow": None, "can_reason": own_words}, BLEND.words)
     assert "not known: a price is not known" == unread["Borrow"]
-    unknown = said("operations", row | {"can_repay": None, "can_reason": "its code <b>"}, BLEND)
+    unknown = said("operations", row | {"can_repay": None, "can_reason": "its code <b>"}, BLEND.words)
     assert "not known: its code <b>" == unknown["Repay"]
 
 
