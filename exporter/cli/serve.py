@@ -98,9 +98,9 @@ def demo(console: Console, out: str, pools: int, seed: int, days: int, report: s
     from exporter.history.manifest import read_history_manifest
     from exporter.ledger.codec.entries import instance_key
     from exporter.ledger.codec.scval_encode import symbol
-    from exporter.localnet.mover import Field
     from exporter.localnet.player import NETWORK, RecordedNetwork, copies_for
     from exporter.localnet.server import Behaviour, create_app, running
+    from exporter.protocols.movement import NumberField
     from exporter.publishing.published_state import refuse_files_of_others
     from exporter.stores import open_store
 
@@ -156,7 +156,7 @@ def demo(console: Console, out: str, pools: int, seed: int, days: int, report: s
             else:
                 live_through(network, past - 2)
         markets = {pool.market for pool in network.pools if pool.protocol == "blend"}
-        statuses = [Field(instance_key(market), (symbol("Config"), symbol("status"))) for market in markets]
+        statuses = [NumberField(instance_key(market), (symbol("Config"), symbol("status"))) for market in markets]
         usual = {status.key: network.look(status.key) for status in statuses}
 
         def close(written: dict[bytes, bytes | None]) -> None:

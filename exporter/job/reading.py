@@ -33,7 +33,7 @@ from exporter.job.sources import OpenSource, RpcEndpoints, StoredLedger, open_ev
 from exporter.job.unlisted import Budget, UnlistedMarkets, budget_of, unread_of
 from exporter.ledger.checkpoints import CHECKPOINT_LEDGERS
 from exporter.ledger.view import Certificate, LedgerView, ViewLimits
-from exporter.protocols import PROTOCOLS
+from exporter.protocols import PROTOCOLS, oracle_forms
 from exporter.protocols.base import LEARNED, Candidate, ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
@@ -252,7 +252,7 @@ async def _read_tried(view: LedgerView, tried: Tried, *, whole: bool) -> list[Pr
         for name, protocol in PROTOCOLS.items()
     ]
     drifts, *read = await _all(check_lists(view, tried.compared_lists, whole=whole), *readings)
-    await watch_prices_contained(view, read)
+    await watch_prices_contained(view, read, oracle_forms())
     notice = await mark_frozen(view, read)
     if notice is not None:
         read[0].notices.append(notice)

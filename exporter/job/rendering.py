@@ -71,7 +71,7 @@ def render(
     yield from map(file_of, token_documents(tables, series.first_seen))
     yield from render_pool_lists(tables.pools, PROTOCOLS)
     yield render_token_list(tables, series.first_seen)
-    yield from render_yields(tables.pools, native(network.passphrase))
+    yield from render_yields(tables.pools, native(network.passphrase), PROTOCOLS)
     yield from render_tables(part, history, tables.close_time)
     yield file_of(changes)
     first = min(history.files, key=lambda file: file.first_ledger)

@@ -17,7 +17,7 @@ from exporter.deployments import Deployment
 from exporter.errors import NoRoomError, SourceError
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
 from exporter.ledger.view import LedgerView
-from exporter.protocols import PROTOCOLS
+from exporter.protocols import PROTOCOLS, oracle_forms
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.containment import read_contained
 from exporter.protocols.frozen_keys import SETTING_KEY, mark_frozen
@@ -169,7 +169,7 @@ class UnlistedMarkets:
             reading = await read_contained(PROTOCOLS[name], part.view, part.candidates, deployments)
             if reading.markets and not part.counted.is_set():  # by a reader that does not say it before
                 await part.view.make_room(sum(len(market.members) for market in reading.markets))
-            await watch_prices_contained(part.view, [reading])
+            await watch_prices_contained(part.view, [reading], oracle_forms())
             if SETTING_KEY in part.view.known.keys:  # an endpoint that does not know it refuses what is next to it
                 await mark_frozen(part.view, [reading])
             part.reading = reading

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import variant_key
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
@@ -39,6 +40,11 @@ class Quote:
     failure: str | None = None
     max_age: int | None = None
     is_known: bool = True
+
+
+def asset_config_key(oracle: str, token: str) -> bytes:
+    """The ledger key under which several forms of oracle keep whom they ask for a token."""
+    return variant_key(oracle, "AssetConfig", by_address(token))
 
 
 def by_address(token: str) -> ScVal:

@@ -15,9 +15,10 @@ from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.source import RawEntry
 from exporter.localnet import oracle
 from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change
-from exporter.localnet.mover import Mover, Pool
+from exporter.localnet.mover import Mover
 from exporter.localnet.network import LocalNetwork, PlayedAnswers
 from exporter.localnet.recording import Recording, Rewriting, shipped
+from exporter.protocols.movement import MovingPool
 
 NETWORK: Final = "local"
 """The name of the network in the configuration."""
@@ -104,7 +105,7 @@ class RecordedNetwork(LocalNetwork):
         fixed = {*without, *archived}
         self.pools = [pool for pool in self._mover.pools(list(entries), self.look) if not fixed & pool.keys]
 
-    def advance(self, moved: Sequence[Pool] | None = None) -> int:
+    def advance(self, moved: Sequence[MovingPool] | None = None) -> int:
         time = self.chain.close_time(self.chain.latest) + self.close_seconds
         if moved is None:
             moved = self._random.sample(self.pools, min(MOVES_PER_LEDGER, len(self.pools)))

@@ -13,7 +13,7 @@ from exporter.protocols.alula import ALULA
 from exporter.protocols.blend import BLEND
 from exporter.protocols.k2 import K2
 from exporter.protocols.peridot import PERIDOT
-from exporter.protocols.protocol import Protocol
+from exporter.protocols.protocol import OracleForm, Protocol
 from exporter.protocols.slender import SLENDER
 from exporter.protocols.xoxno import XOXNO
 
@@ -30,6 +30,11 @@ def storage_answers(read: Read, ledger: int, close_time: int) -> StorageAnswers:
     """Answers calls of a ledger from its entries, by the rules of oracles and tokens and those of every protocol."""
     own = (rule for protocol in PROTOCOLS.values() for rule in protocol.storage_rules)
     return StorageAnswers(read, ledger, close_time, (*RULES, *own))
+
+
+def oracle_forms() -> tuple[OracleForm, ...]:
+    """The forms of oracles of every protocol."""
+    return tuple(form for protocol in PROTOCOLS.values() for form in protocol.oracle_forms)
 
 
 def register(protocol: Protocol, deployments: Mapping[str, Sequence[Deployment]] | None = None) -> None:

@@ -10,12 +10,12 @@ from functools import partial
 from exporter.deployments import MARKET, Deployment
 from exporter.errors import DecodeError, pluralize
 from exporter.ledger.codec import scval
-from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
+from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.codec.fields import Fields, expect, named
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.observation import Entry
-from exporter.ledger.oracles import by_address, read_quotes
+from exporter.ledger.oracles import read_quotes
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import (
@@ -79,13 +79,6 @@ def parameters_of(fields: Fields, decimals: Mapping[str, int]) -> Iterator[Param
 def instance_keys(contracts: Iterable[str | None]) -> list[bytes]:
     """The ledger keys of the instances of what may be contracts, each once; others have none."""
     return [instance_key(each) for each in dict.fromkeys(contracts) if each is not None and each.startswith("C")]
-
-
-def config_keys(oracle: str | None, tokens: Iterable[str]) -> list[bytes]:
-    """The ledger keys of what an oracle of K2, or one of Blend's of 2024, is to ask for tokens."""
-    if oracle is None or not oracle.startswith("C"):
-        return []
-    return [variant_key(oracle, "AssetConfig", by_address(token)) for token in tokens]
 
 
 def code_of(instance: Entry | None) -> str | None:

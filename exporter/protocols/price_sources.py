@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec import scval
@@ -14,69 +15,111 @@ from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.storage_rules.redstone import ADAPTER_OF
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Held, ProtocolReading
-from exporter.protocols.collector import code_of, config_keys
+from exporter.protocols.collector import code_of
 from exporter.protocols.containment import described
-from exporter.protocols.xoxno.layout import oracle_key
+from exporter.protocols.protocol import OracleForm
 
 MAX_SOURCES = 32
-"""Of one oracle; the code of further ones is not watched, as anybody can name any oracle."""
-
-_OF_ALL = {
-    frozenset({"Base", "Decimals", "MaxAge"}): ("Oracles",),
-    frozenset({"ReflectorContract", "NativeXlmAddress"}): ("ReflectorContract", "FallbackOracle"),
-}
-"""By names of their instances, where oracles keep whom they ask for all tokens: Blend's aggregator, and K2's oracle."""
-
-_OF_TOKEN = {"NativeXlmAddress", "IsInit"}
-"""Names of the instances of oracles that keep an ``AssetConfig`` for each token: K2's, and Blend's of 2024."""
+"""The most sources of one oracle whose code is watched, since anybody can name any oracle."""
 
 
-async def watch_prices(view: LedgerView, readings: Sequence[ProtocolReading]) -> None:
-    """Add who is behind markets' prices; of an oracle of unknown form address and code alone. Raises `SourceError`."""
-    asked: dict[str, dict[str, None]] = {}
-    used: list[tuple[ProtocolReading, dict[str, set[str]]]] = []
-    for reading in readings:
-        own: dict[str, set[str]] = {}
-        places: list[tuple[str, str | None, str | None]] = []
-        places += [(market.address, market.oracle, None) for market in reading.markets]
-        places += [(pool.market.address, pool.oracle, pool.token_address) for pool in reading.pools]
-        for market, oracle, token in places:
-            if oracle is not None and oracle.startswith("C"):
-                own.setdefault(market, set()).add(oracle)
-                asked.setdefault(oracle, {}).update({} if token is None else {token: None})
-        used.append((reading, own))
-    entries = dict(await view.read(map(instance_key, asked)))
-    storages = {oracle: _storage(entries[instance_key(oracle)]) for oracle in asked}
-    configs = {
-        oracle: [oracle_key(oracle, token) for token in tokens]
-        if "OracleKeys" in storages[oracle]
-        else config_keys(oracle, tokens)
-        for oracle, tokens in asked.items()
-        if storages[oracle].keys() & {*_OF_TOKEN, "OracleKeys"}
-    }
-    late = {oracle: keys for oracle, keys in configs.items() if "IsInit" in storages[oracle]}
-    entries |= await view.read(key for oracle, keys in configs.items() if oracle not in late for key in keys)
-    known = {oracle: _sources(oracle, storages[oracle], configs.get(oracle, ()), entries) for oracle in asked}
-    instances = {instance_key(source) for sources in known.values() for source in sources[:MAX_SOURCES]}
-    entries |= await view.read([*sorted(instances), *(key for keys in late.values() for key in keys)])
-    known |= {oracle: _sources(oracle, storages[oracle], keys, entries) for oracle, keys in late.items()}
-    for reading, own in used:
-        for market, oracles in own.items():
-            reading.held += _held(market, sorted(oracles), known, entries)
+async def watch_prices(
+    view: LedgerView, readings: Sequence[ProtocolReading], oracle_forms: Sequence[OracleForm]
+) -> None:
+    """Add to the readings who is behind their markets' prices. Raises `SourceError`.
+
+    Of an oracle of none of these forms, only the address and the code are added.
+    """
+    oracles_by_market, tokens_by_oracle = _oracles_used(readings)
+    entries = dict(await view.read(map(instance_key, tokens_by_oracle)))
+    oracles = [
+        _Oracle.recognised(oracle, _storage(entries[instance_key(oracle)]), tokens, oracle_forms)
+        for oracle, tokens in tokens_by_oracle.items()
+    ]
+    entries |= await view.read(key for oracle in oracles for key in oracle.keys)
+    sources = {oracle.address: oracle.sources(entries) for oracle in oracles}
+    instances = {instance_key(source) for each in sources.values() for source in each[:MAX_SOURCES]}
+    entries |= await view.read([*sorted(instances), *(key for oracle in oracles for key in oracle.late_keys)])
+    sources |= {oracle.address: oracle.sources(entries) for oracle in oracles if oracle.late_keys}
+    for reading, by_market in zip(readings, oracles_by_market, strict=True):
+        for market, used in by_market.items():
+            reading.held += _held(market, sorted(used), sources, entries)
 
 
-async def watch_prices_contained(view: LedgerView, readings: Sequence[ProtocolReading]) -> None:
-    """The same, where any other failure is a notice: nothing that is published as a number needs it."""
+async def watch_prices_contained(
+    view: LedgerView, readings: Sequence[ProtocolReading], oracle_forms: Sequence[OracleForm]
+) -> None:
+    """Do the same, but turn any other failure into a notice: nothing that is published as a number needs it."""
     try:
-        await watch_prices(view, readings)
+        await watch_prices(view, readings, oracle_forms)
     except SourceError:
         raise
     except Exception as error:
         readings[0].notices.append(f"who is behind prices could not be compared: {described(error)}")
 
 
-def _held(market: str, oracles: Sequence[str], known: Mapping[str, Sequence[str]], entries: Entries) -> Iterator[Held]:
-    sources = sorted({source for oracle in oracles for source in known[oracle]})
+def _oracles_used(readings: Sequence[ProtocolReading]) -> tuple[list[dict[str, set[str]]], dict[str, dict[str, None]]]:
+    """The oracles of each reading's markets, and the tokens that each oracle is asked for, in their order."""
+    by_reading: list[dict[str, set[str]]] = []
+    tokens_by_oracle: dict[str, dict[str, None]] = {}
+    for reading in readings:
+        by_market: dict[str, set[str]] = {}
+        uses: list[tuple[str, str | None, str | None]] = []
+        uses += [(market.address, market.oracle, None) for market in reading.markets]
+        uses += [(pool.market.address, pool.oracle, pool.token_address) for pool in reading.pools]
+        for market, oracle, token in uses:
+            if oracle is None or not oracle.startswith("C"):
+                continue
+            by_market.setdefault(market, set()).add(oracle)
+            tokens = tokens_by_oracle.setdefault(oracle, {})
+            if token is not None:
+                tokens[token] = None
+        by_reading.append(by_market)
+    return by_reading, tokens_by_oracle
+
+
+@dataclass(frozen=True, slots=True)
+class _Oracle:
+    """An oracle: the names of its instance under which are sources, and the keys of its entries that name others."""
+
+    address: str
+    storage: Mapping[str, ScVal]
+    names: tuple[str, ...]
+    keys: tuple[bytes, ...]
+    late_keys: tuple[bytes, ...]
+
+    @classmethod
+    def recognised(
+        cls, address: str, storage: Mapping[str, ScVal], tokens: Iterable[str], oracle_forms: Iterable[OracleForm]
+    ) -> _Oracle:
+        forms = [form for form in oracle_forms if storage.keys() >= form.names]
+        names = tuple(name for form in forms for name in form.sources)
+        keys: dict[bool, dict[bytes, None]] = {False: {}, True: {}}
+        is_late = any(form.is_read_late for form in forms)
+        for form in forms:
+            if form.token_key is not None:
+                keys[is_late] |= dict.fromkeys(form.token_key(address, token) for token in tokens)
+        return cls(address, storage, names, tuple(keys[False]), tuple(keys[True]))
+
+    def sources(self, entries: Entries) -> list[str]:
+        """The contracts that the oracle asks, ascending; none if its form does not show them."""
+        sources: dict[str, None] = {}
+        if self.address in ADAPTER_OF:
+            sources[ADAPTER_OF[self.address]] = None
+        for name in self.names:
+            sources |= dict.fromkeys(_contracts(self.storage.get(name)))
+        for key in (*self.keys, *self.late_keys):
+            entry = entries.get(key)
+            with suppress(DecodeError):
+                sources |= dict.fromkeys(() if entry is None else _asked(entry.value))
+        sources.pop(self.address, None)
+        return sorted(sources)
+
+
+def _held(
+    market: str, oracles: Sequence[str], sources_of: Mapping[str, Sequence[str]], entries: Entries
+) -> Iterator[Held]:
+    sources = sorted({source for oracle in oracles for source in sources_of[oracle]})
     if sources:
         yield Held(market, "oracle", "price sources", ", ".join(sources[:MAX_SOURCES]))
     for what, contracts in (("oracle", oracles), ("price source", sources)):
@@ -90,22 +133,6 @@ def _storage(instance: Entry | None) -> dict[str, ScVal]:
     with suppress(DecodeError):
         return {} if instance is None else named(instance_of(instance.contract_data()).storage)
     return {}
-
-
-def _sources(oracle: str, storage: Mapping[str, ScVal], keys: Iterable[bytes], entries: Entries) -> list[str]:
-    """The contracts that an oracle asks, ascending; none where its form does not show them."""
-    found: dict[str, None] = {}
-    if oracle in ADAPTER_OF:
-        found[ADAPTER_OF[oracle]] = None
-    for marks, names in _OF_ALL.items():
-        if storage.keys() >= marks:
-            found |= dict.fromkeys(source for name in names for source in _contracts(storage.get(name)))
-    for key in keys:
-        entry = entries.get(key)
-        with suppress(DecodeError):
-            found |= dict.fromkeys(() if entry is None else _asked(entry.value))
-    found.pop(oracle, None)
-    return sorted(found)
 
 
 def _asked(config: ScVal) -> Iterator[str]:

@@ -23,6 +23,7 @@ from exporter.ledger.storage_rules.host import Rule
 from exporter.ledger.view import LedgerView
 from exporter.protocols.accrual import AccrualRule
 from exporter.protocols.base import AnyPool, Candidate, ComputedPool, Liquidation, ProtocolReading
+from exporter.protocols.movement import MovingPoolsIn
 from exporter.protocols.numbers import PoolNumbers
 from exporter.tables import Gate
 
@@ -115,6 +116,8 @@ class Words:
     """The meaning of each status of a market, in a sentence."""
     pool_statuses: Mapping[str, str] = field(default_factory=dict)
     """The meaning of each status of a single pool; empty if pools have none."""
+    defillama_projects: Mapping[str, str] = field(default_factory=dict)
+    """DefiLlama's name of the project, by contract version. A version without one has the protocol's own name."""
 
 
 # Discovery.
@@ -173,6 +176,26 @@ class Discovery:
     """
     pool_entries: PoolEntries | None = None
     """None if the markets' own entries list their pools: a run that is repeated then reads all of them."""
+
+
+# Oracles.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OracleForm:
+    """A form of oracle whose entries name the contracts that it asks for prices."""
+
+    names: frozenset[str]
+    """An oracle is of this form if its instance has all of these names."""
+    sources: tuple[str, ...] = ()
+    """The names in its instance under which are contracts that it asks for every token."""
+    token_key: Callable[[str, str], bytes] | None = None
+    """The ledger key of an oracle's entry that names the contracts it asks for a token, given oracle and token."""
+    is_read_late: bool = False
+    """Whether these entries are read along with the sources of other oracles, which saves a request.
+
+    The code of the contracts that they name is then not watched.
+    """
 
 
 # Views of contracts.
@@ -290,6 +313,10 @@ class Protocol:
     """The auctions and bad debt in an event of a market. Raises `DecodeError`. None if markets publish none."""
     storage_rules: tuple[Rule, ...] = ()
     """What the protocol's contracts answer, computed from entries alone."""
+    oracle_forms: tuple[OracleForm, ...] = ()
+    """The forms of oracles that belong to the protocol, for the report of who is behind prices."""
+    moving_pools: MovingPoolsIn | None = None
+    """For simulated networks: the pools that an entry is of. None if its pools stay as they are there."""
 
 
 def market_events(protocols: Mapping[str, Protocol]) -> dict[str, MarketEvents]:

@@ -13,15 +13,13 @@ import msgspec
 import polars as pl
 from msgspec import UNSET, Struct, UnsetType, field
 
+from exporter.protocols.protocol import Protocol
 from exporter.tree.documents import encode
 from exporter.tree.families import YIELDS
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.values import doc
 
 CHAIN = "Stellar"
-
-PROJECTS = {("blend", "v1"): "blend-pools", ("blend", "v2"): "blend-pools-v2", ("blend", "v2.1"): "blend-pools-v2"}
-"""Their names of projects, by protocol and version; a protocol without one has its own name."""
 
 MOST_POOLS = 2_000
 """The most pools in one file, those with the most supplied: their shape has no pages."""
@@ -94,13 +92,24 @@ class YieldsBorrows(Struct, frozen=True):
     data: Annotated[list[YieldsBorrow], doc("The pools.")]
 
 
-def render_yields(pools: pl.DataFrame, native: str | None) -> Iterator[RenderedFile]:
-    """Both files, of `exporter.render.lists.with_list_columns`; ``native`` is the native asset's contract, if known."""
+def render_yields(pools: pl.DataFrame, native: str | None, protocols: Mapping[str, Protocol]) -> Iterator[RenderedFile]:
+    """Render both files.
+
+    ``pools`` is a frame of `exporter.render.lists.with_list_columns`, ``native`` the native asset's contract, if known.
+    """
+    projects = {
+        f"{name} {version}": project
+        for name, protocol in protocols.items()
+        for version, project in protocol.words.defillama_projects.items()
+    }
     is_native = pl.col("symbol") == "native"
     if native is not None:
         is_native &= pl.col("token_address") == native
     priced = pools.filter("listed", pl.col("supplied_usd_cents").is_not_null()).with_columns(
-        pl.when(is_native).then(pl.lit("XLM")).otherwise("symbol").alias("symbol")
+        pl.when(is_native).then(pl.lit("XLM")).otherwise("symbol").alias("symbol"),
+        (pl.col("protocol") + " " + pl.col("version"))
+        .replace_strict(projects, default=pl.col("protocol"), return_dtype=pl.String)
+        .alias("project"),
     )
     offers: dict[str, tuple[pl.DataFrame, Callable[[_Row], Mapping[str, object]]]] = {
         "pools": (priced.filter(pl.col("can_supply").fill_null(value=True)), _pool),
@@ -151,7 +160,7 @@ def _borrow(row: _Row) -> Mapping[str, object]:
 def _head(row: _Row) -> dict[str, object]:
     return {
         "chain": CHAIN,
-        "project": PROJECTS.get((row["protocol"], row["version"]), row["protocol"]),
+        "project": row["project"],
         "symbol": row["symbol"],
         "pool": f"{row['market']}-{row['pool']}-{CHAIN}".lower(),
         "poolMeta": " ".join(filter(None, (row["market_name"], row["pool_label"]))),

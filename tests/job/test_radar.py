@@ -430,7 +430,7 @@ def test_an_oracle_that_nobody_foresaw_costs_a_notice(monkeypatch: pytest.Monkey
     def broken(*_: object) -> list[str]:
         raise ValueError("a form that nobody foresaw")
 
-    monkeypatch.setattr(price_sources, "_sources", broken)
+    monkeypatch.setattr(price_sources, "_storage", broken)
     tables = after()
 
     assert [] == tables.unread

@@ -8,9 +8,9 @@ from exporter.deployments.networks import NETWORKS
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval_encode import symbol
-from exporter.localnet.mover import Field, Pool
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import NETWORK, RecordedNetwork
+from exporter.protocols.movement import MovingPool, NumberField
 
 LISTED = [(item.protocol, market) for item in NETWORKS[NETWORK].deployments for market in item.markets]
 """Every market that the lists have, after its protocol."""
@@ -26,7 +26,7 @@ def only(*names: str) -> dict[str, Any]:
     return {"discovery__enabled": False, "markets": markets}
 
 
-def pools_of(network: RecordedNetwork, market: str) -> list[Pool]:
+def pools_of(network: RecordedNetwork, market: str) -> list[MovingPool]:
     """The pools of a market that move."""
     return [pool for pool in network.pools if pool.market == market]
 
@@ -44,7 +44,7 @@ def without_oracle(network: RecordedNetwork, *markets: str) -> dict[bytes, bytes
 
 def with_number(network: RecordedNetwork, number: int, key: bytes, *path: str) -> dict[bytes, bytes | None]:
     """What an entry has to be written as to have another number in a field, to which symbols lead."""
-    return {key: Field(key, tuple(map(symbol, path))).write(network.look, number)}
+    return {key: NumberField(key, tuple(map(symbol, path))).write(network.look, number)}
 
 
 def with_rewards(network: RecordedNetwork, market: str) -> dict[bytes, bytes | None]:

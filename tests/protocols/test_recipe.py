@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Iterator
 from dataclasses import fields
@@ -136,3 +137,25 @@ def test_recipe_names_everything(project_root: Path) -> None:
     names = [f"{prefix}{each.name}" for prefix, group in groups.items() for each in fields(group)]
 
     assert [] == [name for name in names if f"`{name}`" not in recipe]
+
+
+EXAMPLES = {"localnet/player.py", "cli/serve.py", "tree/values.py"}
+"""The simulated network that has copies of Blend's markets, the demo on it, and the API's example of a name."""
+
+
+def test_only_its_own_package_knows_a_protocol(project_root: Path) -> None:
+    """No other module names a protocol or imports its package: what it needs is a field of the protocol."""
+    package = project_root / "exporter"
+    knowing = set[str]()
+    for path in package.rglob("*.py"):
+        parts = path.relative_to(package).parts
+        if parts[0] == "protocols" and (parts[1] in PROTOCOLS or parts[1] == "__init__.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            words = [str(node.value)] if isinstance(node, ast.Constant) else []
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("exporter.protocols."):
+                words = (node.module or "").split(".")
+            if PROTOCOLS.keys() & set(words):
+                knowing.add("/".join(parts))
+
+    assert EXAMPLES == knowing

@@ -221,7 +221,7 @@ def test_yields_are_of_the_largest_pools(tree: Path, monkeypatch: pytest.MonkeyP
     largest = sorted(items, key=lambda item: -item["totalSupplyUsd"])[:3]
     rows = pl.DataFrame(rows_of(tree, "v1/pools/index.json"), infer_schema_length=None)
     cents = pl.col("^.*_usd_cents$").cast(pl.Int128)
-    _, debts = yields.render_yields(rows.with_columns(cents), None)
+    _, debts = yields.render_yields(rows.with_columns(cents), None, PROTOCOLS)
 
     assert [item for item in items if item in largest] == json.loads(debts.data)["data"]
 

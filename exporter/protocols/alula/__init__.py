@@ -10,6 +10,7 @@ from __future__ import annotations
 from exporter.protocols.alula import reader
 from exporter.protocols.alula.layout import FROZEN, NAME
 from exporter.protocols.alula.math import POOL_STATUSES, RATE_MODEL, RULE, project
+from exporter.protocols.alula.movement import moving_pools
 from exporter.protocols.alula.views import VIEWS
 from exporter.protocols.protocol import Coverage, Discovery, PriceRule, Protocol, WithoutPrice, Words, not_older_than
 
@@ -58,4 +59,5 @@ ALULA = Protocol(
     discovery=Discovery(storage_names=frozenset({"AllPools", "MarketStatus", "Oracle"})),
     accrual=RULE,
     views=VIEWS,
+    moving_pools=moving_pools,
 )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from exporter.ledger.oracles import asset_config_key
 from exporter.protocols.blend import aggregator_rule, reader, records
 from exporter.protocols.blend.layout import GENERATIONS, SETUP
 from exporter.protocols.blend.liquidations import liquidations_in
 from exporter.protocols.blend.math import ACCRUAL, RATE_MODEL, project
+from exporter.protocols.blend.movement import moving_pools
 from exporter.protocols.blend.views import VIEWS
 from exporter.protocols.protocol import (
     Coverage,
     Discovery,
     MarketEvents,
+    OracleForm,
     PriceRule,
     Protocol,
     WithoutPrice,
@@ -48,12 +51,16 @@ WORDS = Words(
         "enabled": "the reserve is open, as far as its market is",
         "disabled": "no borrowing or supplying of this reserve, by the admin",
     },
+    defillama_projects={"v1": "blend-pools", "v2": "blend-pools-v2", "v2.1": "blend-pools-v2"},
 )
 
 PRICES = PriceRule(
     failure=not_older_than(MAX_PRICE_AGE, takes_future=True),
     without_price=WithoutPrice({"can_borrow": False, "can_liquidate": False}),
 )
+
+AGGREGATOR = OracleForm(names=frozenset({"Base", "Decimals", "MaxAge"}), sources=("Oracles",))
+ORACLE_OF_2024 = OracleForm(names=frozenset({"IsInit"}), token_key=asset_config_key, is_read_late=True)
 
 BLEND = Protocol(
     name=reader.NAME,
@@ -73,4 +80,6 @@ BLEND = Protocol(
     views=VIEWS,
     liquidations=liquidations_in,
     storage_rules=(aggregator_rule,),
+    oracle_forms=(AGGREGATOR, ORACLE_OF_2024),
+    moving_pools=moving_pools,
 )

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from exporter.ledger.oracles import asset_config_key
 from exporter.protocols.k2 import oracle_rule, reader
 from exporter.protocols.k2.math import ACCRUAL, RATE_MODEL, project
+from exporter.protocols.k2.movement import moving_pools
 from exporter.protocols.k2.views import VIEWS
-from exporter.protocols.protocol import Coverage, Discovery, PriceRule, Protocol, WithoutPrice, Words, not_older_than
+from exporter.protocols.protocol import (
+    Coverage,
+    Discovery,
+    OracleForm,
+    PriceRule,
+    Protocol,
+    WithoutPrice,
+    Words,
+    not_older_than,
+)
 
 MAX_PRICE_AGE = 86_400
 """The longest limit that a router can be set to; its own, which is in the reading, is an hour unless it is set."""
@@ -58,4 +69,12 @@ K2 = Protocol(
     accrual=ACCRUAL,
     views=VIEWS,
     storage_rules=(oracle_rule,),
+    oracle_forms=(
+        OracleForm(
+            names=frozenset({"NativeXlmAddress"}),
+            sources=("ReflectorContract", "FallbackOracle"),
+            token_key=asset_config_key,
+        ),
+    ),
+    moving_pools=moving_pools,
 )

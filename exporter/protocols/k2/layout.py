@@ -16,6 +16,7 @@ from exporter.ledger.codec.fields import TIME, Fields, Number, contracts, decode
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
+from exporter.ledger.oracles import asset_config_key
 from exporter.protocols.base import Parameter
 from exporter.protocols.collector import MAX_TOKEN_DECIMALS, by_key, config_hash_of
 
@@ -203,6 +204,13 @@ class Reserve:
     """The aToken's balance, in base units; None if it is not known."""
     supply_emissions: Emissions
     borrow_emissions: Emissions
+
+
+def price_configuration_keys(oracle: str | None, tokens: Iterable[str]) -> list[bytes]:
+    """The ledger keys under which an oracle keeps whom it asks for these tokens; none without a contract."""
+    if oracle is None or not oracle.startswith("C"):
+        return []
+    return [asset_config_key(oracle, token) for token in tokens]
 
 
 def router_keys(router: str) -> tuple[bytes, bytes, bytes]:

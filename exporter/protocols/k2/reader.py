@@ -19,7 +19,7 @@ from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, balance_key, read_balances
 from exporter.protocols.base import Candidate, Market, Origin, PoolRead, PriceLimits, ProtocolReading, RewardPrice
-from exporter.protocols.collector import Collector, UnreadError, config_keys, instance_keys, required
+from exporter.protocols.collector import Collector, UnreadError, instance_keys, required
 from exporter.protocols.k2 import layout
 from exporter.protocols.k2.math import RAY
 
@@ -181,7 +181,7 @@ class _Reader(Collector):
             *map(instance_key, tokens.values()),
             balance_key(asset, tokens["supply"]),
             *layout.rate_model_keys(reserve.rate_contract, asset),
-            *config_keys(self.routers[market].oracle, [asset]),
+            *layout.price_configuration_keys(self.routers[market].oracle, [asset]),
             *(key for token in tokens.values() for key in self.reward_keys.get(token, ())),
         ]
 
@@ -307,7 +307,8 @@ async def read_markets(
     keys = []
     for market, router in reader.routers.items():
         members = reader.members[market]
-        keys += [*instance_keys([router.oracle]), *config_keys(router.oracle, members)]
+        keys += instance_keys([router.oracle])
+        keys += layout.price_configuration_keys(router.oracle, members)
         for asset in members:
             keys += [layout.reserve_key(market, asset), layout.debt_ceiling_key(market, asset), instance_key(asset)]
     entries |= await view.read(keys)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from exporter.protocols.peridot import reader
 from exporter.protocols.peridot.layout import pool_list_key
 from exporter.protocols.peridot.math import RATE_MODEL, RULE, project
+from exporter.protocols.peridot.movement import moving_pools
 from exporter.protocols.peridot.views import VIEWS
 from exporter.protocols.protocol import Coverage, Discovery, PriceRule, Protocol, WithoutPrice, Words, not_older_than
 
@@ -71,4 +72,5 @@ PERIDOT = Protocol(
     ),
     accrual=RULE,
     views=VIEWS,
+    moving_pools=moving_pools,
 )

@@ -6,6 +6,7 @@ from exporter.protocols.protocol import Coverage, Discovery, PriceRule, Protocol
 from exporter.protocols.slender import reader
 from exporter.protocols.slender.layout import VERSION, WASM_HASH
 from exporter.protocols.slender.math import ACCRUAL, project
+from exporter.protocols.slender.movement import moving_pools
 from exporter.protocols.slender.views import VIEWS
 
 MAX_PRICE_AGE = 86_400
@@ -56,4 +57,5 @@ SLENDER = Protocol(
     ),
     accrual=ACCRUAL,
     views=VIEWS,
+    moving_pools=moving_pools,
 )

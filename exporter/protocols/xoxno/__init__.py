@@ -6,6 +6,7 @@ from exporter.protocols.protocol import (
     Coverage,
     Discovery,
     MarketEvents,
+    OracleForm,
     PoolEntries,
     PriceRule,
     Protocol,
@@ -14,6 +15,7 @@ from exporter.protocols.protocol import (
 )
 from exporter.protocols.xoxno import layout, oracle_rule, prices, reader
 from exporter.protocols.xoxno.math import ACCRUAL, RATE_MODEL, project
+from exporter.protocols.xoxno.movement import moving_pools
 from exporter.protocols.xoxno.views import VIEWS
 
 WORDS = Words(
@@ -62,4 +64,6 @@ XOXNO = Protocol(
     accrual=ACCRUAL,
     views=VIEWS,
     storage_rules=(oracle_rule,),
+    oracle_forms=(OracleForm(names=frozenset({"OracleKeys"}), token_key=layout.oracle_key),),
+    moving_pools=moving_pools,
 )

@@ -1,0 +1,26 @@
+"""How a simulated network moves pools of Blend (`exporter.protocols.movement`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from exporter.ledger.codec import strkey
+from exporter.protocols.movement import DataLookup, MovingPool, balance_field, fields_at, token_of_variant
+
+
+def moving_pools(key: bytes, look: DataLookup) -> Iterator[MovingPool]:
+    """A reserve, by the entry of its data."""
+    token, at = token_of_variant(key, look), fields_at(key)
+    scale = 10**12 if at("d_rate").read(look) > 10**11 else 10**9
+    cash = balance_field(look, token, strkey.encode_contract(key[8:40]))
+    yield MovingPool(
+        key=key,
+        token=token,
+        time=at("last_time"),
+        accrued=at,
+        supply=(at("b_supply"),),
+        debt=(at("d_supply"),),
+        cash=(cash,),
+        index=at("d_rate"),
+        scale=scale,
+    )

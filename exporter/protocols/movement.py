@@ -1,0 +1,150 @@
+"""How a simulated network moves pools: which numbers of which entries change when somebody supplies or borrows.
+
+A protocol's package lists its pools as `MovingPool`, and `exporter.localnet.mover` moves them. A published run uses
+nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from exporter.ledger.codec import scval, strkey
+from exporter.ledger.codec.entries import decode_contract_data, encode_contract_data, instance_key, variant_key
+from exporter.ledger.codec.scval import ContractInstance, ScVal
+from exporter.ledger.codec.scval_encode import address, symbol
+
+DataLookup = Callable[[bytes], bytes | None]
+"""Gives the LedgerEntryData XDR of the entry under a ledger key, None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberField:
+    """A number in an entry."""
+
+    key: bytes
+    """The entry's ledger key."""
+    path: tuple[ScVal, ...]
+    """The keys of nested maps that lead to the number; empty if the entry is the number."""
+    first: int = 1
+    """How much of it the first base unit of a token makes."""
+
+    def read(self, look: DataLookup) -> int:
+        """The number, 0 if there is none."""
+        data = look(self.key)
+        value: ScVal | None = None if data is None else decode_contract_data(data).value
+        for step in self.path:
+            pairs = () if value is None else pairs_of(value)
+            value = next((item for name, item in pairs if name == step), None)
+        return 0 if value is None else int(value[1])
+
+    def write(self, look: DataLookup, number: int) -> bytes | None:
+        """The entry with another number, None if there is no entry."""
+        data = look(self.key)
+        if data is None:
+            return None
+        entry = decode_contract_data(data)
+        return encode_contract_data(entry._replace(value=_with_number(entry.value, self.path, number)))
+
+
+@dataclass(frozen=True, slots=True)
+class MovingPool:
+    """A pool that a simulated network can move."""
+
+    key: bytes
+    """The ledger key of the entry that the protocol's accrual rule recognises accruals by."""
+    token: str
+    time: NumberField
+    """The time of the last accrual, in unix seconds."""
+    accrued: Callable[[str], NumberField]
+    """The field of each name that the accrual rule computes."""
+    supply: tuple[NumberField, ...]
+    """The fields that change when somebody supplies."""
+    debt: tuple[NumberField, ...]
+    """The fields that change when somebody borrows. The debt in tokens is the first one times ``index`` / ``scale``."""
+    cash: tuple[NumberField, ...]
+    """The fields of the tokens that the pool holds."""
+    index: NumberField | None = None
+    scale: int = 1
+    milliseconds: bool = False
+    """Whether ``time`` is in milliseconds."""
+    settled: tuple[str, ...] = ()
+    """Names that follow from what the move leaves, so that they are computed after it."""
+    fees: str | None = None
+    """The name of the protocol's own shares, which are part of the supply and grow with interest."""
+    protocol: str = ""
+    decimals: int = 0
+    """Decimals of the token."""
+
+    @property
+    def market(self) -> str:
+        """The contract of the entry."""
+        return strkey.encode_contract(self.key[8:40])
+
+    @property
+    def keys(self) -> frozenset[bytes]:
+        """The ledger keys of the entries that a move changes."""
+        return frozenset(item.key for item in (self.time, *self.supply, *self.debt, *self.cash))
+
+    def owed(self, look: DataLookup) -> int:
+        """The debt in base units of the token."""
+        raw = self.debt[0].read(look)
+        return raw if self.index is None else raw * self.index.read(look) // self.scale
+
+    def free(self, look: DataLookup) -> int:
+        """The cash in base units of the token."""
+        return self.cash[0].read(look) if self.cash else 0
+
+
+MovingPoolsIn = Callable[[bytes, DataLookup], Iterator[MovingPool]]
+"""The pools whose accruals an entry shows, by its ledger key."""
+
+
+def pairs_of(value: ScVal) -> tuple[tuple[ScVal, ScVal], ...]:
+    """The pairs of a map or of an instance's storage; none for other values."""
+    if value[0] == scval.CONTRACT_INSTANCE:
+        return value[1].storage or ()
+    return value[1] or () if value[0] == scval.MAP else ()
+
+
+def text_at(look: DataLookup, key: bytes, *path: ScVal) -> str:
+    """The text or address at a path of an entry that is there."""
+    value = decode_contract_data(look(key) or b"").value
+    for step in path:
+        value = dict(pairs_of(value))[step]
+    return str(value[1])
+
+
+def token_of_variant(key: bytes, look: DataLookup) -> str:
+    """The address in the second part of an entry's key, as in ``ResData(token)``."""
+    return str(decode_contract_data(look(key) or b"").key[1][1][1])
+
+
+def fields_at(key: bytes, *path: ScVal) -> Callable[[str], NumberField]:
+    """Gives the fields of a struct, which is at a path of an entry, by name."""
+    return lambda name: NumberField(key, (*path, symbol(name)))
+
+
+def token_decimals(look: DataLookup, token: str) -> int:
+    """Decimals of a token, as its contract's instance has them."""
+    return NumberField(instance_key(token), (symbol("METADATA"), symbol("decimal"))).read(look)
+
+
+def balance_field(look: DataLookup, token: str, holder: str) -> NumberField:
+    """A contract's balance of a token: a Stellar asset keeps a struct, and the SDK's token a number."""
+    key = variant_key(token, "Balance", address(holder))
+    data = look(key)
+    is_number = data is not None and decode_contract_data(data).value[0] == scval.I128
+    return NumberField(key, () if is_number else (symbol("amount"),))
+
+
+def _with_number(value: ScVal, path: tuple[ScVal, ...], number: int) -> ScVal:
+    if not path:
+        return (value[0], number)
+    pairs = tuple(
+        (name, _with_number(item, path[1:], number) if name == path[0] else item) for name, item in pairs_of(value)
+    )
+    if value[0] == scval.CONTRACT_INSTANCE:
+        content: ContractInstance = value[1]
+        return (value[0], content._replace(storage=pairs))
+    return (value[0], pairs)
