@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from exporter import FORMAT
 from exporter.config import Settings
+from exporter.deployments.identified_tokens import identities
 from exporter.deployments.networks import network_of
 from exporter.history.buckets import observations_of
 from exporter.history.manifest import HistoryPart, folder_of, span_of
@@ -65,12 +66,13 @@ def render(
     yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
     yield from series.heads(kept)
     periods = list(periods_of(series.pools, tables.close_time, tables.pools))
-    tables = replace(tables, pools=with_list_columns(tables.pools, periods, network.name))
+    tables = replace(tables, pools=with_list_columns(tables.pools, periods, network.name, tables.tokens))
+    known = identities(network.name)
     yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen)
     yield file_of(protocol_summary(tables))
-    yield from map(file_of, token_documents(tables, series.first_seen))
+    yield from map(file_of, token_documents(tables, series.first_seen, known))
     yield from render_pool_lists(tables.pools, PROTOCOLS)
-    yield render_token_list(tables, series.first_seen)
+    yield render_token_list(tables, series.first_seen, known)
     yield from render_yields(tables.pools, native(network.passphrase), PROTOCOLS)
     yield from render_tables(part, history, tables.close_time)
     yield file_of(changes)

@@ -16,17 +16,20 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import polars as pl
+from msgspec.structs import asdict
 
 from exporter.best import SIDES, Side, best, with_ranks
 from exporter.deployments import app_url
+from exporter.deployments.identified_tokens import identities
 from exporter.errors import CheckError
+from exporter.ledger.tokens import Token
 from exporter.protocols.compute import Tables
 from exporter.render.run_documents import token_documents, total
 from exporter.tables import document_fields
 from exporter.tree.documents import BestRate, TokenEntry, TokenList, encode, token_of
 from exporter.tree.families import EMPTY_PAGE_KEY, PAGE, POOLS_PAGE, assets_folder, pools_key, pools_of_key
 from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.pools import AssetPeriod, PoolRow, PoolSnapshot
+from exporter.tree.pools import AssetPeriod, PoolRow, PoolSnapshot, TokenIdentity
 from exporter.tree.read_back import file_of
 
 PAGE_ROWS = 500
@@ -138,13 +141,31 @@ _MEANS = {
 """The means that rows have, by the place of their period among those of `exporter.history.periods`, and its field."""
 
 
-def with_list_columns(pools: pl.DataFrame, periods: Sequence[Sequence[AssetPeriod]], network: str) -> pl.DataFrame:
-    """The pools frame with what lists show in addition: the address of each pool in its app, and its means."""
+_IDENTITY = pl.Struct({"who": pl.String(), "home_domain": pl.String(), "stable": pl.Boolean()})
+
+
+def with_list_columns(
+    pools: pl.DataFrame,
+    periods: Sequence[Sequence[AssetPeriod]],
+    network: str,
+    tokens: Mapping[str, Token] | None = None,
+) -> pl.DataFrame:
+    """The pools frame with what lists show in addition: each pool's address in its app, its means, and its token."""
     apps = [app_url(network, *place) for place in pools.select("protocol", "market", "pool").iter_rows()]
     means = (
         pl.Series(name, [getattr(own[at], mean) for own in periods], pl.Int64()) for name, (at, mean) in _MEANS.items()
     )
-    return pools.with_columns(pl.Series("app_url", apps, pl.String()), *means)
+    known = identities(network)
+    addresses = pools["token_address"].to_list()
+    said = [(tokens or {}).get(address) for address in addresses]
+    listed = [known.get(address) for address in addresses]
+    return pools.with_columns(
+        pl.Series("app_url", apps, pl.String()),
+        *means,
+        pl.Series("token_name", [token and token.name for token in said], pl.String()),
+        pl.Series("token_issuer", [token and token.issuer for token in said], pl.String()),
+        pl.Series("token_identity", [identity and asdict(identity) for identity in listed], _IDENTITY),
+    )
 
 
 def render_pool_lists(pools: pl.DataFrame, protocols: Iterable[str]) -> Iterator[RenderedFile]:
@@ -175,12 +196,14 @@ def _flat_lists(pools: pl.DataFrame, protocols: Iterable[str]) -> Iterator[tuple
         yield pools_of_key(None, token), shown
 
 
-def render_token_list(tables: Tables, first_seen: Mapping[str, int]) -> RenderedFile:
+def render_token_list(
+    tables: Tables, first_seen: Mapping[str, int], known: Mapping[str, TokenIdentity] | None = None
+) -> RenderedFile:
     """The list of tokens. Raises `CheckError` for a value that the API does not allow."""
     ranked = with_ranks(tables.pools).sort("token_address", maintain_order=True)
     groups = groupby(ranked.iter_rows(named=True), key=itemgetter("token_address"))
     entries = []
-    for token, (_, group) in zip(token_documents(tables, first_seen), groups, strict=True):
+    for token, (_, group) in zip(token_documents(tables, first_seen, known), groups, strict=True):
         everything = list(group)
         own = [row for row in everything if row["listed"]]
         others = [row for row in everything if not row["listed"]]
@@ -204,6 +227,7 @@ def render_token_list(tables: Tables, first_seen: Mapping[str, int]) -> Rendered
                 best_borrow=_best_rate(own, "borrow"),
                 issuer=token.issuer,
                 name=token.name,
+                identity=token.identity,
             )
         )
     return file_of(TokenList(tables.ledger, entries))

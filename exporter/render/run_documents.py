@@ -42,11 +42,15 @@ from exporter.tree.pools import (
     PendingChange,
     RateModelParameter,
     RatePoint,
+    TokenIdentity,
 )
 from exporter.tree.read_back import file_of
 from exporter.tree.values import SkipReason
 
 _Part = TypeVar("_Part", bound=msgspec.Struct)
+
+LIST_COLUMNS = ("app_url", "token_name", "token_issuer", "token_identity")
+"""What documents of a pool have from `lists.with_list_columns`, in addition to the columns of the pools frame."""
 
 MOST_METRIC_POOLS = 2_000
 """Those of listed markets, and then those of the highest value, of about 2 kB each."""
@@ -127,7 +131,7 @@ def render_details(
 ) -> Iterator[RenderedFile]:
     """Render the detail of each pool that was read; the frame is one of `lists.with_list_columns`."""
     drawn, queued = rate_curves(tables.pools, tables.parameters, protocols), pending_by_market(tables.pending)
-    columns = ["app_url", *(written(column.name, column.document_type) for column in COLUMNS)]
+    columns = [*LIST_COLUMNS, *(written(column.name, column.document_type) for column in COLUMNS)]
     rows = chain.from_iterable(part.select(columns).iter_rows(named=True) for part in tables.pools.iter_slices(1_000))
     for row, own, curve in zip(rows, periods, drawn, strict=True):
         key, words = (row["market"], row["pool"]), protocols[row["protocol"]].words
@@ -212,11 +216,14 @@ def _totals_by_listing(markets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return totals
 
 
-def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[documents.TokenDocument]:
+def token_documents(
+    tables: Tables, first_seen: Mapping[str, int], known: Mapping[str, TokenIdentity] | None = None
+) -> Iterator[documents.TokenDocument]:
     """The document of each token that a pool has, ascending by address.
 
     Symbol and decimals are the token's contract's; a market may compute with others. ``first_seen`` has the lowest
-    ledger of each token in the history, this run's own included.
+    ledger of each token in the history, this run's own included; ``known`` has the
+    identities of the network's list.
     """
     columns = ("token_address", "market", "pool", "listed", "symbol", "decimals")
     rows = tables.pools.select(columns).sort("token_address", maintain_order=True).iter_rows()
@@ -233,6 +240,7 @@ def token_documents(tables: Tables, first_seen: Mapping[str, int]) -> Iterator[d
             pools=[documents.PoolReference(*place) for _, *place, _, _ in own],
             issuer=token.issuer,
             name=token.name,
+            identity=(known or {}).get(address),
         )
 
 

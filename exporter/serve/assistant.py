@@ -144,17 +144,20 @@ class Answers:
         return {**entry, **{name: value for name, value in document.items() if name != "pools"}}
 
     async def tokens(self, token: str | None = None) -> _Json:
-        """Tokens that are lent, with issuer (of classic assets), their pools counted and summed, and their best rates.
+        """Tokens that are lent: issuer (of classic assets), identity, their pools counted and summed, their best rates.
 
         All of these are of listed markets; `unlisted_` fields have the other pools.
 
         Anybody can name a token as he likes: the address says which it is, and the issuer who can make more of it.
+        `identity` says who stands behind that contract, by a list with sources, such as Circle, circle.com; null: it is
+        not on the list, so nobody says who is behind it. Identified tokens come first.
 
         Args:
             token: only the token with this contract address, or those with this symbol in any case.
         """
         listed = await self._document("v1/tokens.json")
         wanted = [entry for entry in listed["data"] if token is None or _names_token(token, entry)]
+        wanted.sort(key=lambda entry: entry.get("identity") is None)  # a tree of an older exporter says nothing
         if not wanted:
             raise ConfigError(f"no token {str(token)[:80]!r} was read; symbols are those of the contracts")
         return {"observed_ledger": listed["observed_ledger"], "count": len(wanted), "tokens": wanted[:MOST_ROWS]}

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 import exporter
-from exporter.tree.pools import MarketPool, PendingChange, PoolRow, PoolSnapshot
+from exporter.tree.pools import MarketPool, NullableIdentity, PendingChange, PoolRow, PoolSnapshot
 from exporter.tree.values import (
     AccountAddress,
     Amount,
@@ -272,6 +272,7 @@ class TokenDocument(Struct, frozen=True, forbid_unknown_fields=True):
         AccountAddress | None, doc("The account that issues the classic asset, a strkey; null for any other token.")
     ]
     name: Annotated[Words | None, doc("What the token's contract calls it in full; null where it has no name.")]
+    identity: NullableIdentity
 
 
 class ProtocolTotals(Struct, frozen=True, forbid_unknown_fields=True):
@@ -690,6 +691,7 @@ class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
         AccountAddress | None, doc("The account that issues the classic asset, a strkey; null for any other token.")
     ]
     name: Annotated[Words | None, doc("What the token's contract calls it in full; null where it has no name.")]
+    identity: NullableIdentity
 
 
 class TokenList(Struct, frozen=True, forbid_unknown_fields=True):

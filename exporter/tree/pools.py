@@ -16,6 +16,7 @@ from msgspec import Meta, Struct, defstruct, field
 from msgspec.structs import FieldInfo, fields
 
 from exporter.tree.values import (
+    AccountAddress,
     Amount,
     BasisPoints,
     CentsChange,
@@ -121,6 +122,22 @@ class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
     observed_ledger: Annotated[Ledger, derived(23, "the ledger of which every value of this row is")]
 
 
+class TokenIdentity(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who stands behind a token, by a source that the exporter's list of identified tokens names.
+
+    The list goes by the contract's address, never by what a contract says of itself.
+    """
+
+    who: Annotated[str, doc("Who issues the token or answers for it.")]
+    home_domain: Annotated[str | None, doc("The domain that the issuer names as its own; null where it names none.")]
+    stable: Annotated[bool, doc("Whether it is meant to be worth one unit of a national currency at any time.")]
+
+
+NullableIdentity = Annotated[
+    TokenIdentity | None, doc("Who stands behind the token; null: it is not on the list of identified tokens.")
+]
+
+
 class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     """The snapshot, with the time, what it is a pool of, and its yields on one basis.
 
@@ -148,6 +165,13 @@ class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
         ListedReasonName, derived(98, "why the market is listed, package_list or configured; else not_listed")
     ]
     app_url: Annotated[str | None, doc("Where the protocol's own app shows the pool; null where no such app is known.")]
+    token_name: Annotated[Words | None, doc("What its contract calls the pool's token in full; null without a name.")]
+    token_issuer: Annotated[
+        AccountAddress | None, doc("The account that issues the pool's token, a strkey; null: it is no classic asset.")
+    ]
+    token_identity: Annotated[
+        TokenIdentity | None, doc("Who stands behind the pool's token; null: not on the list of identified tokens.")
+    ]
     supply_compounding: Annotated[
         Compounding, derived(87, "how often a year supply_apy_bps is compounded, or simple; 365 is daily")
     ]

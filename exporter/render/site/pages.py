@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from exporter.best import LEAST_VALUE
+from exporter.deployments.identified_tokens import identified_tokens
 from exporter.deployments.networks import network_of
 from exporter.history.buckets import NETWORK
 from exporter.history.series import Series
@@ -193,4 +194,7 @@ class _Site:
             if trend.is_priced
         }
         checker = checker_digests(self.common["network_name"])
-        return self._page("about.html", "about", coverage=self.coverage, charts=charts, checker=checker)
+        identified = list(identified_tokens(self.common["network_name"]).values())
+        return self._page(
+            "about.html", "about", coverage=self.coverage, charts=charts, checker=checker, identified=identified
+        )
