@@ -7,13 +7,15 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct, field, structs
 
 from exporter.deployments.networks import NETWORKS, network_of
+from exporter.durations import DurationRange, bare_number
 from exporter.errors import ConfigError
 from exporter.ledger.codec import strkey
 from exporter.protocols import PROTOCOLS
@@ -21,8 +23,17 @@ from exporter.user_files import user_path
 
 MAX_CONFIG_BYTES = 1 << 20
 
-MAX_LEDGER_AGE = 15 * 60
-"""Seconds; the default of every network but the local one."""
+MAX_LEDGER_AGE = timedelta(minutes=15)
+"""The default of every network but the local one."""
+
+DURATIONS: Final = {
+    "network.request_timeout": DurationRange("1s", "10m"),
+    "network.read_deadline": DurationRange("1s", "1d"),
+    "network.max_ledger_age": DurationRange("0s", "365d", whole="s"),
+    "output.retention": DurationRange("1h", "365d", whole="h"),
+    "schedule.interval": DurationRange("1m", "7d", whole="m"),
+}
+"""The keys that take a duration, each with what it accepts."""
 
 ACCEPTED: dict[str, str] = {
     "network.name": f"one of {', '.join(NETWORKS)}",
@@ -31,18 +42,18 @@ ACCEPTED: dict[str, str] = {
     "network.rpc_headers": "a table of HTTP headers for the RPC, NAME = VALUE, or such a table for each host",
     "network.max_in_flight": "a whole number from 1 to 256: requests under way at once",
     "network.requests_per_second": "a number above 0: requests to one endpoint in a second",
-    "network.request_timeout_seconds": "a number from 1 to 600",
-    "network.read_deadline_seconds": "a number from 1 to 86400: the longest a whole reading may take",
-    "network.max_ledger_age": "a whole number of seconds up to 31536000: how old the RPC's ledger may be; 0: any age",
+    "network.request_timeout": f"{DURATIONS['network.request_timeout']}: the longest that one request may take",
+    "network.read_deadline": f"{DURATIONS['network.read_deadline']}: the longest that a whole reading may take",
+    "network.max_ledger_age": f"{DURATIONS['network.max_ledger_age']}: how old the RPC's ledger may be; 0s: any age",
     "network.prefer_checkpoint": "true or false: whether to take a checkpoint's ledger, where one will do",
     "network.max_rounds": "a whole number from 1 to 100: how often to read again for a common ledger",
     "output.uri": "the path of a folder (~ is the home), or s3://bucket/prefix",
     "output.page_sizes": "a list of different whole numbers from 1 to 10000 that holds 1",
     "output.default_page_size": "one of output.page_sizes",
     "output.market_pools_cap": "a whole number from 1 to 10000: pools listed in a market document",
-    "output.retention_hours": "a whole number from 1 to 8760: how long pages of earlier runs stay",
+    "output.retention": f"{DURATIONS['output.retention']}: how long pages of earlier runs stay",
     "output.report": "the path of the run report to write (~ is the home), or - for standard output",
-    "schedule.interval_minutes": "a whole number from 1 to 10080: the time from run to run, published for readers",
+    "schedule.interval": f"{DURATIONS['schedule.interval']}: the time from run to run, published for readers",
     "history.compact": "true, or false to leave every run's file of the history as it is",
     "history.months": "a whole number from 0 to 1200: whole months that stay in a file a day",
     "discovery.enabled": "true, or false for only the markets named in [[markets]]",
@@ -65,12 +76,28 @@ ENVIRONMENT: dict[str, str] = {
     "EXPORTER_REQUESTS_PER_SECOND": "network.requests_per_second",
     "EXPORTER_OUT": "output.uri",
     "EXPORTER_REPORT": "output.report",
-    "EXPORTER_INTERVAL_MINUTES": "schedule.interval_minutes",
+    "EXPORTER_INTERVAL": "schedule.interval",
 }
 """Environment variables and the key each one sets.
 
 RPC URLs are separated by white space or commas. Headers are ``NAME: VALUE``, one a line, or a JSON object.
 """
+
+
+class _Renamed(NamedTuple):
+    """A name that an earlier version had: its name now, and the unit that its number was in."""
+
+    now: str
+    unit: str
+
+
+_RENAMED_KEYS: Final = {
+    "network.request_timeout_seconds": _Renamed("network.request_timeout", "s"),
+    "network.read_deadline_seconds": _Renamed("network.read_deadline", "s"),
+    "output.retention_hours": _Renamed("output.retention", "h"),
+    "schedule.interval_minutes": _Renamed("schedule.interval", "m"),
+}
+_RENAMED_VARIABLES: Final = {"EXPORTER_INTERVAL_MINUTES": _Renamed("EXPORTER_INTERVAL", "m")}
 
 _READ_ELSEWHERE = (
     "EXPORTER_CONFIG",
@@ -83,7 +110,7 @@ _FOREIGN = re.compile(r"EXPORTER_(TEST|SERVICE|PORT)(_.*)?")
 
 
 class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``max_ledger_age`` is in seconds; None means 15 minutes, and no limit for a simulated network."""
+    """How the network is asked. ``max_ledger_age``: None is 15 minutes, and no limit for a simulated network."""
 
     name: str = "mainnet"
     passphrase: str | None = None
@@ -91,11 +118,11 @@ class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     rpc_headers: dict[str, str | dict[str, str]] = field(default_factory=dict)
     max_in_flight: Annotated[int, Meta(ge=1, le=256)] = 4
     requests_per_second: Annotated[float, Meta(gt=0, le=100_000)] = 8.0
-    request_timeout_seconds: Annotated[float, Meta(ge=1, le=600)] = 30.0
-    read_deadline_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 300.0
+    request_timeout: timedelta = timedelta(seconds=30)
+    read_deadline: timedelta = timedelta(minutes=5)
     max_rounds: Annotated[int, Meta(ge=1, le=100)] = 12
     prefer_checkpoint: bool = False
-    max_ledger_age: Annotated[int, Meta(ge=0, le=31_536_000)] | None = None
+    max_ledger_age: timedelta | None = None
 
 
 class OutputSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -105,14 +132,14 @@ class OutputSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     page_sizes: tuple[Annotated[int, Meta(ge=1, le=10_000)], ...] = (1, 5, 10, 20, 50, 100, 200)
     default_page_size: int = 50
     market_pools_cap: Annotated[int, Meta(ge=1, le=10_000)] = 200
-    retention_hours: Annotated[int, Meta(ge=1, le=8760)] = 24
+    retention: timedelta = timedelta(days=1)
     report: str = "run-report.json"
 
 
 class ScheduleSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """When the next run is to be expected; None: nobody knows."""
 
-    interval_minutes: Annotated[int, Meta(ge=1, le=10_080)] | None = None
+    interval: timedelta | None = None
 
 
 class HistorySettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -161,10 +188,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return self.network.passphrase or NETWORKS[self.network.name].passphrase
 
     @property
-    def max_ledger_age(self) -> int:
+    def max_ledger_age(self) -> timedelta:
+        """How old the ledger of an RPC may be; zero: any age."""
         if self.network.max_ledger_age is not None:
             return self.network.max_ledger_age
-        return 0 if network_of(self.passphrase).simulated else MAX_LEDGER_AGE
+        return timedelta(0) if network_of(self.passphrase).simulated else MAX_LEDGER_AGE
 
 
 class Configuration(Struct, frozen=True):
@@ -196,6 +224,8 @@ def load(
         if value is not None:
             _put(merged, key, value)
             origins[key] = "command line"
+    _refuse_renamed(merged, origins)
+    _read_durations(merged, origins)
     return Configuration(_checked(_convert(merged, origins), origins), origins)
 
 
@@ -214,12 +244,42 @@ def load_settings(path: Path | str | None = None, values: Mapping[str, Any] | No
 
 
 def _refuse_unknown(environment: Mapping[str, str]) -> None:
+    for name, renamed in _RENAMED_VARIABLES.items():
+        if environment.get(name):
+            raise ConfigError(_said_of_renamed(f"environment variable {name}", renamed, environment[name], "{}"))
     known = (*ENVIRONMENT, *_READ_ELSEWHERE)
     for name in sorted(environment):
         if name.startswith("EXPORTER_") and environment[name] and name not in known and not _FOREIGN.fullmatch(name):
             (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0)
             listed = ", ".join((*sorted(ENVIRONMENT), "EXPORTER_CONFIG"))
             raise ConfigError(f"unknown environment variable {name}; did you mean {nearest}? Known are {listed}")
+
+
+def _refuse_renamed(merged: Mapping[str, Any], origins: Mapping[str, str]) -> None:
+    for key, renamed in _RENAMED_KEYS.items():
+        section, _, name = key.partition(".")
+        table = merged.get(section)
+        if isinstance(table, dict) and name in table:
+            raise ConfigError(_said_of_renamed(_named(key, origins), renamed, table[name], '"{}"'))
+
+
+def _said_of_renamed(old: str, renamed: _Renamed, value: object, written: str) -> str:
+    """The message about a name of before: the new name, and its value, if the old one was a whole number."""
+    number = bare_number(value)
+    example = written.format(f"{30 if number is None else number}{renamed.unit}")
+    return f"{old} is now {renamed.now}; write {'a duration such as ' if number is None else ''}{example}"
+
+
+def _read_durations(merged: Mapping[str, Any], origins: Mapping[str, str]) -> None:
+    """Put a ``timedelta`` in the place of each duration. Raises `ConfigError`."""
+    for key, accepted in DURATIONS.items():
+        section, _, name = key.partition(".")
+        table = merged.get(section)
+        if isinstance(table, dict) and name in table:
+            try:
+                table[name] = accepted.parse(table[name])
+            except ValueError as error:
+                raise _error(key, str(error), origins) from None
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -261,7 +321,7 @@ def _from_text(key: str, text: str) -> Any:
         return [url for url in re.split(r"[\s,]+", text) if url]
     if key == "network.rpc_headers":
         return _headers_from_text(text)
-    if key in ("network.max_in_flight", "schedule.interval_minutes"):
+    if key == "network.max_in_flight":
         return int(text) if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) else text
     if key == "network.requests_per_second":
         return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, re.ASCII) else text
@@ -289,7 +349,7 @@ def _headers_from_text(text: str) -> Any:
 
 def _convert(merged: dict[str, Any], origins: Mapping[str, str]) -> Settings:
     try:
-        return msgspec.convert(merged, Settings)
+        return msgspec.convert(merged, Settings, builtin_types=(timedelta,))
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$")
         key = re.sub(r"\[(\d+|\.\.\.)\]", "", where.rstrip("`")).lstrip(".")
@@ -304,10 +364,14 @@ def _convert(merged: dict[str, Any], origins: Mapping[str, str]) -> Settings:
 
 
 def _error(key: str, message: str, origins: Mapping[str, str]) -> ConfigError:
-    origin = origins.get(key)
     accepted = ACCEPTED.get(key)
-    text = f"{key}{f' (from {origin})' if origin else ''}: {message}"
+    text = f"{_named(key, origins)}: {message}"
     return ConfigError(f"{text}; accepted: {accepted}" if accepted else text)
+
+
+def _named(key: str, origins: Mapping[str, str]) -> str:
+    """The key, and where its value came from, if not from the defaults."""
+    return f"{key} (from {origins[key]})" if key in origins else key
 
 
 def _checked(settings: Settings, origins: Mapping[str, str]) -> Settings:

@@ -77,7 +77,7 @@ class Drill:
         """The exit code of a run, and its message or what it said."""
         said = io.StringIO()
         log = RunLog(self.report, Console("text", said))
-        flags = {"schedule__interval_minutes": INTERVAL_MINUTES} | flags
+        flags = {"schedule__interval": f"{INTERVAL_MINUTES}m"} | flags
         settings = settings_for(None, url or self.url, output__uri=str(out or self.out), **flags)
         try:
             code, message = run(settings, now=now, report=log)[0], said.getvalue()
@@ -188,7 +188,7 @@ FAILURES: dict[str, Callable[[Drill], tuple[int, str]]] = {
     "the RPC is of another network": lambda drill: drill.attempt(drill.out / "new", network__passphrase="Other"),
     "the output is of another network": lambda drill: drill.attempt(url=NOBODY, network__passphrase="Other"),
     "the RPC is frozen, or the clock is wrong": lambda drill: drill.attempt(
-        now=NOW + timedelta(days=1), network__max_ledger_age=900
+        now=NOW + timedelta(days=1), network__max_ledger_age="15m"
     ),
     "the RPC is behind": _below,
     "another publisher is at work": _locked,

@@ -39,7 +39,7 @@ def settings_for(out: Path | None = None, url: str | None = None, **flags: Any) 
     values: dict[str, Any] = {
         "network.name": NETWORK,
         "network.requests_per_second": 10_000.0,
-        "network.max_ledger_age": 0,  # the clock of tests is their own
+        "network.max_ledger_age": "0s",  # the clock of tests is their own
     }
     if out is not None:
         values["output.uri"] = str(out)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from exporter.config import ACCEPTED, ENVIRONMENT, load
+from exporter.config import ACCEPTED, DURATIONS, ENVIRONMENT, load
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError
 
@@ -22,20 +24,24 @@ def write(folder: Path, text: str) -> Path:
 class TestLoad:
     def test_precedence(self, tmp_path: Path) -> None:
         """A flag beats the environment, which beats the file, which beats the defaults; each key says its origin."""
-        path = write(tmp_path, '[output]\nuri = "file"\nretention_hours = 48\n[network]\nname = "testnet"\n')
+        path = write(tmp_path, '[output]\nuri = "file"\nretention = "2d"\n[network]\nname = "testnet"\n')
         environment = {"EXPORTER_OUT": "environment", "EXPORTER_NETWORK": "local"}
         environment |= {"EXPORTER_RPC_URLS": "https://a.example, https://b.example"}
 
         configuration = load(path, {"output.uri": "flag", "output.report": None}, environment)
         settings, defaults = configuration.settings, load(None, environment={}).settings
 
-        assert ("flag", "local", 48) == (settings.output.uri, settings.network.name, settings.output.retention_hours)
+        assert ("flag", "local", timedelta(days=2)) == (
+            settings.output.uri,
+            settings.network.name,
+            settings.output.retention,
+        )
         assert ("https://a.example", "https://b.example") == settings.network.rpc_urls
         assert {
             "output.uri": "command line",
             "network.name": "environment variable EXPORTER_NETWORK",
             "network.rpc_urls": "environment variable EXPORTER_RPC_URLS",
-            "output.retention_hours": str(path),
+            "output.retention": str(path),
         } == configuration.origins
         assert NETWORKS["mainnet"].passphrase == defaults.passphrase
         assert ("./public", (1, 5, 10, 20, 50, 100, 200)) == (defaults.output.uri, defaults.output.page_sizes)
@@ -97,8 +103,18 @@ class TestLoad:
         ("[output]\npage_sizes = [1, 1]", "output.page_sizes .*different whole numbers"),
         ("[output]\npage_sizes = [0, 1]", "output.page_sizes .*from 1 to 10000"),
         ("[output]\ndefault_page_size = 7", "output.default_page_size .*one of output.page_sizes"),
-        ("[output]\nretention_hours = 0", "output.retention_hours .*from 1 to 8760"),
-        ("[schedule]\ninterval_minutes = 1.5", "schedule.interval_minutes .*a whole number from 1 to 10080"),
+        ('[output]\nretention = "0h"', "output.retention .*0s is not accepted; .*of whole hours from 1h to 365d"),
+        ('[output]\nretention = "90m"', "output.retention .*90m is not accepted; .*of whole hours from 1h to 365d"),
+        ('[output]\nretention = "366d"', "output.retention .*366d is not accepted; .*from 1h to 365d"),
+        ("[schedule]\ninterval = 1.5", "schedule.interval .*type float is not a duration; write .*90s, 15m, 2h, 7d"),
+        ("[schedule]\ninterval = true", "schedule.interval .*type bool is not a duration"),
+        ("[network]\nmax_ledger_age = 900", 'network.max_ledger_age .*900 has no unit; write "900s", "900m", "900h"'),
+        ("[network]\nread_deadline = 300.0", 'network.read_deadline .*300 has no unit; write "300s", "300m"'),
+        ('[network]\nread_deadline = "300"', "network.read_deadline .*300 has no unit; write 300s, 300m, 300h or 300d"),
+        ("[output]\nretention_hours = 48", 'output.retention_hours .* is now output.retention; write "48h"$'),
+        ("[schedule]\ninterval_minutes = 15", 'schedule.interval_minutes .* is now schedule.interval; write "15m"$'),
+        ("[network]\nread_deadline_seconds = 300.0", 'is now network.read_deadline; write "300s"$'),
+        ("[network]\nrequest_timeout_seconds = 2.5", 'is now network.request_timeout; write a duration such as "30s"$'),
         ('[discovery]\nenabled = "no"', "discovery.enabled .*true, or false"),
         ('[[markets]]\nprotocol = "blend"', "markets.address.*missing required field"),
         (
@@ -120,6 +136,33 @@ def test_unacceptable(tmp_path: Path, text: str, said: str) -> None:
         load(path, environment={})
 
     assert 2 == caught.value.exit_code
+
+
+def test_variables_of_before_are_refused() -> None:
+    """A variable that was in minutes is refused by its new name, with the value that it takes."""
+    with pytest.raises(ConfigError, match=r"EXPORTER_INTERVAL_MINUTES is now EXPORTER_INTERVAL; write 30m$"):
+        load(None, environment={"EXPORTER_INTERVAL_MINUTES": "30"})
+    with pytest.raises(
+        ConfigError, match=r"schedule\.interval \(from .* EXPORTER_INTERVAL\): 30 has no unit; write 30s, 30m"
+    ):
+        load(None, environment={"EXPORTER_INTERVAL": "30"})
+
+
+@pytest.mark.parametrize("key", DURATIONS)
+def test_every_duration_has_its_unit(key: str) -> None:
+    """Each key of a duration takes the lowest and the highest that it accepts, and neither of them as a bare number."""
+    accepted = DURATIONS[key]
+    section, _, name = key.partition(".")
+    for text in (accepted.lowest, accepted.highest):
+        settings = load(None, {key: text}, environment={}).settings
+        assert accepted.parse(text) == getattr(getattr(settings, section), name)
+        with pytest.raises(ConfigError, match=f"{re.escape(key)} .*has no unit; write "):
+            load(None, {key: text.rstrip("smhd")}, environment={})
+
+
+def test_no_key_is_in_a_unit_of_its_own() -> None:
+    """A key of a length of time is a duration: no name ends in a unit."""
+    assert [] == [key for key in ACCEPTED if re.search(r"_(ms|seconds|minutes|hours|days)$", key)]
 
 
 def test_the_source_is_named(tmp_path: Path) -> None:

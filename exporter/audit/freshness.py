@@ -57,35 +57,38 @@ def describe(status: PublishedStatus, now: datetime) -> str:
     )
 
 
-def judge(status: PublishedStatus, now: datetime, max_lag: int, max_age: int | None, grace: int | None) -> list[str]:
-    """Everything that is wrong with a published run at a moment; times in seconds.
+def judge(
+    status: PublishedStatus, now: datetime, max_lag: timedelta, max_age: timedelta | None, grace: timedelta | None
+) -> list[str]:
+    """Everything that is wrong with a published run at a moment.
 
     A run's ledger may have closed ``max_lag`` before it was published, and the run be ``max_age`` old. None: what the
     run itself promised plus ``grace`` (None: the promised interval), and without a promise `UNPROMISED_MAX_AGE`.
     """
     problems = []
+    second = timedelta(seconds=1)
     if status.generated_at > now + CLOCK_TOLERANCE:
         problems.append(
             f"the run says that it was published at {_time(status.generated_at)}, but here it is {_time(now)}; "
             "one of the two clocks is wrong"
         )
     if max_age is not None:
-        allowed = timedelta(seconds=max_age)
+        allowed = max_age
     elif status.next_expected_at is None:
         allowed = UNPROMISED_MAX_AGE
     else:
         interval = status.next_expected_at - status.generated_at
-        allowed = interval + (interval if grace is None else timedelta(seconds=grace))
+        allowed = interval + (interval if grace is None else grace)
     if (late := now - status.generated_at - allowed) > timedelta(0):
         problems.append(
             f"the published run is stale: a newer one is due since {_time(now - late)}, "
-            f"{lasting(late // timedelta(seconds=1))} ago; look at the scheduled runs and their reports"
+            f"{lasting(late // second)} ago; look at the scheduled runs and their reports"
         )
-    lag = (status.generated_at - status.ledger_close_time) // timedelta(seconds=1)
+    lag = status.generated_at - status.ledger_close_time
     if lag > max_lag:
         problems.append(
-            f"the published ledger closed {lasting(lag)} before it was published, and {lasting(max_lag)} is "
-            "allowed; the RPC lags behind the network: use another"
+            f"the published ledger closed {lasting(lag // second)} before it was published, and "
+            f"{lasting(max_lag // second)} is allowed; the RPC lags behind the network: use another"
         )
     return problems
 

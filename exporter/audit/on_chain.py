@@ -177,7 +177,7 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
                 opened.network,
                 PROTOCOLS,
                 memory,
-                settings.network.read_deadline_seconds,
+                settings.network.read_deadline.total_seconds(),
             )
             notices += around.notices
 
@@ -196,7 +196,7 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
 
         # Calls cannot be brought to one ledger where ledgers close faster than all of them can be made. A third of the
         # time is for trying; another may pass until the round that is under way ends, and then what holds is compared.
-        limits = replace(view_limits(settings), max_seconds=settings.network.read_deadline_seconds / 3)
+        limits = replace(view_limits(settings), max_seconds=settings.network.read_deadline.total_seconds() / 3)
         reading = await read_at_one_ledger(opened.source, program, limits)
         asked_at = {outcome.result.ledger for outcome in reading.result.outcomes}
         times = {ledger: await opened.source.close_time(ledger) for ledger in asked_at}

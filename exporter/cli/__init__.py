@@ -20,9 +20,9 @@ from exporter.errors import ExitCode
 @click.group(
     cls=MainGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    help="Exact snapshots of every lending market on Soroban, as files.\n\nExit codes: "
-    + "; ".join(f"{code} {code.meaning}" for code in ExitCode)
-    + ".",
+    help="Exact snapshots of every lending market on Soroban, as files.\n\n"
+    "A DURATION is a whole number and a unit: 90s, 15m, 2h or 7d.\n\n"
+    "Exit codes: " + "; ".join(f"{code} {code.meaning}" for code in ExitCode) + ".",
 )
 @click.version_option(__version__, prog_name="exporter", message=f"%(prog)s %(version)s, format {FORMAT}")
 def main() -> None:

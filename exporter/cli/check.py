@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from exporter.cli.common import answers_next_to, configuration_of, reporting, source_options
+from exporter.cli.common import Duration, answers_next_to, configuration_of, reporting, source_options
 from exporter.console import Console
 from exporter.errors import ConfigError, ExitCode, pluralize
 
@@ -110,27 +110,21 @@ def _report_chain(check: ChainCheck, console: Console) -> int:
 
 @click.command()
 @click.argument("uri")
-@click.option("--max-age", type=click.IntRange(1, 31_536_000), metavar="SECONDS", help="Stale when older than this.")
-@click.option(
-    "--grace",
-    type=click.IntRange(0, 31_536_000),
-    metavar="SECONDS",
-    help="How late a run may be.  [default: the interval]",
-)
+@click.option("--max-age", type=Duration("1s", "365d"), help="Stale when older than this.")
+@click.option("--grace", type=Duration("0s", "365d"), help="How late a run may be.  [default: the interval]")
 @click.option(
     "--max-lag",
-    type=click.IntRange(1, 31_536_000),
-    metavar="SECONDS",
-    default=3600,
+    type=Duration("1s", "365d"),
+    default="1h",
     show_default=True,
     help="How old the ledger may be when published.",
 )
 @reporting
-def status(console: Console, uri: str, max_age: int | None, grace: int | None, max_lag: int) -> None:
+def status(console: Console, uri: str, max_age: timedelta | None, grace: timedelta | None, max_lag: timedelta) -> None:
     """Report how fresh a tree is; fail when it is stale.
 
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. A run is stale after
-    schedule.interval_minutes and --grace, or, without an interval, after a day.
+    schedule.interval and --grace, or, without an interval, after a day.
 
     Exit code 0: fresh; 3: stale, of a ledger that was old when published, missing, or unreadable.
     """

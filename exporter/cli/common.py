@@ -9,12 +9,14 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from exporter.console import LOG_FORMATS, Console
+from exporter.durations import DurationRange
 from exporter.errors import ConfigError, ExitCode, ExporterError, without_keys
 from exporter.user_files import user_path
 
@@ -38,6 +40,21 @@ class _File(click.Path):
             return super().convert(user_path(value), param, ctx)
         except ConfigError as error:
             self.fail(str(error), param, ctx)
+
+
+class Duration(click.ParamType[timedelta]):
+    """A duration with its unit, as configuration keys take it: ``90s``, ``15m``, ``2h``, ``7d``."""
+
+    name = "duration"
+
+    def __init__(self, lowest: str, highest: str, *, whole: str = "ms") -> None:
+        self._range = DurationRange(lowest, highest, whole)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        try:
+            return self._range.parse(value)
+        except ValueError as error:
+            self.fail(f"{error}; accepted: {self._range}", param, ctx)
 
 
 FILE = _File(path_type=Path, dir_okay=False)

@@ -11,6 +11,7 @@ import click
 from exporter.cli.common import (
     FILE,
     WRITTEN_FILE,
+    Duration,
     answers_next_to,
     config_option,
     configuration_of,
@@ -92,7 +93,7 @@ def compact(console: Console, uri: str, months: int, dry_run: bool) -> None:
     """Join the files of each closed day and older month.
 
     URI: a folder or s3://BUCKET/PREFIX. A run does this unless history.compact is false. The joined files stay for
-    output.retention_hours.
+    output.retention.
     """
     from exporter.publishing.compaction import compact_history, plan_compaction
     from exporter.stores import open_store
@@ -183,7 +184,9 @@ def export(console: Console, uri: str, out: Path, form: str | None, raw: bool, *
 @click.option("--lake", metavar="URI", required=True, help="The ledger lake: a folder, s3://BUCKET/PREFIX or https://.")
 @click.option("--from", "start", metavar="WHEN", help="First day, RFC 3339 time (UTC) or ledger.")
 @click.option("--to", "end", metavar="WHEN", help="Up to this day, time or ledger.  [default: its newest]")
-@click.option("--every", metavar="DURATION", default="1h", show_default=True, help="A row each 10m, 1h, 1d.")
+@click.option(
+    "--every", type=Duration("1m", "365d", whole="s"), default="1h", show_default=True, help="A row each 10m, 1h, 1d."
+)
 @click.option("--archive", metavar="URI", help="A history archive to start from.")
 @click.option("--trust", type=FILE, help="With --archive: the organisations to trust.  [default: the known ones]")
 @click.option("--start-snapshot", type=FILE, help="A ledger snapshot file of all contracts to start from.")

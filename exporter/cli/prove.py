@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import click
 from exporter.audit.unproven import Reason, Unproven
 from exporter.cli.common import (
     FILE,
+    Duration,
     answers_next_to,
     archive_of,
     archive_options,
@@ -35,10 +36,10 @@ proof_options = options(
     click.option("--trust", type=FILE, help="The organisations to trust.  [default: the known ones]"),
     click.option(
         "--deadline",
-        type=click.FloatRange(1, 86_400),
-        default=300.0,
-        metavar="SECONDS",
-        help="Limit for reading the archives.  [default: 300]",
+        type=Duration("1s", "1d"),
+        default="5m",
+        show_default=True,
+        help="Limit for reading the archives.",
     ),
     click.option("--full", is_flag=True, help="Look up entries in all buckets (10 GB on mainnet)."),
 )
@@ -77,7 +78,7 @@ def report_unproven(answers: Console, unproven: Unproven, allowed: frozenset[Rea
 @proof_options
 @allow_option
 @reporting
-def prove(console: Console, uri: str, allowed: frozenset[Reason], **proof_given: Any) -> None:
+def prove(console: Console, uri: str, allowed: frozenset[Reason], deadline: timedelta, **proof_given: Any) -> None:
     """Prove published runs by what validators signed.
 
     URI: a folder or s3://BUCKET/PREFIX. Compares each run's evidence with the next checkpoint of the history archives
@@ -92,7 +93,7 @@ def prove(console: Console, uri: str, allowed: frozenset[Reason], **proof_given:
     from exporter.stores import open_store
 
     answers = answers_next_to(console)
-    result = prove_runs(open_store(uri), console=console, **proof_given)
+    result = prove_runs(open_store(uri), console=console, deadline=deadline.total_seconds(), **proof_given)
     for proof in result.added:
         answers.event(
             "proven",
@@ -105,15 +106,6 @@ def prove(console: Console, uri: str, allowed: frozenset[Reason], **proof_given:
     if not result.added and not result.waiting:
         answers.event("nothing_to_do", "nothing to do: every run that can be proven is proven")
     sys.exit(report_unproven(answers, result.unproven, allowed))
-
-
-def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    found = re.fullmatch(r"([1-9][0-9]{0,5})([mhd]?)", value, re.ASCII)
-    if found is None:
-        raise click.BadParameter(f"expected minutes, or a duration such as 30m, 2h or 1d, but found {value!r}")
-    return int(found[1]) * {"h": 3600, "d": 86_400}.get(found[2], 60)
 
 
 @click.command()
@@ -129,14 +121,18 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     help="Earlier runs to verify, if their evidence is in the tree.",
 )
 @click.option(
-    "--max-age",
-    callback=_seconds,
-    metavar="AGE",
-    help="End with 3 if the ledger is older: 30m, 2h, 1d, or minutes.",
+    "--max-age", type=Duration("1s", "365d", whole="s"), help="End with 3 if the ledger is older: 30m, 2h, 1d."
 )
 @allow_option
 @reporting
-def verify(console: Console, uri: str, max_age: int | None, allowed: frozenset[Reason], **verify_given: Any) -> None:
+def verify(
+    console: Console,
+    uri: str,
+    max_age: timedelta | None,
+    allowed: frozenset[Reason],
+    deadline: timedelta,
+    **verify_given: Any,
+) -> None:
     """Verify a tree without trusting its publisher.
 
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. Checks every file, repeats runs from their
@@ -149,10 +145,10 @@ def verify(console: Console, uri: str, max_age: int | None, allowed: frozenset[R
     from exporter.audit.verify import refuse_old, verify_tree
 
     answers = answers_next_to(console)
-    verified = verify_tree(uri, console=console, **verify_given)
+    verified = verify_tree(uri, console=console, deadline=deadline.total_seconds(), **verify_given)
     answers.event("verified", "\n".join(verified.lines()), **verified.as_dict())
     code = report_unproven(answers, verified.unproven, allowed)
-    refuse_old(verified, max_age)
+    refuse_old(verified, None if max_age is None else int(max_age.total_seconds()))
     sys.exit(code)
 
 

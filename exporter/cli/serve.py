@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from exporter.cli.common import FILE, config_option, configuration_of, ending, pools_option, reporting
+from exporter.cli.common import FILE, Duration, config_option, configuration_of, ending, pools_option, reporting
 from exporter.console import Console, own_command
+from exporter.durations import duration_text
 from exporter.errors import ConfigError
 from exporter.user_files import user_path
 
@@ -85,10 +87,16 @@ def mcp(uri: str) -> None:
 @click.option("--out", default="./public", show_default=True, help="The output: a folder or s3://BUCKET/PREFIX.")
 @pools_option
 @click.option("--seed", type=int, default=1, show_default=True, help="Each seed moves the markets differently.")
-@click.option("--days", type=click.IntRange(0, 365), default=40, show_default=True, help="Days of history.")
+@click.option(
+    "--past",
+    type=Duration("0d", "365d", whole="d"),
+    default="40d",
+    show_default=True,
+    help="The length of a new output's history.",
+)
 @click.option("--report", help="The run report; - is standard output.  [default: run-report.json]")
 @reporting
-def demo(console: Console, out: str, pools: int, seed: int, days: int, report: str | None) -> None:
+def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, report: str | None) -> None:
     """Try a run against a recorded network.
 
     Its markets were recorded and then moved at random, as every page says. A new output also gets a past.
@@ -114,20 +122,20 @@ def demo(console: Console, out: str, pools: int, seed: int, days: int, report: s
     new = read_history_manifest(store, older=True) is None
     if new:
         refuse_files_of_others(store)
-    past = days * 86_400 // PAST_CLOSE_SECONDS
+    past_ledgers = past // timedelta(seconds=PAST_CLOSE_SECONDS)
     flags: dict[str, Any] = {
         "network.name": NETWORK,
         "network.requests_per_second": 1000.0,  # it is this machine that is asked
         "output.uri": out,
         "output.report": report,
     }
-    before = past + SETTLING if past else 0
+    before = past_ledgers + SETTLING if past_ledgers else 0
     network = RecordedNetwork(
         copies=copies_for(pools),
         seed=seed,
         start_ledger=ledger - before,
         start_time=now - now % CLOSE_SECONDS - before * PAST_CLOSE_SECONDS,
-        close_seconds=PAST_CLOSE_SECONDS if past else CLOSE_SECONDS,
+        close_seconds=PAST_CLOSE_SECONDS if past_ledgers else CLOSE_SECONDS,
         window=QUIET_LEDGERS,
         quiet_ledgers=QUIET_LEDGERS,
     )
@@ -138,23 +146,23 @@ def demo(console: Console, out: str, pools: int, seed: int, days: int, report: s
             settings = load(None, flags | {"network.rpc_urls": [url]}, environment={}).settings
             return exporter.run(settings, console=console)
 
-    if past:
+    if past_ledgers:
         from exporter.localnet.lake_writer import live_into_lake, live_through, remember
 
         settings = load(None, flags, environment={}).settings
         with (
-            console.step("past", f"simulating {days} days{' and replaying them' if new else ''}") as facts,
+            console.step("past", f"simulating {duration_text(past)}{' and replaying them' if new else ''}") as facts,
             tempfile.TemporaryDirectory(prefix="exporter-lake-") as folder,
         ):
             for _ in range(SETTLING):
                 network.advance(network.pools)
-            facts.update(ledgers=past)
+            facts.update(ledgers=past_ledgers)
             if new:
-                state = live_into_lake(network, past - 2, Path(folder))
+                state = live_into_lake(network, past_ledgers - 2, Path(folder))
                 added = remember(network, state, Path(folder), PAST_EVERY, settings, store)
                 facts.update(observations=added.added, rows=added.rows)
             else:
-                live_through(network, past - 2)
+                live_through(network, past_ledgers - 2)
         markets = {pool.market for pool in network.pools if pool.protocol == "blend"}
         statuses = [NumberField(instance_key(market), (symbol("Config"), symbol("status"))) for market in markets]
         usual = {status.key: network.look(status.key) for status in statuses}
@@ -181,9 +189,11 @@ def demo(console: Console, out: str, pools: int, seed: int, days: int, report: s
 @click.option("--snapshot", type=FILE, help="Serve a ledger snapshot file.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free port.")
-@click.option("--advance-every-seconds", type=click.FloatRange(0.01, 3600), help="Seconds between ledgers.")
+@click.option("--advance-every", type=Duration("10ms", "1h"), help="Time between ledgers.")
 @click.option("--advance-every-requests", type=click.IntRange(1), help="Calls between ledgers.")
-@click.option("--latency", type=click.FloatRange(0, 60), default=0, help="Seconds to wait before each answer.")
+@click.option(
+    "--latency", type=Duration("0s", "1m"), default="0s", show_default=True, help="Time before each answer: 200ms."
+)
 @click.option(
     "--lag", "lags", type=click.IntRange(0, 1000), multiple=True, help="A node this many ledgers behind; repeatable."
 )
@@ -196,6 +206,8 @@ def localnet(
     start_ledger: int | None,
     snapshot: Path | None,
     lags: tuple[int, ...],
+    advance_every: timedelta | None,
+    latency: timedelta,
     **behaviour: Any,
 ) -> None:
     """Serve a recorded network, or a ledger snapshot file, as a Stellar RPC.
@@ -217,6 +229,13 @@ def localnet(
             network = RecordedNetwork(copies=copies_for(pools), seed=seed, start_ledger=start)
             for market in network.copies:
                 click.echo(f'[[markets]]\nprotocol = "blend"\naddress = "{market}"\n')
-        app = create_app(network, Behaviour(lags=lags or (0,), seed=seed, **behaviour))
+        behaving = Behaviour(
+            lags=lags or (0,),
+            seed=seed,
+            advance_every_seconds=None if advance_every is None else advance_every.total_seconds(),
+            latency=latency.total_seconds(),
+            **behaviour,
+        )
+        app = create_app(network, behaving)
         what = f"ledger {network.chain.latest} of {network.passphrase!r}"
         serve(app, host, port, lambda url: click.echo(f"serving {what} as a Stellar RPC at {url}"))

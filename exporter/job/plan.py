@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import msgspec
 from exporter.config import Configuration
 from exporter.deployments.networks import network_id, network_of
 from exporter.discovery import candidates
+from exporter.durations import duration_text
 from exporter.errors import pluralize, printable
 from exporter.job.known_markets_file import load_memory
 from exporter.ledger.rpc.endpoints import parse_endpoints
@@ -26,7 +28,7 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     """The plan, line by line: the settings with their origins, what would be read first, and what is published."""
     settings = configuration.settings
     yield "settings (default unless an origin is given)"
-    shown = msgspec.to_builtins(settings)
+    shown = msgspec.to_builtins(settings, builtin_types=(timedelta,))
     if headers := shown["network"].pop("rpc_headers"):
         shown["network"]["rpc_headers"] = f"{pluralize(len(headers), 'entry', 'entries')}, not shown"
     for key, value in _flat(shown):
@@ -84,7 +86,7 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     if settings.history.compact:
         months = settings.history.months
         yield f"  makes one file of each closed day of the history, and of each month before the last {months}"
-    yield f"  removes pages of runs superseded more than {pluralize(settings.output.retention_hours, 'hour')} ago"
+    yield f"  removes pages of runs superseded more than {duration_text(settings.output.retention)} ago"
 
 
 def _toml(value: Any) -> str:
@@ -92,7 +94,7 @@ def _toml(value: Any) -> str:
         return "{" + ", ".join(f"{name} = {_toml(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(duration_text(value) if isinstance(value, timedelta) else value, ensure_ascii=False)
 
 
 def _flat(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

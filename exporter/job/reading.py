@@ -26,6 +26,7 @@ from exporter.discovery import (
 )
 from exporter.discovery.candidates import check_lists, listings_of
 from exporter.discovery.known_markets import LearnedContract, Memory
+from exporter.durations import duration_text
 from exporter.errors import SourceError
 from exporter.job.evidence import Evidence, Tried
 from exporter.job.exclude import leave_out
@@ -130,7 +131,7 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
     remembers = None if memory is None else remembered(opened.network, memory)
     tried, around = where_to_look(settings, opened, remembers), None
     view = LedgerView(opened.source, view_limits(settings), tried.excluded)
-    deadline, began = settings.network.read_deadline_seconds, monotonic()
+    deadline, began = settings.network.read_deadline.total_seconds(), monotonic()
     read: list[ProtocolReading] = []
 
     async def program(view: LedgerView) -> list[ProtocolReading]:
@@ -280,20 +281,20 @@ def view_limits(settings: Settings) -> ViewLimits:
     network = settings.network
     return ViewLimits(
         max_rounds=network.max_rounds,
-        max_seconds=network.read_deadline_seconds,
+        max_seconds=network.read_deadline.total_seconds(),
         spacing=CHECKPOINT_LEDGERS if network.prefer_checkpoint else 1,
     )
 
 
 @asynccontextmanager
 async def reading_deadline(settings: Settings) -> AsyncIterator[None]:
-    """Bound everything inside by ``network.read_deadline_seconds``. Raises `SourceError` when it takes longer."""
-    seconds = settings.network.read_deadline_seconds
+    """Bound everything inside by ``network.read_deadline``. Raises `SourceError` when it takes longer."""
+    deadline = settings.network.read_deadline
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(deadline.total_seconds()):
             yield
     except TimeoutError:
         raise SourceError(
-            f"reading took longer than network.read_deadline_seconds = {seconds:g}; use a faster endpoint, "
+            f"reading took longer than network.read_deadline = {duration_text(deadline)}; use a faster endpoint, "
             "or raise that, network.max_in_flight or network.requests_per_second"
         ) from None

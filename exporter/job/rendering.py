@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 from exporter import FORMAT
 from exporter.config import Settings
@@ -89,10 +90,10 @@ def render(
     yield from render_site(tables, network.passphrase, covered, series, history)
 
 
-def times_of(summary: RunSummary, interval_minutes: int | None) -> dict[str, int]:
+def times_of(summary: RunSummary, interval: timedelta | None) -> dict[str, int]:
     """When a run was published and, where an interval is promised, when the next is expected, in unix seconds."""
     at = int(summary.published_at.timestamp())
-    return {"published_at": at} | ({} if interval_minutes is None else {"next_expected_at": at + 60 * interval_minutes})
+    return {"published_at": at} | ({} if interval is None else {"next_expected_at": at + int(interval.total_seconds())})
 
 
 def status_document(
@@ -100,9 +101,7 @@ def status_document(
 ) -> documents.SystemStatus:
     """The pointer, from what is known at the end."""
     output = settings.output
-    times = {
-        name: documents.timestamp(at) for name, at in times_of(summary, settings.schedule.interval_minutes).items()
-    }
+    times = {name: documents.timestamp(at) for name, at in times_of(summary, settings.schedule.interval).items()}
     return documents.SystemStatus(
         run_id=summary.run_id,
         format=FORMAT,
@@ -129,7 +128,7 @@ def status_document(
         notices=tables.notices,
         page_sizes=sorted(output.page_sizes),
         default_page_size=output.default_page_size,
-        retention_hours=output.retention_hours,
+        retention_hours=output.retention // timedelta(hours=1),
         manifest_key=summary.manifest_key,
         manifest_sha256=summary.manifest_sha256,
         previous_run_id=summary.previous_run_id,

@@ -11,7 +11,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -200,7 +199,7 @@ def execute(
             log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
             log.add(**job.proven())
             if not dry_run:
-                log.add(**{"next_expected_at": None, **times_of(summary, settings.schedule.interval_minutes)})
+                log.add(**{"next_expected_at": None, **times_of(summary, settings.schedule.interval)})
             code = ExitCode.UNREAD if surprises or recorded.lost.too_many else ExitCode.DONE
             if not dry_run:
                 job.read_back(store, summary)
@@ -445,7 +444,7 @@ class Job:
 
     def sweep(self, tables: Tables) -> None:
         with self.log.step("sweep", "removing what has expired") as facts:
-            retention = timedelta(hours=self.settings.output.retention_hours)
+            retention = self.settings.output.retention
             swept = sweep(self.store, retention, now=self.now, closed=tables.close_time)
             if swept.refused is not None:
                 self.log.warning(f"no {'more ' if swept.documents else ''}expired files were removed: {swept.refused}")

@@ -93,8 +93,8 @@ class RpcEndpoints(WithoutProof):
         limits = RpcLimits(
             max_in_flight=settings.network.max_in_flight,
             requests_per_second=settings.network.requests_per_second,
-            request_timeout_s=settings.network.request_timeout_seconds,
-            total_deadline_s=max(CALL_SECONDS, settings.network.read_deadline_seconds),
+            request_timeout_s=settings.network.request_timeout.total_seconds(),
+            total_deadline_s=max(CALL_SECONDS, settings.network.read_deadline.total_seconds()),
         )
         async with RpcSource(
             settings.network.rpc_urls,
@@ -170,7 +170,7 @@ def _refuse_other_network(settings: Settings, network: str, what: str) -> None:
 def check_ledger_clock(settings: Settings, ledger: int, close_time: int, now: datetime) -> str | None:
     """Compare a close time (unix seconds) with this machine's clock; gives a warning, if any. Raises `SourceError`."""
     behind = now - datetime.fromtimestamp(close_time, UTC)
-    seconds, longest = int(abs(behind).total_seconds()), settings.max_ledger_age
+    seconds, longest = int(abs(behind).total_seconds()), int(settings.max_ledger_age.total_seconds())
     closed = f"ledger {ledger} closed at {timestamp(close_time)}, {lasting(seconds)}"
     if behind < -TOLERANCE:
         raise SourceError(

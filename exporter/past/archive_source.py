@@ -94,7 +94,7 @@ class ProvenState:
 def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[ProvenState]:
     """Prove a checkpoint and open its state. Raises `ArchiveError`, `NetworkMismatchError`, `ConfigError`."""
     trust = trust_of(settings.passphrase, given.trust)
-    deadline = Deadline(settings.network.read_deadline_seconds, "network.read_deadline_seconds")
+    deadline = Deadline(settings.network.read_deadline.total_seconds(), "network.read_deadline")
     archives = Archives.open(given.uris, given.bucket_cache, deadline)
     ledger = given.checkpoint
     if ledger is not None and ledger != checkpoint_of(ledger):

@@ -48,7 +48,7 @@ class SignedNetwork:
         with running(create_app(LocalNetwork(chain, PASSPHRASE, 25))) as url:
             values = {
                 "network.passphrase": PASSPHRASE,
-                "network.max_ledger_age": 0,
+                "network.max_ledger_age": "0s",
                 "network.rpc_urls": [url],
                 "network.requests_per_second": 10_000.0,
                 "discovery.enabled": False,

@@ -88,7 +88,7 @@ class Base:
     def __init__(self, folder: Path) -> None:
         self.folder, self.runs = folder, ArchivedRuns(folder)
         for number in range(2):
-            self.runs.publish(folder / "out", number, schedule__interval_minutes=10)
+            self.runs.publish(folder / "out", number, schedule__interval="10m")
         self.files = read(folder / "out")
         self._add_records()
         self.said = self.verify(self.files)

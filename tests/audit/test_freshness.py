@@ -63,7 +63,8 @@ def problems(
 ) -> list[str]:
     """What is wrong with a run, this many seconds after it was published."""
     status = msgspec.convert(pointer(**changes), PublishedStatus)
-    return judge(status, PUBLISHED + timedelta(seconds=after), max_lag, max_age, grace)
+    limits = (None if seconds is None else timedelta(seconds=seconds) for seconds in (max_age, grace))
+    return judge(status, PUBLISHED + timedelta(seconds=after), timedelta(seconds=max_lag), *limits)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_the_command(tmp_path: Path) -> None:
     uri = write(tmp_path / "tree", pointer(**times))
 
     stale, as_json = (CliRunner().invoke(main, ["status", uri, *more]) for more in ((), ("--log-format", "json")))
-    excused = CliRunner().invoke(main, ["status", uri, "--max-age", "10000"])
+    excused = CliRunner().invoke(main, ["status", uri, "--max-age", "10000s"])
     nothing, unknown = (CliRunner().invoke(main, ["status", name]) for name in (str(tmp_path), "ftp://markets.example"))
     answer = json.loads(as_json.stdout)
 

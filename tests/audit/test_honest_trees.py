@@ -26,7 +26,7 @@ def reasons(result: Result) -> list[str]:
     return re.findall(r"^not proven(?:, allowed)? \((\w+)\)", result.output, re.MULTILINE)
 
 
-@pytest.mark.parametrize("flags", [{}, {"output__retention_hours": 1}])
+@pytest.mark.parametrize("flags", [{}, {"output__retention": "1h"}])
 @pytest.mark.parametrize("count", [1, 3, pytest.param(20, marks=pytest.mark.slow)])
 def test_runs_from_archives(tmp_path: Path, count: int, flags: dict[str, int]) -> None:
     """All is proven of one and three; of twenty, also swept ones, all but what the newest five do not cover."""

@@ -23,7 +23,7 @@ MADE = "scripts/suite pythons makes it"
 CONFIGURATION = f"""
 [network]
 passphrase = "{PASSPHRASE}"
-max_ledger_age = 0
+max_ledger_age = "0s"
 
 [output]
 page_sizes = [1, 50]

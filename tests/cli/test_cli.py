@@ -34,7 +34,7 @@ def exporter(*arguments: str, cwd: Path, **environment: str) -> subprocess.Compl
 
 def test_demo_then_serve(tmp_path: Path) -> None:
     """A demo leaves a tree that serve previews, with query parameters and problem documents."""
-    made = exporter("demo", "--out", "public", "--days", "0", cwd=tmp_path)
+    made = exporter("demo", "--out", "public", "--past", "0d", cwd=tmp_path)
     assert 0 == made.returncode, made.stderr
     assert 0 == json.loads((tmp_path / "run-report.json").read_text())["exit_code"]
     assert re.search(r"\npublished \S+ at \d+, 24 pools, \d+ unpriced, \d+\.\d s\n", made.stderr), made.stderr
@@ -125,7 +125,7 @@ def supplied(folder: Path) -> dict[tuple[str, str], int]:
 @pytest.mark.slow
 def test_markets_go_on_where_the_earlier_demo_left_them(tmp_path: Path) -> None:
     """A first demo has changes; a second neither goes back to the recorded amounts nor jumps."""
-    command = ["demo", "--out", str(tmp_path / "public"), "--days", "1", "--report", str(tmp_path / "report.json")]
+    command = ["demo", "--out", str(tmp_path / "public"), "--past", "1d", "--report", str(tmp_path / "report.json")]
     first = CliRunner().invoke(main, command)
     before = supplied(tmp_path / "public")
     first_changes = json.loads((tmp_path / "public/v1/changes.json").read_bytes())["data"]

@@ -38,7 +38,7 @@ def test_the_run_is_made_of_it_again(left: tuple[str, Path]) -> None:
     """A run over the evidence has the same id, which is a digest of every page, document and Parquet file."""
     run_id, path = left
     store, later = MemoryStore(), NOW + timedelta(days=400)
-    code, facts = run(settings_for(network__max_ledger_age=900), store, snapshot=path, now=later)
+    code, facts = run(settings_for(network__max_ledger_age="900s"), store, snapshot=path, now=later)
 
     assert (code, facts["run_id"]) == (0, run_id)
     assert [f"v1/evidence/{path.name}"] == [info.key for info in store.list("v1/evidence/")]
@@ -54,7 +54,7 @@ def test_what_was_archived_is_archived_again() -> None:
     assert content is not None
     with NamedTemporaryFile(suffix=".gz") as file:
         Path(file.name).write_bytes(content.data)
-        repeated = run(settings_for(network__max_ledger_age=900), again, snapshot=Path(file.name))
+        repeated = run(settings_for(network__max_ledger_age="900s"), again, snapshot=Path(file.name))
 
     assert (0, facts["run_id"]) == (code, repeated[1]["run_id"])
     page = first.get("v1/pools/index.json")

@@ -41,4 +41,4 @@ def test_an_answer_in_another_form_says_to_update(tmp_path: Path, monkeypatch: p
     network = RecordedNetwork()
     network.protocol_version = LATEST_PROTOCOL + 1
     with running(create_app(network)) as url, pytest.raises(SourceError, match=UPDATE):
-        run(settings_for(tmp_path, url, network__read_deadline_seconds=1.0))
+        run(settings_for(tmp_path, url, network__read_deadline="1s"))

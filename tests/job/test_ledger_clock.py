@@ -65,7 +65,7 @@ class TestThisMachinesClock:
         """An RPC that follows the network no more ends a run with exit code 3, at the published ledger too."""
         late = CLOSED + timedelta(minutes=15, seconds=1)
         network, out = network_at(LEDGER, TIME), tmp_path / "out"
-        settings = settings_for(out, network__max_ledger_age=900, **SLENDER)
+        settings = settings_for(out, network__max_ledger_age="900s", **SLENDER)
         assert 0 == run(settings, network=network, now=CLOSED + timedelta(minutes=15))[0]
         assert run(settings, network=network, now=CLOSED)[1]["nothing_to_do"]
         with pytest.raises(SourceError, match=r"15 minutes 1 second ago.*network\.max_ledger_age allows 15 min"):
@@ -76,27 +76,27 @@ class TestThisMachinesClock:
         """A ledger that closed more than five minutes ago is a warning; not where that is on purpose."""
 
         def warning(minutes: int, **flags: Any) -> str | None:
-            settings = settings_for(**{"network__max_ledger_age": 900} | flags)
+            settings = settings_for(**{"network__max_ledger_age": "900s"} | flags)
             return check_ledger_clock(settings, LEDGER, TIME, CLOSED + timedelta(minutes=minutes))
 
         said = "ledger 5000 closed at 2026-11-21T12:00:00Z, 6 minutes ago: the RPC lags behind the network"
         assert [None, True] == [warning(5), (warning(6) or "").startswith(said)]
-        assert [None, None] == [warning(6, network__prefer_checkpoint=True), warning(6, network__max_ledger_age=0)]
+        assert [None, None] == [warning(6, network__prefer_checkpoint=True), warning(6, network__max_ledger_age="0s")]
 
     @pytest.mark.parametrize(
-        ("flags", "seconds"),
+        ("flags", "longest"),
         [
             ({"network__name": "mainnet"}, MAX_LEDGER_AGE),
             ({"network__name": "testnet"}, MAX_LEDGER_AGE),
             ({"network__passphrase": "Another network"}, MAX_LEDGER_AGE),
-            ({"network__name": "local"}, 0),
-            ({"network__passphrase": NETWORKS["local"].passphrase}, 0),
-            ({"network__name": "local", "network__max_ledger_age": 60}, 60),
+            ({"network__name": "local"}, timedelta(0)),
+            ({"network__passphrase": NETWORKS["local"].passphrase}, timedelta(0)),
+            ({"network__name": "local", "network__max_ledger_age": "60s"}, timedelta(minutes=1)),
         ],
     )
-    def test_the_default(self, flags: dict[str, Any], seconds: int) -> None:
+    def test_the_default(self, flags: dict[str, Any], longest: timedelta) -> None:
         """Without the key it is 15 minutes, and no limit on the local network."""
-        assert seconds == settings_for(**{"network__max_ledger_age": None} | flags).max_ledger_age
+        assert longest == settings_for(**{"network__max_ledger_age": None} | flags).max_ledger_age
 
 
 class TestTheRunBefore:

@@ -50,7 +50,7 @@ class TestEmbeddedNetwork:
         """A run publishes every pool of the network at one ledger, in documents, pages and Parquet alike."""
         network = RecordedNetwork()
         with running(create_app(network, Behaviour(advance_every_requests=7))) as url:
-            code, facts = run(settings_for(tmp_path / "out", url, schedule__interval_minutes=15))
+            code, facts = run(settings_for(tmp_path / "out", url, schedule__interval="15m"))
 
         rows = walk(tmp_path / "out", "v1/assets/limit/10.json")
         status = json.loads((tmp_path / "out" / "v1" / "system" / "status.json").read_bytes())
@@ -163,7 +163,7 @@ class TestEmbeddedNetwork:
                 assert any("known-markets.memory cannot be read" in notice for notice in report.facts["notices"])
                 return said.getvalue().count("warning: state/known-markets.memory cannot be read")
 
-            nothing_to_do = [notices(), notices(dry_run=True), notices(network__max_ledger_age=60)]
+            nothing_to_do = [notices(), notices(dry_run=True), notices(network__max_ledger_age="60s")]
             network.advance()
 
             assert [1, 1, 1, 1] == [*nothing_to_do, notices(dry_run=True)]
@@ -224,9 +224,9 @@ class TestEmbeddedNetwork:
         """An endpoint too slow for the deadline of the whole reading ends the run with exit code 3."""
         with (
             running(create_app(RecordedNetwork(), Behaviour(latency=0.7))) as url,
-            pytest.raises(SourceError, match=r"network\.read_deadline_seconds = 1"),
+            pytest.raises(SourceError, match=r"network\.read_deadline = 1s"),
         ):
-            run(settings_for(tmp_path / "out", url, network__read_deadline_seconds=1.0))
+            run(settings_for(tmp_path / "out", url, network__read_deadline="1s"))
 
     def test_nothing_found(self, tmp_path: Path) -> None:
         """A run that finds no market at all publishes nothing."""

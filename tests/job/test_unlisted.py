@@ -219,7 +219,7 @@ def test_time_is_bounded() -> None:
     """A request that never ends costs unlisted markets their part of the time, and no listed one anything."""
     network = RecordedNetwork()
     bad, good = deployed(network, 2)
-    found = read(Slow(network, bad), [bad, good], network__read_deadline_seconds=4.0)
+    found = read(Slow(network, bad), [bad, good], network__read_deadline="4s")
 
     assert {market for _, market in LISTED} == found.markets
     assert {bad: "time", good: "time"} == found.reasons

@@ -104,7 +104,7 @@ def as_many_changes(tables: Tables, network: str) -> ChangeList:
 def test_nothing_grows_with_the_history() -> None:
     """After ten years of five-minute runs no page, and no document that is loaded first, has more than 200 kB."""
     tables = read_tables(direct(RecordedNetwork()))
-    settings = settings_for(schedule__interval_minutes=5)
+    settings = settings_for(schedule__interval="5m")
     network = settings.passphrase
     part = render_history(
         tables.pools, observed_ledger=tables.ledger, ledger_close_time=tables.close_time, network=network

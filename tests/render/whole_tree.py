@@ -35,5 +35,5 @@ def _published(protocols: Sequence[str], runs: int) -> Files:
     )
     network.close(without_oracle(network, BLEND_V1) | with_rewards(network, BLEND_V1))
     network.close(with_status(network, BLEND_V1, 4))
-    flags = {"output__page_sizes": [1, 2, 5, 50], "schedule__interval_minutes": 60}
+    flags = {"output__page_sizes": [1, 2, 5, 50], "schedule__interval": "60m"}
     return tree_of(network, *protocols, runs=runs, apart=timedelta(0), flags=flags)

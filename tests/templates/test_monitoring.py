@@ -162,7 +162,7 @@ def killed(drill: Drill) -> None:
 
 def misconfigured(drill: Drill) -> None:
     """A variable that is not understood ends the run before it begins."""
-    ran = CliRunner().invoke(main, ["run", "--report", str(drill.report)], env={"EXPORTER_INTERVAL_MINUTES": "zzz"})
+    ran = CliRunner().invoke(main, ["run", "--report", str(drill.report)], env={"EXPORTER_INTERVAL": "zzz"})
     assert ExitCode.CONFIG == ran.exit_code, ran.output
 
 

@@ -35,7 +35,7 @@ READERS = (
     ("history", "list", "{out}"),
     ("history", "export", "{out}", "--out", "{out}.csv"),
     ("history", "compact", "{out}"),
-    ("status", "{out}", "--max-age", "1000"),
+    ("status", "{out}", "--max-age", "1000s"),
     ("serve", "--out", "{out}", "--port", "0"),
     ("backfill", "--network", "local", "--out", "{out}", "--lake", "{out}"),
 )

@@ -34,7 +34,7 @@ def test_a_run_is_published_and_reported(project_root: Path, tmp_path: Path) -> 
             EXPORTER_OUT=str(out),
             EXPORTER_RPC_URLS=url,
             EXPORTER_REQUESTS_PER_SECOND="1000",
-            EXPORTER_INTERVAL_MINUTES="30",
+            EXPORTER_INTERVAL="30m",
         )
     status = json.loads((out / "v1/system/status.json").read_bytes())
     published, expected = (datetime.fromisoformat(status[name]) for name in ("generated_at", "next_expected_at"))
@@ -54,7 +54,7 @@ def test_without_an_output_it_says_what_is_missing(project_root: Path, tmp_path:
 def test_the_action_has_to_say_the_interval(project_root: Path, tmp_path: Path) -> None:
     """GitHub does not enforce required inputs, so the action's run does; elsewhere an interval may be left out."""
     code, said, _, outputs = export(
-        project_root, tmp_path, EXPORTER_OUT=str(tmp_path), GITHUB_ACTION_PATH="x", EXPORTER_INTERVAL_MINUTES=""
+        project_root, tmp_path, EXPORTER_OUT=str(tmp_path), GITHUB_ACTION_PATH="x", EXPORTER_INTERVAL=""
     )
 
     assert (2, "exit-code=2\n", True) == (code, outputs, "interval-minutes is not set" in said)

@@ -106,5 +106,5 @@ def test_what_is_not_saved(repository: Repository, tmp_path: Path) -> None:
     (site / "public" / "large.json").write_bytes(bytes(3_000_000))
     code, said = repository.call("save", site, SITE_MAX_MEGABYTES="2")
 
-    assert (1, True) == (code, "retention_hours" in said)
+    assert (1, True) == (code, "output.retention" in said)
     assert "" == repository.git("-C", str(repository.remote), "branch", "--list")

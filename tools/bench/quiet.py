@@ -31,7 +31,15 @@ def run(quick: bool = False) -> list[Row]:
     s3, rpc, closes = (0.001, 0.001, 0.5) if quick else (S3_SECONDS, RPC_SECONDS, 5.0)
     pools = str(24 if quick else POOLS)
     with (
-        serving("localnet", "--pools", pools, "--advance-every-seconds", str(closes), "--latency", str(rpc)) as url,
+        serving(
+            "localnet",
+            "--pools",
+            pools,
+            "--advance-every",
+            f"{closes * 1000:.0f}ms",
+            "--latency",
+            f"{rpc * 1000:.0f}ms",
+        ) as url,
         WireBucket(latency=s3) as bucket,
         tempfile.TemporaryDirectory(prefix="bench-") as name,
     ):

@@ -195,7 +195,7 @@ def _moved(pools: pl.DataFrame, ledger: int, time: int, random: Random) -> pl.Da
 
 def _runs(age: int, first: int, runs: int, clock: Path) -> None:
     """In a process of its own: do the runs of an age, and print of each what it took."""
-    settings = settings_for(output__uri=OUT, output__retention_hours=1, network__name=NETWORK)
+    settings = settings_for(output__uri=OUT, output__retention="1h", network__name=NETWORK)
     network = network_at(age)
     for _ in range(first):
         network.close()

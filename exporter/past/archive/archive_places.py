@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import monotonic, sleep
 from typing import IO, TYPE_CHECKING, TypeVar
 
+from exporter.durations import duration_text
 from exporter.errors import ArchiveError, ArchiveFileMissingError
 from exporter.past.archive.archive_files import FolderFiles, records
 from exporter.past.archive.checkpoint import HistoryArchive
@@ -37,8 +39,9 @@ class Deadline:
     """When a command must have read all that it needs of history archives; ``setting`` names what bounds it."""
 
     def __init__(self, seconds: float = 300.0, setting: str = "the deadline") -> None:
+        limit = timedelta(seconds=seconds)
         self._end = monotonic() + seconds
-        self._error = f"reading history archives took longer than {setting} = {seconds:g} seconds; raise it"
+        self._error = f"reading history archives took longer than {setting} = {duration_text(limit)}; raise it"
 
     def left(self) -> float:
         """The seconds that are left. Raises `ArchiveError` where none are."""

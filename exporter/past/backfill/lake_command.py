@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
@@ -20,15 +19,6 @@ from exporter.stores import open_store
 
 SHOWN = 20
 REPORTED_EVERY_SECONDS = 10.0
-_UNITS = {"m": 60, "h": 3600, "d": 86400}
-
-
-def parse_every(text: str) -> int:
-    """Seconds of a duration such as 10m, 1h or 1d. Raises `ConfigError`."""
-    match = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", text)
-    if match is None:
-        raise ConfigError(f"--every: {text!r} is not a duration; examples: 10m, 1h, 1d")
-    return int(match[1]) * _UNITS[match[2]]
 
 
 def run_lake_backfill(
@@ -38,7 +28,7 @@ def run_lake_backfill(
     scheduler: str | None,
     console: Console,
     *,
-    every: str,
+    every: timedelta,
     changes: str,
     on_gap: str,
     start: str | None = None,
@@ -55,7 +45,6 @@ def run_lake_backfill(
         raise ConfigError("--archive and --start-snapshot both say where to begin; give one of them")
     if trust is not None and archive is None:
         raise ConfigError("--trust is for --archive, which is not given")
-    seconds = parse_every(every)
     begins, ends = parse_moment(start, "--from"), parse_moment(end, "--to")
     config = None if lake_config is None else decode_config(lake_config.encode(), "--lake-config")
     store = open_store(settings.output.uri)
@@ -73,7 +62,9 @@ def run_lake_backfill(
     if start_snapshot is not None:
         state = snapshot_start(start_snapshot, settings.passphrase)
     elif archive is not None:
-        state = archive_start(archive, first, settings.passphrase, settings.network.read_deadline_seconds, trust)
+        state = archive_start(
+            archive, first, settings.passphrase, settings.network.read_deadline.total_seconds(), trust
+        )
     else:
         state = empty_start(lake)
     if state.ledger > first:
@@ -92,7 +83,7 @@ def run_lake_backfill(
         last,
         begin_time,
         end_time,
-        seconds,
+        int(every.total_seconds()),
         on_gap,
         range_ledgers or RANGE_LEDGERS,
     )

@@ -82,7 +82,7 @@ def archive_start(
     trusted = trust_of(passphrase, trust)
 
     def opened() -> Archives:
-        deadline = Deadline(seconds, "network.read_deadline_seconds")
+        deadline = Deadline(seconds, "network.read_deadline")
         return Archives([HistoryArchive(RemoteFiles(uri, deadline) if "://" in uri else FolderFiles(user_path(uri)))])
 
     def at(checkpoint_ledger: int) -> StartState:

@@ -21,7 +21,7 @@ from tests.past.archive.archive_snapshot import state_at
 MARKET = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 ACCRUING = {"accrued_to", "supply_index", "borrow_index", "backstop_credit", "total_supplied", "total_borrowed"}
 MARKETS = [{"protocol": "blend", "address": MARKET}]
-FLAGS: dict[str, Any] = {"network__name": "testnet", "network__max_ledger_age": 0, "markets": MARKETS}
+FLAGS: dict[str, Any] = {"network__name": "testnet", "network__max_ledger_age": "0s", "markets": MARKETS}
 RECORDED = datetime(2026, 11, 23, 21, 13, tzinfo=UTC)
 
 

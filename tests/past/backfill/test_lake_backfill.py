@@ -360,4 +360,4 @@ def test_the_command(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> 
     assert 7 == done.exit_code, done.output  # one pool is archived, one missing
     assert dict(list(history_of(whole).items())[:1]) == history_of(FolderStore(out))
     assert (2, True) == (unstarted.exit_code, "had contracts by then" in unstarted.stderr)
-    assert (2, True) == (wrong.exit_code, "--every: 'soon'" in wrong.stderr)
+    assert (2, True) == (wrong.exit_code, "Invalid value for '--every': 'soon' is not a duration" in wrong.stderr)
