@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description of the API, from the table of the tree and the models that write every file."""
+"""The OpenAPI 3.1 description of the API, from the operations and the models that write every file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import msgspec
 from exporter import FORMAT
 from exporter.docstrings import restore
 from exporter.render import yields
+from exporter.render.operations import OPERATIONS, TAGS, Operation
 from exporter.render.site.templates import environment
 from exporter.render.yields import YieldsBorrows, YieldsPools
 from exporter.tree import documents, pools, problems, values
 from exporter.tree.documents import EXPORTER_VERSION, OpenApiDocument
-from exporter.tree.families import CENSUS, FAMILIES, LLMS, PROOFS, Operation
+from exporter.tree.families import CENSUS, FAMILIES, LLMS, PROOFS
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
@@ -43,43 +44,21 @@ POOL = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 """Well-formed addresses for the examples."""
 
 
-YIELDS_OPERATIONS: tuple[tuple[str, type[msgspec.Struct], Operation], ...] = tuple(
-    (
-        f"/v1/yields/{name}",
-        model,
-        Operation(
-            f"getYields{name.capitalize()}",
-            "assets",
-            f"Pools to {verb}, in DefiLlama's shape",
-            "Amounts are US dollars and yields percent, as numbers. Pools without a price are left out.",
-            problems=(f"not_a_parameter_of_yields/{name}",),
-        ),
-    )
-    for name, model, verb in (("pools", YieldsPools, "lend"), ("borrow", YieldsBorrows, "borrow"))
-)
-"""Of documents in the shape of another service, which are not read back."""
+YIELDS_MODELS: dict[str, type[msgspec.Struct]] = {
+    "/v1/yields/pools": YieldsPools,
+    "/v1/yields/borrow": YieldsBorrows,
+}
+"""Models of the documents in the shape of another service, which are not read back."""
 
-OPERATIONS: tuple[tuple[str, type[msgspec.Struct], Operation], ...] = (
-    *(
-        (family.path, family.model, family.operation)
-        for family in FAMILIES
-        if family.model is not None and family.operation is not None
-    ),
-    *YIELDS_OPERATIONS,
+_MODELS = {family.path: family.model for family in FAMILIES if family.model is not None} | YIELDS_MODELS
+
+DESCRIBED: tuple[tuple[str, type[msgspec.Struct], Operation], ...] = tuple(
+    (path, _MODELS[path], operation) for path, operation in OPERATIONS.items()
 )
-"""The routes: (path, model of the document, description), in the order of the table."""
+"""What is described: each path, the model of its document, and its operation, in the order of the description."""
 
 VERSION_FIELD = "x-exporter-version"
 """The field of `info` with the version of the exporter that wrote the document."""
-
-TAGS: Mapping[str, str] = {
-    "assets": "Pools: one token's pool in one market.",
-    "markets": "Lending markets: contracts with pools.",
-    "tokens": "Tokens that are lent.",
-    "protocol": "Lending protocols.",
-    "history": "All runs as Parquet files.",
-    "system": "The published run, and this description.",
-}
 
 _CURSOR = {name: msgspec.json.schema(values.Cursor)[name] for name in ("type", "pattern", "maxLength")}
 
@@ -210,7 +189,7 @@ def openapi_document() -> OpenApiDocument:
         },
         servers=[{"url": "..", "description": "Wherever this file is served from: its folder's parent."}],
         tags=[{"name": name, "description": description} for name, description in TAGS.items()],
-        paths={path: {"get": _operation(path, model, operation)} for path, model, operation in OPERATIONS},
+        paths={path: {"get": _operation(path, model, operation)} for path, model, operation in DESCRIBED},
         components={"schemas": _schemas(), "headers": _HEADERS},
     )
 
@@ -261,7 +240,7 @@ def _responses(model: type[msgspec.Struct], operation: Operation) -> dict[str, o
 
 
 def _schemas() -> dict[str, object]:
-    models = [*{model: None for _, model, _ in OPERATIONS}, Problem]
+    models = [*{model: None for _, model, _ in DESCRIBED}, Problem]
     restore(documents, pools, problems, yields)
     _, components = msgspec.json.schema_components(models, ref_template=_SCHEMAS + "{name}")
     for schema in components.values():
@@ -289,7 +268,7 @@ def _tolerant(schema: Any) -> Any:
 def render_llms() -> RenderedFile:
     """`/llms.txt`: what this tree is and how to read it, for language models."""
     files = {family.path: family.template for family in FAMILIES if family not in (PROOFS, CENSUS)}  # may be absent
-    files |= {path: f"{path[1:]}.json" for path, _, _ in YIELDS_OPERATIONS}
-    listed = [(files[path], operation.summary) for path, _, operation in OPERATIONS if path in files]
+    files |= {path: f"{path[1:]}.json" for path in YIELDS_MODELS}
+    listed = [(files[path], operation.summary) for path, _, operation in DESCRIBED if path in files]
     text = environment().get_template("llms.txt.j2").render(files=listed)
     return RenderedFile(LLMS.template, f"{text}\n".encode(), FileKind.DOCUMENT)

@@ -1,8 +1,9 @@
 """The table of the tree: every kind of key, once.
 
-All that depends on the kind of a key follows from it. A new family of documents is a model in
-`exporter/tree/documents.py`, a row here, and what renders it, in `exporter/render/run_documents.py` or near it. A URL
-with parameters in its path or query needs a rule in `exporter/tree/routes.py` and its ports at the edge; one without is
+All that depends on the kind of a key follows from `FAMILIES`. A family is all files whose keys have one form. A new
+family of documents is a model in `exporter/tree/documents.py`, a row here, what renders it (in
+`exporter/render/run_documents.py` or near it), and its description in `exporter/render/operations.py`. A URL with
+parameters in its path or query needs a rule in `exporter/tree/routes.py` and its ports at the edge; one without is
 found by its name.
 """
 
@@ -13,10 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, cached_property, lru_cache
+from typing import Final
 
 from msgspec import Struct
 
 from exporter.tree import documents
+from exporter.tree.documents import AssetHistory, AssetsPage, PoolsPage, TotalsHistory
 from exporter.tree.files import FileKind
 from exporter.tree.pools import AssetDetail
 from exporter.tree.problems import Problem
@@ -24,13 +27,16 @@ from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET,
 
 _TOKEN = f"[A-Za-z0-9_-]{{{documents.PAGE_TOKEN_LENGTH}}}"
 
-PLACES = {
+RECENT = "5m-"
+"""Start of the cursors of pages that are published for a day only. It makes them longer than all other cursors."""
+
+PLACEHOLDERS: Final[Mapping[str, str]] = {
     "market": CONTRACT,
     "token": CONTRACT,
     "address": CONTRACT,
     "pool": POOL,
     "protocol": PROTOCOL,
-    "cursor": rf"(?!5m-{_TOKEN}\.){CURSOR}",
+    "cursor": rf"(?!{RECENT}{_TOKEN}\.){CURSOR}",
     "recent": _TOKEN,
     "limit": "0|[1-9][0-9]*",
     "bucket": "|".join(name for name in BUCKET_NAMES if name != DEFAULT_BUCKET),
@@ -48,8 +54,8 @@ PLACES = {
     "yields": "borrow|pools",
     "file": r"[A-Za-z0-9_-]+(?:\.[a-z0-9]+)+",
 }
-"""The values that each place of a template may have, as a regular expression. Places have the names of the API's
-parameters and of the documents' fields."""
+"""The values that a placeholder of a template stands for, as a regular expression. No value has a slash. Placeholders
+have the names of the API's parameters and of the documents' fields."""
 
 
 class Sweep(StrEnum):
@@ -60,544 +66,309 @@ class Sweep(StrEnum):
     AFTER_RETENTION = "after the retention time, once nothing that is published names it"
 
 
-@dataclass(frozen=True)
-class Operation:
-    """``query`` and ``problems`` are names of `exporter.render.openapi`'s tables; the path has its own parameters."""
-
-    name: str
-    tag: str
-    summary: str
-    description: str
-    query: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, eq=False)
 class Family:
-    """One kind of key. A new one becomes a row of the table.
+    """One kind of key: a row of the table.
 
     Attributes:
-        template: the key, with the names of `PLACES` in braces.
-        model: the document that it holds; None for what is not a document.
-        url: the public URL that it answers in addition to its own name.
-        kind: None for what no run lists, because the publisher writes it for itself or apart from runs.
-        public: whether anybody but the publisher has a use for it.
-        says: what its keys say of the document in addition to their places, by field.
+        template: the key, with the names of `PLACEHOLDERS` in braces.
+        model: the document that a file of the family holds; None for a file that is no document of ours.
+        url: the public URL that a file answers in addition to its own name.
+        kind: None for a file that no run lists, because the publisher writes it for itself or apart from runs.
+        sweep: when a file is removed.
+        public: whether anybody but the publisher has a use for the file.
+        implied: fields of the document whose values follow from the template alone, with these values.
     """
 
     template: str
     model: type[Struct] | None = None
     url: str | None = None
-    operation: Operation | None = None
     kind: FileKind | None = FileKind.DOCUMENT
     sweep: Sweep = Sweep.WITH_ITS_RUN
     public: bool = True
-    says: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        FAMILIES.append(self)
+    implied: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
+        """The regular expression of the family's keys, with a named group for each placeholder."""
         parts = re.split(r"\{(\w+)\}", self.template)
-        return re.compile(
-            "".join(f"(?P<{part}>{PLACES[part]})" if odd % 2 else re.escape(part) for odd, part in enumerate(parts))
-        )
+        literals = map(re.escape, parts[0::2])
+        groups = [f"(?P<{name}>{PLACEHOLDERS[name]})" for name in parts[1::2]]
+        return re.compile("".join(literal + group for literal, group in zip(literals, [*groups, ""], strict=True)))
 
     @cached_property
     def prefix(self) -> str:
+        """What all keys of the family begin with."""
         return self.template.partition("{")[0]
 
     @property
     def path(self) -> str:
-        """The path that the description names: the public one, or that of the file where the public one is a query."""
+        """The path that the API's description names: the public one, or the file's if the public one has a query."""
         return f"/{self.template}" if self.url is None or "?" in self.url else self.url
 
-    def key(self, **places: object) -> str:
-        return self.template.format(**places)
+    def key(self, **values: object) -> str:
+        """The key that has these values of the placeholders."""
+        return self.template.format(**values)
 
 
-FAMILIES: list[Family] = []
-"""The table, in the order of the description of the API."""
-
-# The site.
-
-Family("index.html", url="/")
-Family("404.html")
-Family("{about}.html")
-Family("{list}.html")
-Family("{list}-{number}.html")
-Family("markets/{market}.html")
-Family("markets/{market}-{number}.html")
-Family("tokens/{address}.html")
-Family("tokens/{address}-{number}.html")
-Family("pools/{market}/{pool}.html")
-Family("static/{file}")
-
-# Pools, in pages.
-
-Family(
-    "v1/assets/index.json",
-    documents.AssetsPage,
-    "/v1/assets",
-    Operation(
-        "listAssets",
-        "assets",
-        "All pools",
-        "Pool snapshots by market and then pool, ascending. Follow `next_cursor` to its end: all pages are of one "
-        "run, with no row twice and none missing, for as long as the retention time after a newer run was "
-        "published. A well-formed `market` or `token` that matches nothing gives an empty page.",
-        ("market", "token", "cursor", "limit"),
-        ("invalid_parameter", "not_a_parameter_of_assets", "unknown_cursor"),
-    ),
-)
-for _filter, _query in (
-    ("", ""),
-    ("/market/{market}", "market={market}"),
-    ("/token/{token}", "token={token}"),
-    ("/market/{market}/token/{token}", "market={market}&token={token}"),
-):
-    if _filter:
-        Family(f"v1/assets{_filter}/index.json", documents.AssetsPage, f"/v1/assets?{_query}")
-    _limit = "&".join(filter(None, (_query, "limit={limit}")))
-    Family(f"v1/assets{_filter}/limit/{{limit}}.json", documents.AssetsPage, f"/v1/assets?{_limit}")
-
-EMPTY_PAGE = Family("v1/assets/empty.json", documents.AssetsPage, says={"empty": ""})
-"""Answers whatever filter matches nothing."""
-
-PAGE = Family(
-    "v1/pages/{cursor}.json",
-    documents.AssetsPage,
-    "/v1/assets?cursor={cursor}",
-    kind=FileKind.PAGE,
-    sweep=Sweep.AFTER_RETENTION,
-)
-POOLS = Family(
-    "v1/pools/index.json",
-    documents.PoolsPage,
-    "/v1/pools",
-    Operation(
-        "listPools",
-        "assets",
-        "All pools in flat rows, with protocol, statuses, limits and rewards",
-        "One request for everything that is needed to compare pools. `status=open` leaves the pools that let "
-        "somebody supply now. A page has 500 rows; `next_cursor` leads on. `?market=` and `?token=`, each alone, "
-        "answer with the files of one market or token, or an empty page.",
-        ("protocol", "status", "cursor"),
-        ("invalid_parameter", "not_a_parameter_of_pools", "mutually_exclusive", "unknown_cursor"),
-    ),
-)
-OPEN_POOLS = Family("v1/pools/open/index.json", documents.PoolsPage, "/v1/pools?status=open")
-POOLS_OF_PROTOCOL = Family(
-    "v1/pools/protocol/{protocol}/index.json", documents.PoolsPage, "/v1/pools?protocol={protocol}"
-)
-OPEN_POOLS_OF_PROTOCOL = Family(
-    "v1/pools/protocol/{protocol}/open/index.json", documents.PoolsPage, "/v1/pools?protocol={protocol}&status=open"
-)
-# Described by their files: a description cannot say of query parameters that each is taken alone.
-_FIRST_PAGE = "The first page; `next_cursor` is a cursor of `/v1/pools`. `/v1/pools?{0}=` is the same."
-POOLS_OF_MARKET = Family(
-    "v1/pools/market/{market}/index.json",
-    documents.PoolsPage,
-    "/v1/pools?market={market}",
-    Operation("listPoolsOfMarket", "assets", "Pools of a market in flat rows", _FIRST_PAGE.format("market")),
-)
-POOLS_OF_TOKEN = Family(
-    "v1/pools/token/{token}/index.json",
-    documents.PoolsPage,
-    "/v1/pools?token={token}",
-    Operation("listPoolsOfToken", "assets", "Pools of a token in flat rows", _FIRST_PAGE.format("token")),
-)
-POOLS_PAGE = Family(
-    "v1/pool-pages/{cursor}.json",
-    documents.PoolsPage,
-    "/v1/pools?cursor={cursor}",
-    kind=FileKind.PAGE,
-    sweep=Sweep.AFTER_RETENTION,
-)
-Family(
-    "v1/tokens.json",
-    documents.TokenList,
-    "/v1/tokens",
-    Operation(
-        "listTokens",
-        "markets",
-        "All tokens, with their best rates",
-        "Best rates are those of open pools. It has no parameters.",
-        problems=("not_a_parameter_of_tokens",),
-    ),
-)
-YIELDS = Family("v1/yields/{yields}.json")
-"""In the shape of another service: no model of ours."""
-
-EVIDENCE = Family("v1/evidence/{sha256}.jsonl.gz", kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION)
-"""The evidence of a run's numbers; named by its bytes."""
-
-# One pool.
-
-ASSET = Family(
-    "v1/assets/{market}/{pool}.json",
-    AssetDetail,
-    "/v1/assets/{market}/{pool}",
-    Operation(
-        "getAsset",
-        "assets",
-        "One pool",
-        "The pool snapshot, with rates, price, indexes, rate model and provenance.",
-        problems=("invalid_parameter", "unknown_pool"),
-    ),
-)
-_BUCKETS = (
-    "Closed buckets, ascending within a document: `data` is empty until one closes. `next_cursor` leads to older ones, "
-    "which never change. Buckets begin at multiples of their length since 1970-01-01T00:00:00Z, weeks on Monday. A "
-    "bucket in which nothing was observed is left out."
-)
-Family(
-    "v1/assets/{market}/{pool}/history/1d.json",
-    documents.AssetHistory,
-    "/v1/assets/{market}/{pool}/history",
-    Operation(
-        "getAssetHistory",
-        "assets",
-        "The history of one pool in buckets",
-        f"{_BUCKETS} The newest document holds up to 3 hours of `5m`, at least a week of `1h`, a year of `1d` and "
-        "144 weeks of `1w`, if observed. `5m` reaches back a day, the others to the beginning. The "
-        "state now is in the document of the pool.",
-        ("bucket", "history_cursor"),
-        ("invalid_bucket", "unknown_pool", "unknown_bucket_page"),
-    ),
-    says={"bucket": DEFAULT_BUCKET},
-)
-HISTORY = Family(
-    "v1/assets/{market}/{pool}/history/{bucket}.json",
-    documents.AssetHistory,
-    "/v1/assets/{market}/{pool}/history?bucket={bucket}",
-)
-RECENT = "5m-"
-"""Put before the cursors of pages that are published for a day only; it makes them longer than all others."""
-
-Family(
-    f"v1/buckets/{RECENT}{{recent}}.json",
-    documents.AssetHistory,
-    f"/v1/assets/{{market}}/{{pool}}/history?cursor={RECENT}{{recent}}",
-    kind=FileKind.PAGE,
-    sweep=Sweep.AFTER_RETENTION,
-)
-BUCKET_PAGE = Family(
-    "v1/buckets/{cursor}.json",
-    documents.AssetHistory,
-    "/v1/assets/{market}/{pool}/history?cursor={cursor}",
-    kind=FileKind.PAGE,
-    sweep=Sweep.NEVER,  # newest pages of any later run lead to it
-)
-
-# Totals over time.
-
-for _scope, _folder, _name, _tag, _of in (
-    ("market", "v1/markets/{market}/history", "getMarketHistory", "markets", "one market"),
-    ("token", "v1/tokens/{address}/history", "getTokenHistory", "tokens", "one token"),
-    ("protocol", "v1/protocols/{protocol}/history", "getProtocolHistory", "protocol", "one protocol"),
-    ("network", "v1/protocol/summary/history", "getNetworkHistory", "protocol", "all markets together"),
-):
-    _unknown = ("invalid_parameter", f"unknown_{_scope}") if _scope in ("market", "token") else ()
+FAMILIES: Final[tuple[Family, ...]] = (
+    # The site.
+    Family("index.html", url="/"),
+    Family("404.html"),
+    Family("{about}.html"),
+    Family("{list}.html"),
+    Family("{list}-{number}.html"),
+    Family("markets/{market}.html"),
+    Family("markets/{market}-{number}.html"),
+    Family("tokens/{address}.html"),
+    Family("tokens/{address}-{number}.html"),
+    Family("pools/{market}/{pool}.html"),
+    Family("static/{file}"),
+    # Lists of pools. A page is named by its bytes; an empty page answers every filter that matches nothing.
+    Family("v1/assets/index.json", AssetsPage, "/v1/assets"),
+    Family("v1/assets/limit/{limit}.json", AssetsPage, "/v1/assets?limit={limit}"),
+    Family("v1/assets/market/{market}/index.json", AssetsPage, "/v1/assets?market={market}"),
+    Family("v1/assets/market/{market}/limit/{limit}.json", AssetsPage, "/v1/assets?market={market}&limit={limit}"),
+    Family("v1/assets/token/{token}/index.json", AssetsPage, "/v1/assets?token={token}"),
+    Family("v1/assets/token/{token}/limit/{limit}.json", AssetsPage, "/v1/assets?token={token}&limit={limit}"),
     Family(
-        f"{_folder}/{DEFAULT_BUCKET}.json",
-        documents.TotalsHistory,
-        f"/{_folder}",
-        Operation(
-            _name,
-            _tag,
-            f"The history of {_of} by day",
-            "What is supplied and borrowed, the value, means of rates, the best rates, and of how many pools. "
-            + _BUCKETS,
-            ("day_bucket", "history_cursor"),
-            (*_unknown, "invalid_day_bucket", "unknown_bucket_page"),
-        ),
-        says={"scope": _scope, "bucket": DEFAULT_BUCKET},
-    )
-
-TOTALS_PAGE = Family(
-    "v1/buckets/totals/{cursor}.json",
-    documents.TotalsHistory,
-    "/v1/protocol/summary/history?cursor={cursor}",  # and likewise for a market, a token and a protocol
-    kind=FileKind.PAGE,
-    sweep=Sweep.NEVER,
-)
-
-# The other documents.
-
-Family(
-    "v1/markets.json",
-    documents.MarketList,
-    "/v1/markets",
-    Operation(
-        "listMarkets",
-        "markets",
-        "All markets",
-        "Every market that was read, ascending by address. It has no parameters.",
-        problems=("not_a_parameter_of_markets",),
+        "v1/assets/market/{market}/token/{token}/index.json", AssetsPage, "/v1/assets?market={market}&token={token}"
     ),
-)
-MARKET = Family(
-    "v1/markets/{market}.json",
-    documents.MarketSummary,
-    "/v1/markets/{market}",
-    Operation(
-        "getMarket",
-        "markets",
-        "One market with its pools",
-        "Long lists of pools are cut (`truncated`); `/v1/assets?market=` has all of them.",
-        problems=("invalid_parameter", "unknown_market"),
+    Family(
+        "v1/assets/market/{market}/token/{token}/limit/{limit}.json",
+        AssetsPage,
+        "/v1/assets?market={market}&token={token}&limit={limit}",
     ),
-)
-TOKEN = Family(
-    "v1/tokens/{address}.json",
-    documents.TokenDocument,
-    "/v1/tokens/{address}",
-    Operation(
-        "getToken",
-        "tokens",
-        "One token and the pools that lend it",
-        "Symbol and decimals are as the token's contract gives them.",
-        problems=("invalid_parameter", "unknown_token"),
+    EMPTY_PAGE := Family("v1/assets/empty.json", AssetsPage, implied={"empty": ""}),
+    PAGE := Family(
+        "v1/pages/{cursor}.json",
+        AssetsPage,
+        "/v1/assets?cursor={cursor}",
+        kind=FileKind.PAGE,
+        sweep=Sweep.AFTER_RETENTION,
     ),
-)
-Family(
-    "v1/protocol/summary.json",
-    documents.ProtocolSummary,
-    "/v1/protocol/summary",
-    Operation(
-        "getProtocolSummary",
-        "protocol",
-        "Counts and value, together and by protocol",
-        "Values are sums over the pools that have a price.",
+    POOLS := Family("v1/pools/index.json", PoolsPage, "/v1/pools"),
+    OPEN_POOLS := Family("v1/pools/open/index.json", PoolsPage, "/v1/pools?status=open"),
+    POOLS_OF_PROTOCOL := Family("v1/pools/protocol/{protocol}/index.json", PoolsPage, "/v1/pools?protocol={protocol}"),
+    OPEN_POOLS_OF_PROTOCOL := Family(
+        "v1/pools/protocol/{protocol}/open/index.json", PoolsPage, "/v1/pools?protocol={protocol}&status=open"
     ),
-)
-Family(
-    "v1/protocols.json",
-    documents.ProtocolList,
-    "/v1/protocols",
-    Operation(
-        "listProtocols",
-        "protocol",
-        "What is covered, and what is left out",
-        "What the numbers of each protocol mean, the code of its contracts, and what is left out on purpose.",
-        problems=("not_a_parameter_of_protocols",),
+    POOLS_OF_MARKET := Family("v1/pools/market/{market}/index.json", PoolsPage, "/v1/pools?market={market}"),
+    POOLS_OF_TOKEN := Family("v1/pools/token/{token}/index.json", PoolsPage, "/v1/pools?token={token}"),
+    POOLS_PAGE := Family(
+        "v1/pool-pages/{cursor}.json",
+        PoolsPage,
+        "/v1/pools?cursor={cursor}",
+        kind=FileKind.PAGE,
+        sweep=Sweep.AFTER_RETENTION,
     ),
+    Family("v1/tokens.json", documents.TokenList, "/v1/tokens"),
+    YIELDS := Family("v1/yields/{yields}.json"),  # has the shape of another service, so no model of ours
+    EVIDENCE := Family("v1/evidence/{sha256}.jsonl.gz", kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION),
+    # One pool and its history.
+    ASSET := Family("v1/assets/{market}/{pool}.json", AssetDetail, "/v1/assets/{market}/{pool}"),
+    Family(
+        "v1/assets/{market}/{pool}/history/1d.json",
+        AssetHistory,
+        "/v1/assets/{market}/{pool}/history",
+        implied={"bucket": DEFAULT_BUCKET},
+    ),
+    HISTORY := Family(
+        "v1/assets/{market}/{pool}/history/{bucket}.json",
+        AssetHistory,
+        "/v1/assets/{market}/{pool}/history?bucket={bucket}",
+    ),
+    Family(
+        f"v1/buckets/{RECENT}{{recent}}.json",
+        AssetHistory,
+        f"/v1/assets/{{market}}/{{pool}}/history?cursor={RECENT}{{recent}}",
+        kind=FileKind.PAGE,
+        sweep=Sweep.AFTER_RETENTION,
+    ),
+    BUCKET_PAGE := Family(
+        "v1/buckets/{cursor}.json",
+        AssetHistory,
+        "/v1/assets/{market}/{pool}/history?cursor={cursor}",
+        kind=FileKind.PAGE,
+        sweep=Sweep.NEVER,  # the newest pages of later runs lead to it
+    ),
+    # Totals by day.
+    Family(
+        "v1/markets/{market}/history/1d.json",
+        TotalsHistory,
+        "/v1/markets/{market}/history",
+        implied={"scope": "market", "bucket": DEFAULT_BUCKET},
+    ),
+    Family(
+        "v1/tokens/{address}/history/1d.json",
+        TotalsHistory,
+        "/v1/tokens/{address}/history",
+        implied={"scope": "token", "bucket": DEFAULT_BUCKET},
+    ),
+    Family(
+        "v1/protocols/{protocol}/history/1d.json",
+        TotalsHistory,
+        "/v1/protocols/{protocol}/history",
+        implied={"scope": "protocol", "bucket": DEFAULT_BUCKET},
+    ),
+    Family(
+        "v1/protocol/summary/history/1d.json",
+        TotalsHistory,
+        "/v1/protocol/summary/history",
+        implied={"scope": "network", "bucket": DEFAULT_BUCKET},
+    ),
+    TOTALS_PAGE := Family(
+        "v1/buckets/totals/{cursor}.json",
+        TotalsHistory,
+        "/v1/protocol/summary/history?cursor={cursor}",  # answers the histories of markets, tokens and protocols, too
+        kind=FileKind.PAGE,
+        sweep=Sweep.NEVER,
+    ),
+    # Markets, tokens and protocols.
+    Family("v1/markets.json", documents.MarketList, "/v1/markets"),
+    MARKET := Family("v1/markets/{market}.json", documents.MarketSummary, "/v1/markets/{market}"),
+    TOKEN := Family("v1/tokens/{address}.json", documents.TokenDocument, "/v1/tokens/{address}"),
+    Family("v1/protocol/summary.json", documents.ProtocolSummary, "/v1/protocol/summary"),
+    Family("v1/protocols.json", documents.ProtocolList, "/v1/protocols"),
+    ERROR := Family("v1/errors/{status}.json", Problem, "/v1/errors/{status}"),
+    # Runs.
+    POINTER := Family(
+        "v1/system/status.json",
+        documents.SystemStatus,
+        "/v1/system/status",
+        kind=FileKind.POINTER,
+        sweep=Sweep.NEVER,
+    ),
+    RUN := Family("v1/runs/{run_id}.json", documents.RunManifest, "/v1/runs/{run_id}", sweep=Sweep.AFTER_RETENTION),
+    RUN_FILES := Family("v1/runs/{run_id}.parquet", sweep=Sweep.AFTER_RETENTION),
+    CHANGES := Family("v1/changes.json", documents.ChangeList, "/v1/changes"),
+    FEED := Family("feed.atom"),
+    MARKET_FEED := Family("markets/{market}.atom"),
+    METRICS := Family("metrics.txt"),
+    LLMS := Family("llms.txt"),
+    HISTORY_MANIFEST := Family("v1/history.json", documents.HistoryManifest, "/v1/history", sweep=Sweep.NEVER),
+    SKIPPED := Family("v1/skipped.json", documents.SkippedList, "/v1/skipped"),
+    SKIPPED_PAGE := Family("v1/skipped/{number}.json", documents.SkippedList, "/v1/skipped/{number}"),
+    # What `exporter prove` and `exporter census` add. The verifier checks proofs and needs nothing of ours.
+    PROOFS := Family("v1/proofs.json", documents.ProofList, "/v1/proofs", sweep=Sweep.NEVER),
+    CENSUS := Family("v1/census.json", documents.Census, "/v1/census", sweep=Sweep.NEVER),
+    PROOF := Family("v1/proofs/{sha256}.json", kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION),
+    VERIFIER := Family("v1/verifier/stellar_proof.py", sweep=Sweep.NEVER),
+    TRUST := Family("v1/verifier/trust.json", sweep=Sweep.NEVER),
+    # Tables. The publisher writes the last run of each closed day and hour before the manifest that lists them.
+    DATA_PACKAGE := Family("datapackage.json", documents.DataPackage),
+    LATEST_PARQUET := Family("v1/latest.parquet"),  # the published run's Parquet file, under a name that stays
+    DAILY_ROLLUP := Family("history/daily.parquet", sweep=Sweep.NEVER),
+    HOURLY_ROLLUP := Family("history/hourly.parquet", sweep=Sweep.NEVER),
+    MONTH_ROLLUP := Family("history/hourly-{month}.parquet", sweep=Sweep.NEVER),
+    HISTORY_NOTE := Family("history/README.txt"),
+    POOLS_NOTE := Family("history/pools/README.txt"),
+    LIQUIDATIONS := Family("history/liquidations.parquet", sweep=Sweep.NEVER),
+    RUN_PARQUET := Family(
+        "history/pools/date={day}/{ledger}.parquet", kind=FileKind.HISTORY, sweep=Sweep.AFTER_RETENTION
+    ),
+    Family(
+        "history/pools/date={day}/{ledger}-{last}-{digest}.parquet",
+        kind=FileKind.HISTORY,
+        sweep=Sweep.AFTER_RETENTION,
+    ),
+    Family("history/pools/month={month}/{ledger}-{last}-{digest}.parquet", kind=FileKind.HISTORY, sweep=Sweep.NEVER),
+    OPENAPI := Family("v1/openapi.json", documents.OpenApiDocument),
+    # The publisher's own records, and its hold on a bucket or folder.
+    INTENT := Family("v1/system/intent.json", kind=None, sweep=Sweep.NEVER, public=False),
+    Family("v1/system/superseded.json", kind=None, sweep=Sweep.NEVER, public=False),
+    Family("state/{file}", kind=None, sweep=Sweep.NEVER, public=False),
+    Family(".exporter.lease", kind=None, sweep=Sweep.NEVER, public=False),
+    Family(".exporter.lock", kind=None, sweep=Sweep.NEVER, public=False),
 )
-ERROR = Family("v1/errors/{status}.json", Problem, "/v1/errors/{status}")
+"""The table, in the order of the API's description."""
 
-# The runs and the history.
-
-POINTER = Family(
-    "v1/system/status.json",
-    documents.SystemStatus,
-    "/v1/system/status",
-    Operation(
-        "getSystemStatus",
-        "system",
-        "The published run",
-        "Which run is the published one, and what of it is missing, with the reason. It is written last.",
-    ),
-    kind=FileKind.POINTER,
-    sweep=Sweep.NEVER,
-)
-RUN = Family(
-    "v1/runs/{run_id}.json",
-    documents.RunManifest,
-    "/v1/runs/{run_id}",
-    Operation(
-        "getRun",
-        "system",
-        "The files of a run",
-        "How many files a run has, and the Parquet file that lists each with its size and SHA-256; runs that are past "
-        "the retention time are gone.",
-    ),
-    sweep=Sweep.AFTER_RETENTION,
-)
-RUN_FILES = Family("v1/runs/{run_id}.parquet", sweep=Sweep.AFTER_RETENTION)
-
-CHANGES = Family(
-    "v1/changes.json",
-    documents.ChangeList,
-    "/v1/changes",
-    Operation(
-        "listChanges",
-        "system",
-        "What changed from run to run",
-        "Statuses, new markets and pools, configurations, utilizations over 95 %, and what could not be read; the "
-        "feeds are made of it.",
-        problems=("not_a_parameter_of_changes",),
-    ),
-)
-FEED = Family("feed.atom")
-MARKET_FEED = Family("markets/{market}.atom")
-METRICS = Family("metrics.txt")
-LLMS = Family("llms.txt")
-HISTORY_MANIFEST = Family(
-    "v1/history.json",
-    documents.HistoryManifest,
-    "/v1/history",
-    Operation(
-        "getHistoryManifest",
-        "history",
-        "The Parquet files of the history",
-        "Every file with its URL, rows, size, SHA-256 and ledgers. Read the files with any engine that reads Parquet.",
-    ),
-    sweep=Sweep.NEVER,
-)
-SKIPPED = Family(
-    "v1/skipped.json",
-    documents.SkippedList,
-    "/v1/skipped",
-    Operation(
-        "listSkipped",
-        "system",
-        "Markets that the run did not read",
-        "Anybody can deploy a market, so those that are not listed share a budget of time and pools. Here is every one "
-        "for which there was no room, that the publisher excludes, or that changed while it was read, with the reason.",
-    ),
-)
-SKIPPED_PAGE = Family("v1/skipped/{number}.json", documents.SkippedList, "/v1/skipped/{number}")
-PROOFS = Family(
-    "v1/proofs.json",
-    documents.ProofList,
-    "/v1/proofs",
-    Operation(
-        "listProofs",
-        "system",
-        "Proofs of the newest runs",
-        "What validators signed, held against the evidence of each run. There is none before `exporter prove` was run.",
-    ),
-    sweep=Sweep.NEVER,
-)
-CENSUS = Family(
-    "v1/census.json",
-    documents.Census,
-    "/v1/census",
-    Operation(
-        "getCensus",
-        "system",
-        "What every contract of the network is",
-        "Every contract of a proven checkpoint, counted by kind, and each lending contract that the run did not read. "
-        "There is none before `exporter census` was run.",
-    ),
-    sweep=Sweep.NEVER,
-)
-PROOF = Family("v1/proofs/{sha256}.json", kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION)
-VERIFIER = Family("v1/verifier/stellar_proof.py", sweep=Sweep.NEVER)
-"""The program that checks proofs, and needs nothing of ours."""
-
-TRUST = Family("v1/verifier/trust.json", sweep=Sweep.NEVER)
-DATA_PACKAGE = Family(
-    "datapackage.json",
-    documents.DataPackage,
-    operation=Operation(
-        "getDataPackage",
-        "history",
-        "The Parquet files as a Data Package",
-        "The newest run and the whole history as tables with their columns, types and meanings (Data Package 2.0).",
-    ),
-)
-LATEST_PARQUET = Family("v1/latest.parquet")
-"""The Parquet file of the published run once more, under a name that stays."""
-
-DAILY_ROLLUP = Family("history/daily.parquet", sweep=Sweep.NEVER)
-HOURLY_ROLLUP = Family("history/hourly.parquet", sweep=Sweep.NEVER)
-MONTH_ROLLUP = Family("history/hourly-{month}.parquet", sweep=Sweep.NEVER)
-"""The last run of each closed day and hour; the publisher writes them before the manifest."""
-
-HISTORY_NOTES = Family("history/README.txt"), Family("history/pools/README.txt")
-"""The marker that makes readers refuse a whole folder, in which some rows are twice."""
-
-LIQUIDATIONS = Family("history/liquidations.parquet", sweep=Sweep.NEVER)
-"""Auctions, bad debt and claims in the ledgers that were replayed; a backfill writes it before the manifest."""
-
-RUN_PARQUET = Family("history/pools/date={day}/{ledger}.parquet", kind=FileKind.HISTORY, sweep=Sweep.AFTER_RETENTION)
-Family("history/pools/date={day}/{ledger}-{last}-{digest}.parquet", kind=FileKind.HISTORY, sweep=Sweep.AFTER_RETENTION)
-Family("history/pools/month={month}/{ledger}-{last}-{digest}.parquet", kind=FileKind.HISTORY, sweep=Sweep.NEVER)
-OPENAPI = Family(
-    "v1/openapi.json",
-    documents.OpenApiDocument,
-    operation=Operation("getOpenApi", "system", "This description", "OpenAPI 3.1."),
-)
-
-# The publisher's own records, and its hold on a bucket or folder.
-
-for _record in ("v1/system/intent.json", "v1/system/superseded.json", "state/{file}"):
-    Family(_record, kind=None, sweep=Sweep.NEVER, public=False)
-for _hold in (".exporter.lease", ".exporter.lock"):
-    Family(_hold, kind=None, sweep=Sweep.NEVER, public=False)
+HISTORY_NOTES = (HISTORY_NOTE, POOLS_NOTE)
+"""Files that make readers refuse a whole folder, in which some rows are twice."""
 
 POINTER_KEY = POINTER.template
+HISTORY_MANIFEST_KEY = HISTORY_MANIFEST.template
+OPENAPI_KEY = OPENAPI.template
+EMPTY_PAGE_KEY = EMPTY_PAGE.template
+
+POOLS_KEY = POOLS.template
+"""The first page of all pools in flat rows."""
+
+INTENT_KEY = INTENT.template
+"""The record of which run began to replace documents last."""
+
+JOURNAL_KEY = "state/backfill-lake.journal"
 
 HISTORY_PAGE = "data.html"
 """The web page that lists the files of the history."""
 
-INTENT_KEY = "v1/system/intent.json"
-"""Which run began to replace documents last. The publisher's own record, no part of the API."""
-
-JOURNAL_KEY = "state/backfill-lake.journal"
-
-HISTORY_MANIFEST_KEY = HISTORY_MANIFEST.template
-OPENAPI_KEY = OPENAPI.template
-
-EMPTY_PAGE_KEY = EMPTY_PAGE.template
-
-ROOT_FILES = (
-    *(family.template for family in FAMILIES if family.public and not set("{/") & set(family.template)),
-    *(f"{name}.html" for place in ("about", "list") for name in PLACES[place].split("|")),
-)
-"""The files that every tree has at its root, where others may have files of the same names."""
-
 HISTORY_PREFIX = "history/pools/"
 ROLLUPS_PREFIX = "history/"
 
-_BY_SLASHES = [[family for family in FAMILIES if family.template.count("/") == slashes] for slashes in range(9)]
-"""No place has any."""
+_FILES_WITHOUT_FOLDER = [family for family in FAMILIES if family.public and "/" not in family.template]
+
+ROOT_FILES = (
+    *(family.template for family in _FILES_WITHOUT_FOLDER if "{" not in family.template),
+    *(f"{name}.html" for placeholder in ("about", "list") for name in PLACEHOLDERS[placeholder].split("|")),
+)
+"""The files that every tree has at its root, where others may have files of the same names."""
+
+_MAX_SLASHES = max(family.template.count("/") for family in FAMILIES)
+
+_BY_SLASHES = [
+    [family for family in FAMILIES if family.template.count("/") == slashes] for slashes in range(_MAX_SLASHES + 1)
+]
+"""The families by the number of slashes in their keys."""
 
 
 @lru_cache(maxsize=1024)
 def parse_key(key: str) -> tuple[Family, Mapping[str, str]] | None:
-    """The family of a key, and its places by name; None for a key that this version never writes."""
-    for family in _BY_SLASHES[min(key.count("/"), 8)]:
+    """The family of a key, and the fields of its document that the key fixes, by name.
+
+    None for a key that this version never writes.
+    """
+    slashes = key.count("/")
+    if slashes > _MAX_SLASHES:
+        return None
+    for family in _BY_SLASHES[slashes]:
         if match := family.pattern.fullmatch(key):
-            return family, {**match.groupdict(), **family.says}
+            return family, {**match.groupdict(), **family.implied}
     return None
 
 
 def family_of(key: str) -> Family | None:
     """The family of a key; None for a key that this version never writes."""
-    found = parse_key(key)
-    return None if found is None else found[0]
+    parsed = parse_key(key)
+    return None if parsed is None else parsed[0]
 
 
 def key_of(document: Struct) -> str:
-    """The key of a document, from its model and its fields; of any but pages, which are named by their bytes."""
-    for family in _holding(type(document)):
-        if all(getattr(document, name) == said for name, said in family.says.items()):
-            return family.key(**{place: getattr(document, place) for place in family.pattern.groupindex})
-    raise ValueError(f"no file has a {type(document).__name__} that says what this one says")
+    """The key of a document, from its model and its fields. Pages have no such key: they are named by their bytes."""
+    for family in _families_of(type(document)):
+        if all(getattr(document, name) == value for name, value in family.implied.items()):
+            return family.key(**{name: getattr(document, name) for name in family.pattern.groupindex})
+    raise ValueError(f"no family has a {type(document).__name__} with these fields")
 
 
 @cache
-def _holding(model: type[Struct]) -> tuple[Family, ...]:
+def _families_of(model: type[Struct]) -> tuple[Family, ...]:
+    """The families whose files hold a model and are not named by their bytes."""
     return tuple(family for family in FAMILIES if family.model is model and family.kind is not FileKind.PAGE)
 
 
 def prefixes(kind: FileKind) -> tuple[str, ...]:
     """The starts of the keys of a kind, ascending; none of them begins with another."""
-    found = {family.prefix for family in FAMILIES if family.kind is kind}
-    return tuple(sorted(one for one in found if not any(one != other and one.startswith(other) for other in found)))
+    starts = {family.prefix for family in FAMILIES if family.kind is kind}
+    return tuple(sorted(one for one in starts if not any(one != other and one.startswith(other) for other in starts)))
 
 
-_BEGINNINGS = tuple((prefixes(kind), kind) for kind in (FileKind.POINTER, FileKind.PAGE, FileKind.HISTORY))
+_PREFIXES = tuple((prefixes(kind), kind) for kind in (FileKind.POINTER, FileKind.PAGE, FileKind.HISTORY))
 
 
 def kind_of(key: str) -> FileKind:
-    """The kind of a file, by the beginning of its key; a document for a key that this version never writes."""
-    for beginnings, kind in _BEGINNINGS:
-        if key.startswith(beginnings):
+    """The kind of a file, from the start of its key; a document for a key that this version never writes."""
+    for starts, kind in _PREFIXES:
+        if key.startswith(starts):
             return kind
     return FileKind.DOCUMENT
 
@@ -612,7 +383,7 @@ def lacks_extension(key: str) -> bool:
 
 
 def is_listing(key: str) -> bool:
-    """Say whether a key is that of a listing without a limit, which answers for limits that are left out."""
+    """Whether a key is that of a listing without a limit, which answers for limits that have no file."""
     return key.startswith("v1/assets/") and key.endswith("/index.json")
 
 
@@ -629,7 +400,7 @@ def totals_key(scope: str, name: str) -> str:
 def pools_key(protocol: str | None, *, only_open: bool) -> str:
     """The key of the first page of a listing of pools in flat rows."""
     if protocol is None:
-        return (OPEN_POOLS if only_open else POOLS).template
+        return OPEN_POOLS.template if only_open else POOLS_KEY
     return (OPEN_POOLS_OF_PROTOCOL if only_open else POOLS_OF_PROTOCOL).key(protocol=protocol)
 
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from exporter.render.openapi import OPERATIONS, PROBLEMS, YIELDS_OPERATIONS, openapi_document
+from exporter.render.openapi import DESCRIBED, PROBLEMS, YIELDS_MODELS, openapi_document
 from exporter.tree.families import CENSUS, ERROR, PROOFS, YIELDS, family_of
 from exporter.tree.pools import PoolSnapshot
 from exporter.tree.problems import encode_problem
@@ -31,7 +31,7 @@ ADDED = {PROOFS.path, CENSUS.path}
 """Paths of what no run writes: `exporter prove` and `exporter census` add it."""
 
 
-YIELDS_PATHS = [path for path, _, _ in YIELDS_OPERATIONS]
+YIELDS_PATHS = list(YIELDS_MODELS)
 
 
 @cache
@@ -77,7 +77,7 @@ def test_every_file_validates(tree: Path) -> None:
         assert family is not None, key
         if family is ERROR or family.model is None:
             continue  # for platforms, not for clients; or of no model of ours
-        counts.update(path for path, model, _ in OPERATIONS if model is family.model)
+        counts.update(path for path, model, _ in DESCRIBED if model is family.model)
         if key != "v1/openapi.json":
             schema = {"$ref": f"#/components/schemas/{family.model.__name__}", "components": components}
             jsonschema.Draft202012Validator(schema).validate(json.loads(file.read_bytes()))
@@ -89,7 +89,7 @@ def test_every_file_validates(tree: Path) -> None:
 def test_yields_are_as_described(tree: Path, path: str) -> None:
     """The documents in another service's shape have every field that the description names, and no others."""
     document = json.loads((tree / f"{path[1:]}.json").read_bytes())
-    (model,) = (model for found, model, _ in OPERATIONS if found == path)
+    (model,) = (model for found, model, _ in DESCRIBED if found == path)
     schema = {"$ref": f"#/components/schemas/{model.__name__}", "components": description()["components"]}
     jsonschema.Draft202012Validator(closed(schema)).validate(document)
     row = description()["components"]["schemas"][f"Yields{path.rsplit('/', 1)[1].removesuffix('s').capitalize()}"]
@@ -140,7 +140,7 @@ def test_every_problem_has_its_example() -> None:
 PLACES = {"market": M, "pool": P, "address": M, "token": M, "protocol": "blend", "run_id": "1-a"}
 
 
-@pytest.mark.parametrize("path", [path for path, _, _ in OPERATIONS])
+@pytest.mark.parametrize("path", [path for path, _, _ in DESCRIBED])
 def test_problems_that_are_answered_are_described(path: str) -> None:
     """What the rule refuses, and what it says where there is no file, has a status and a body of the description."""
     parameters = description()["paths"][path]["get"].get("parameters", ())
@@ -160,7 +160,7 @@ def allowed_by(schema: dict[str, Any]) -> st.SearchStrategy[str]:
     return st.sampled_from(schema["enum"]) if "enum" in schema else st.from_regex(schema["pattern"], fullmatch=True)
 
 
-@pytest.mark.parametrize(("path", "model"), [row[:2] for row in OPERATIONS])
+@pytest.mark.parametrize(("path", "model"), [row[:2] for row in DESCRIBED])
 @given(data=st.data())
 def test_what_is_described_is_never_refused(path: str, model: type[Struct], data: st.DataObject) -> None:
     """Whatever values the description allows, the rule takes them, and picks a file of the described model."""
