@@ -3,7 +3,8 @@
 A file is written by pyarrow and read back by Polars, another implementation, before it is accepted. Only columns whose
 values come again have dictionaries, and only the two that distinguish files have statistics.
 
-Types are those that every reader of Parquet agrees on: no 128-bit and no unsigned integers, and no floats.
+Types are those that every reader of Parquet agrees on: no 128-bit and no unsigned integers. The history has no floats;
+the newest run's table under its lasting URL (`render_latest`) has some next to the exact columns, for plots.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import polars.selectors as cs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.errors import CheckError
+from exporter.errors import CheckError, DecodeError
+from exporter.history.approximate import APPROXIMATE_NAMES, arrow_fields, with_approximate
 from exporter.history.manifest import HistoryPart, history_entry
 from exporter.parquet_bounds import open_parquet
 from exporter.tables import COLUMNS
@@ -48,6 +50,14 @@ ORDER = ("market", "pool", "observed_ledger")
 # Not converted from a frame: that would start the threads of Polars, and a process that forks after it hangs.
 ARROW_SCHEMA: pa.Schema = pa.schema([(column.name, _TYPES[column.type][1]) for column in COLUMNS])
 
+DESCRIBED_SCHEMA: pa.Schema = pa.schema(
+    [ARROW_SCHEMA.field(column.name).with_metadata({"description": column.description}) for column in COLUMNS]
+)
+"""The schema of a file with a lasting URL: each field's metadata says what the column holds.
+
+The file of a run has no descriptions, which would be a third of it.
+"""
+
 ROW_GROUP_ROWS = 100_000
 
 REPEATED = (
@@ -73,15 +83,47 @@ def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_ti
 
     Raises `CheckError` where it did not read back.
     """
-    metadata = {
+    metadata = _metadata(observed_ledger, ledger_close_time, network)
+    data = _written(to_file_types(pools).to_arrow(), metadata)
+    key = history_key(observed_ledger, ledger_close_time)
+    _check_written(key, data, pools, metadata)
+    return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), history_entry(key, data, pools.height))
+
+
+def render_latest(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_time: int, network: str) -> bytes:
+    """The newest run's table under its lasting URL: the rows of the run's file, approximate columns, descriptions."""
+    metadata = _metadata(observed_ledger, ledger_close_time, network)
+    schema = pa.schema([*DESCRIBED_SCHEMA, *arrow_fields(APPROXIMATE_NAMES)])
+    return _written(with_approximate(to_file_types(pools)).to_arrow().cast(schema), metadata)
+
+
+def run_file_of_latest(latest: bytes) -> bytes:
+    """The file of the run that a newest run's table was rendered with. Raises `DecodeError` for any other file."""
+    try:
+        said = open_parquet(latest).metadata.metadata or {}
+        part = render_history(
+            to_frame_types(scan_rows(latest).collect()),
+            observed_ledger=int(said[b"observed_ledger"]),
+            ledger_close_time=int(said[b"ledger_close_time"]),
+            network=said[b"network"].decode(),
+        )
+    except (pl.exceptions.PolarsError, CheckError, LookupError, ValueError, ArithmeticError, OSError) as error:
+        raise DecodeError(f"it is not the table of a run: {error}") from error
+    return part.file.data
+
+
+def _metadata(observed_ledger: int, ledger_close_time: int, network: str) -> dict[str, str]:
+    return {
         "table": "pools",
         "network": network,
         "observed_ledger": str(observed_ledger),
         "ledger_close_time": str(ledger_close_time),
         "exporter_version": EXPORTER_VERSION,
     }
+
+
+def _written(table: pa.Table, metadata: dict[str, str]) -> bytes:
     buffer = io.BytesIO()
-    table = to_file_types(pools).to_arrow()
     with pq.ParquetWriter(
         buffer,
         table.schema,
@@ -92,10 +134,7 @@ def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_ti
     ) as writer:
         writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         writer.add_key_value_metadata(metadata)
-    data = buffer.getvalue()
-    key = history_key(observed_ledger, ledger_close_time)
-    _check_written(key, data, pools, metadata)
-    return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), history_entry(key, data, pools.height))
+    return buffer.getvalue()
 
 
 def to_file_types(pools: pl.DataFrame) -> pl.DataFrame:

@@ -28,8 +28,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from exporter.errors import DecodeError, StoreError
+from exporter.history.approximate import APPROXIMATE_NAMES, APPROXIMATE_SOURCES, arrow_fields, with_approximate
 from exporter.history.manifest import file_reference, folder_of, span_of
-from exporter.history.parquet import ARROW_SCHEMA, ORDER, ROW_GROUP_ROWS, scan_rows
+from exporter.history.parquet import DESCRIBED_SCHEMA, ORDER, ROW_GROUP_ROWS, scan_rows
 from exporter.parquet_bounds import open_parquet
 from exporter.tree.documents import HistoryFile, HistoryManifest, HistoryRollup, timestamp
 from exporter.tree.families import DAILY_ROLLUP, HOURLY_ROLLUP, MONTH_ROLLUP
@@ -54,6 +55,8 @@ HOURLY_COLUMNS = (
     "listed",
     "supply_apy_bps",
     "borrow_apy_bps",
+    "comparable_supply_apy_bps",
+    "comparable_borrow_apy_bps",
     "utilization_bps",
     "total_supplied",
     "total_borrowed",
@@ -69,6 +72,17 @@ HOURLY_COLUMNS = (
     "ledger_close_time",
 )
 
+HOURLY_APPROXIMATE = (
+    "supplied",
+    "supplied_usd",
+    "tvl_usd",
+    "price_usd",
+    "supply_apy",
+    "borrow_apy",
+    "comparable_supply_apy",
+    "comparable_borrow_apy",
+)
+
 Read = Callable[[str], bytes | None]
 """Gives a file of the tree by its key; None where it is missing."""
 
@@ -82,21 +96,22 @@ class UnreadableHistoryError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of rollup: its bucket and group in seconds, and its columns."""
+    """A kind of rollup: its bucket and group in seconds, its exact columns, and the approximate ones after them."""
 
     bucket: str
     key: str
     seconds: int
     group_seconds: int
     columns: tuple[str, ...]
+    approximate: tuple[str, ...]
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([ARROW_SCHEMA.field(name) for name in self.columns])
+        return pa.schema([DESCRIBED_SCHEMA.field(name) for name in self.columns] + arrow_fields(self.approximate))
 
 
-DAILY = Kind("1d", DAILY_ROLLUP.template, DAY, 32 * DAY, tuple(ARROW_SCHEMA.names))
-HOURLY = Kind("1h", HOURLY_ROLLUP.template, HOUR, DAY, HOURLY_COLUMNS)
+DAILY = Kind("1d", DAILY_ROLLUP.template, DAY, 32 * DAY, tuple(DESCRIBED_SCHEMA.names), APPROXIMATE_NAMES)
+HOURLY = Kind("1h", HOURLY_ROLLUP.template, HOUR, DAY, HOURLY_COLUMNS, HOURLY_APPROXIMATE)
 KINDS = (DAILY, HOURLY)
 
 
@@ -170,7 +185,8 @@ def _base(
     file = open_parquet(data)
     if _seconds(file.metadata.metadata[b"begins"].decode()) > begins:
         return None
-    return file if file.schema_arrow.names == list(kind.columns) else None  # others are of another version
+    same = file.schema_arrow.equals(kind.schema, check_metadata=True)
+    return file if same else None  # another version wrote it
 
 
 def _seconds(time: str) -> int:
@@ -300,7 +316,9 @@ class _Runs:
         last = self._last_runs(kind.seconds, begin, end)
         for file in self._files:
             if ledgers := last.get(file.key):
-                yield self._select(file, kind.columns, pl.col("observed_ledger").is_in(ledgers))
+                names = dict.fromkeys((*kind.columns, *APPROXIMATE_SOURCES))
+                rows = self._select(file, list(names), pl.col("observed_ledger").is_in(ledgers))
+                yield with_approximate(rows, kind.approximate).select(kind.schema.names)
 
     def _last_runs(self, seconds: int, begin: int, end: int) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}

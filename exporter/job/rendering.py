@@ -11,7 +11,8 @@ from exporter.config import Settings
 from exporter.deployments.identified_tokens import identities
 from exporter.deployments.networks import network_of
 from exporter.history.buckets import observations_of
-from exporter.history.manifest import HistoryPart, folder_of, span_of
+from exporter.history.manifest import folder_of, span_of
+from exporter.history.parquet import render_latest
 from exporter.history.periods import periods_of
 from exporter.history.series import Series
 from exporter.ledger.checkpoints import checkpoint_of
@@ -50,7 +51,6 @@ SHOWN_SKIPPED = 20
 def render(
     settings: Settings,
     tables: Tables,
-    part: HistoryPart,
     series: Series,
     history: HistoryManifest,
     changes: ChangeList,
@@ -75,7 +75,13 @@ def render(
     yield from render_pool_lists(tables.pools, PROTOCOLS)
     yield render_token_list(tables, series.first_seen, known)
     yield from render_yields(tables.pools, native(network.passphrase), PROTOCOLS)
-    yield from render_tables(part, history, tables.close_time)
+    latest = render_latest(
+        tables.pools,
+        observed_ledger=tables.ledger,
+        ledger_close_time=tables.close_time,
+        network=settings.passphrase,
+    )
+    yield from render_tables(latest, history, tables.close_time)
     yield file_of(changes)
     first = min(history.files, key=lambda file: file.first_ledger)
     began = int(span_of(folder_of(first.key))[0].timestamp())

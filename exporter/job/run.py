@@ -354,7 +354,7 @@ class Job:
 
             def checked() -> Iterator[RenderedFile]:
                 history = publication.history_manifest
-                for file in chain([evidence], render(settings, tables, part, series, history, changes, lengths)):
+                for file in chain([evidence], render(settings, tables, series, history, changes, lengths)):
                     progress.advance()
                     checker.add_rendered(file)
                     yield file

@@ -14,10 +14,9 @@ from enum import StrEnum
 import msgspec
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from exporter import FORMAT
-from exporter.errors import StoreError
+from exporter.errors import DecodeError, StoreError
 from exporter.history.manifest import (
     data_of,
     decode_history_manifest,
@@ -26,7 +25,8 @@ from exporter.history.manifest import (
     history_entry,
     span_of,
 )
-from exporter.history.parquet import ORDER
+from exporter.history.parquet import ORDER, run_file_of_latest
+from exporter.parquet_bounds import open_parquet
 from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import Published, read_current_listing, read_published
 from exporter.publishing.sweep_record import SweepRecord, forget_named, read_record
@@ -161,13 +161,15 @@ def _candidate(key: str, data: bytes | None) -> _Candidate:
     if data is None:
         raise _UnfitError("it vanished")
     try:
-        parquet = pq.ParquetFile(pa.BufferReader(data))
+        parquet = open_parquet(data)
         missing = set(_REQUIRED) - set(parquet.schema_arrow.names)
         if missing:
             raise _UnfitError(f"it lacks the column {min(missing)}")
         rows = parquet.metadata.num_rows
         columns = pl.from_arrow(parquet.read(["observed_ledger", "ledger_close_time"]))
         network = (parquet.metadata.metadata or {}).get(b"network", b"")
+    except DecodeError as error:
+        raise _UnfitError(str(error)) from error
     except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
         raise _UnfitError(f"it is not a Parquet file: {error}") from error
     assert isinstance(columns, pl.DataFrame)
@@ -188,7 +190,7 @@ def _from_latest(
     *,
     dry_run: bool,
 ) -> Iterator[_Candidate]:
-    """The published run's own file, of which ``v1/latest.parquet`` has the bytes, if it is missing."""
+    """The published run's own file, of which ``v1/latest.parquet`` has the rows, if it is missing."""
     if published is None:
         return
     newest = published.pointer.observed_ledger
@@ -196,12 +198,16 @@ def _from_latest(
         return
     listed = list(read_current_listing(store, published.pointer).under(HISTORY_PREFIX))
     latest = store.get(LATEST_PARQUET.template)
+    try:
+        data = None if latest is None else run_file_of_latest(latest.data)
+    except DecodeError:
+        return  # what is there is no newest run's table
     for file in listed:
-        if latest is not None and etag_of(latest.data) == file.sha256:
+        if data is not None and etag_of(data) == file.sha256:
             if not dry_run:
-                store.put_new(file.key, latest.data)
-            findings[file.key] = Finding(file.key, Fate.RESTORED, f"{LATEST_PARQUET.template} has its bytes")
-            yield _candidate(file.key, latest.data)
+                store.put_new(file.key, data)
+            findings[file.key] = Finding(file.key, Fate.RESTORED, f"{LATEST_PARQUET.template} has its rows")
+            yield _candidate(file.key, data)
 
 
 def _of_one_network(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from exporter.history.manifest import HistoryPart
+from exporter.history.approximate import APPROXIMATE
+from exporter.history.rollups import DAILY, HOURLY
 from exporter.tables import COLUMNS, Column
 from exporter.tree import documents
 from exporter.tree.families import HISTORY_NOTES, LATEST_PARQUET
@@ -27,6 +28,9 @@ def _type(column: Column) -> str:
     return "number" if column.nullable and column.type is ParquetType.INT64 else _TYPES[column.type]
 
 
+PRIMARY_KEY = ("market", "pool", "observed_ledger")
+"""The columns that identify a row."""
+
 _NOTE = b"""\
 This folder has rows more than once, in files of a run, of a day and of an hour: who reads all of it counts them twice.
 
@@ -35,27 +39,32 @@ This file is here so that pandas and Polars refuse the folder.
 """
 
 
-def render_tables(part: HistoryPart, history: documents.HistoryManifest, close_time: int) -> Iterator[RenderedFile]:
+def render_tables(latest: bytes, history: documents.HistoryManifest, close_time: int) -> Iterator[RenderedFile]:
     """Render the newest run's table under its lasting name, the package, and notes on what not to read.
 
     ``history`` has this run's file; its ledger closed at ``close_time`` (unix seconds).
     """
-    yield RenderedFile(LATEST_PARQUET.template, part.file.data, FileKind.DOCUMENT)
+    yield RenderedFile(LATEST_PARQUET.template, latest, FileKind.DOCUMENT)
     yield file_of(data_package(history, close_time))
     yield from (RenderedFile(note.template, _NOTE, FileKind.DOCUMENT) for note in HISTORY_NOTES)
 
 
 def data_package(history: documents.HistoryManifest, close_time: int) -> documents.DataPackage:
     """Describe the tables of a tree."""
-    schema = documents.DataSchema(
-        fields=[
-            documents.DataField(column.name, _type(column), column.meaning, {"required": not column.nullable})
-            for column in COLUMNS
-        ],
-        primary_key=["market", "pool", "observed_ledger"],
-    )
+    exact = {
+        column.name: documents.DataField(
+            column.name, _type(column), column.description, {"required": not column.nullable}
+        )
+        for column in COLUMNS
+    }
+    approximate = {
+        column.name: documents.DataField(column.name, "number", column.meaning, {"required": False})
+        for column in APPROXIMATE
+    }
 
-    def resource(name: str, title: str, path: list[str]) -> documents.DataResource:
+    def resource(name: str, title: str, path: list[str], columns: Iterable[str]) -> documents.DataResource:
+        fields = [(exact | approximate)[column] for column in columns]
+        schema = documents.DataSchema(fields, primary_key=list(PRIMARY_KEY))
         return documents.DataResource(name, title, path, "parquet", CONTENT_TYPES["parquet"], schema)
 
     return documents.DataPackage(
@@ -63,11 +72,19 @@ def data_package(history: documents.HistoryManifest, close_time: int) -> documen
         name="lending-markets",
         title="Lending markets of Soroban",
         description="Every pool of every lending market at one ledger a run, exact. A column x that has decimals is an "
-        "integer in units of 10^-decimals.",
+        "integer in units of 10^-decimals. Columns of doubles are approximate, for plots.",
         created=documents.timestamp(close_time),
         observed_ledger=history.observed_ledger,
         resources=[
-            resource("latest", "Every pool at the newest run", [LATEST_PARQUET.template]),
-            resource("history", "Every pool at every run", [file.key for file in history.files]),
+            resource("latest", "Every pool at the newest run", [LATEST_PARQUET.template], [*exact, *approximate]),
+            resource("daily", "Every pool at the last run of each closed day", [DAILY.key], DAILY.schema.names),
+            resource(
+                "hourly",
+                "Every pool at the last run of each closed hour of the last 90 days, in some columns; v1/history.json "
+                "names the files of earlier months",
+                [HOURLY.key],
+                HOURLY.schema.names,
+            ),
+            resource("history", "Every pool at every run", [file.key for file in history.files], exact),
         ],
     )

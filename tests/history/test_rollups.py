@@ -19,9 +19,10 @@ from msgspec.structs import replace as replace_fields
 from exporter.audit.published_tree import rollup_faults
 from exporter.errors import StoreError
 from exporter.history import rollups
+from exporter.history.approximate import APPROXIMATE_NAMES, with_approximate
 from exporter.history.manifest import extend_history, history_below, read_history_manifest
 from exporter.history.parquet import FILE_SCHEMA, ORDER, render_history
-from exporter.history.rollups import DAY, HOUR, HOURLY_COLUMNS
+from exporter.history.rollups import DAY, HOUR, HOURLY_APPROXIMATE, HOURLY_COLUMNS
 from exporter.publishing.compaction import compact_history
 from exporter.publishing.publish import replace_history
 from exporter.stores.memory import MemoryStore
@@ -71,11 +72,15 @@ def judged(store: Store) -> dict[str, pl.DataFrame]:
     frames = [pl.read_parquet(io.BytesIO(read(store, file.key) or b"")) for file in manifest_of(store).files]
     rows = pl.concat(frames)
     expected = {}
-    for key, seconds, names in ((DAILY, DAY, list(FILE_SCHEMA)), (HOURLY, HOUR, list(HOURLY_COLUMNS))):
+    wanted = (
+        (DAILY, DAY, list(FILE_SCHEMA), APPROXIMATE_NAMES),
+        (HOURLY, HOUR, list(HOURLY_COLUMNS), HOURLY_APPROXIMATE),
+    )
+    for key, seconds, names, approximate in wanted:
         bucketed = rows.with_columns(bucket=pl.col("ledger_close_time").dt.epoch("s") // seconds)
         last = pl.col("observed_ledger") == pl.col("observed_ledger").max().over("bucket")
         chosen = bucketed.filter(last & (pl.col("bucket") < pl.col("bucket").max()))
-        expected[key] = chosen.select(names).sort(ORDER)
+        expected[key] = with_approximate(chosen, approximate).select(*names, *approximate).sort(ORDER)
     return expected
 
 

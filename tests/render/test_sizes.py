@@ -112,7 +112,7 @@ def test_nothing_grows_with_the_history() -> None:
     files, changes = ten_years_of_files(part.entry), as_many_changes(tables, network)
     sizes = {
         file.key: len(file.data)
-        for file in render(settings, tables, part, aged(tables), files, changes)
+        for file in render(settings, tables, aged(tables), files, changes)
         if file.kind is FileKind.DOCUMENT
     }
     sizes[HISTORY_MANIFEST_KEY] = len(file_of(files).data)
