@@ -56,12 +56,6 @@ class Column:
     meaning: str
 
     @property
-    def description(self) -> str:
-        """The meaning for readers who do not see the columns before it."""
-        descriptions: Iterator[str] = (meta.description for meta in reversed(self.kind.__metadata__))
-        return next(filter(None, descriptions))
-
-    @property
     def type(self) -> ParquetType:
         return column_type(self.document_type)
 

@@ -53,7 +53,8 @@ def test_adding_a_column_as_the_page_does(project_root: Path, tmp_path: Path) ->
     assert {int} == set(map(type, found))
     assert found == set(pl.read_parquet(tree / LATEST_PARQUET.template)["target_utilization_bps"])
     assert rows[0]["target_utilization_bps"] == detail["risk"]["target_utilization_bps"]
-    assert "target_utilization_bps" == package["resources"][0]["schema"]["fields"][-1]["name"]
+    history = next(table for table in package["resources"] if table["name"] == "history")
+    assert "target_utilization_bps" == history["schema"]["fields"][-1]["name"]
     for model in ("AssetRisk", "PoolRow"):
         described = schemas[model]["properties"]["target_utilization_bps"]["description"]
         assert "utilization above which borrowing gets dear faster; null when unknown; in basis points" == described

@@ -51,7 +51,7 @@ ORDER = ("market", "pool", "observed_ledger")
 ARROW_SCHEMA: pa.Schema = pa.schema([(column.name, _TYPES[column.type][1]) for column in COLUMNS])
 
 DESCRIBED_SCHEMA: pa.Schema = pa.schema(
-    [ARROW_SCHEMA.field(column.name).with_metadata({"description": column.description}) for column in COLUMNS]
+    [ARROW_SCHEMA.field(column.name).with_metadata({"description": column.meaning}) for column in COLUMNS]
 )
 """The schema of a file with a lasting URL: each field's metadata says what the column holds.
 

@@ -52,9 +52,7 @@ def render_tables(latest: bytes, history: documents.HistoryManifest, close_time:
 def data_package(history: documents.HistoryManifest, close_time: int) -> documents.DataPackage:
     """Describe the tables of a tree."""
     exact = {
-        column.name: documents.DataField(
-            column.name, _type(column), column.description, {"required": not column.nullable}
-        )
+        column.name: documents.DataField(column.name, _type(column), column.meaning, {"required": not column.nullable})
         for column in COLUMNS
     }
     approximate = {

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.audit.published_tree import check_files
+from exporter.history.parquet import run_file_of_latest
 from exporter.publishing.checker import TreeFaultsError
 from tests.audit.trees import Files, assert_named, change, check, faults, keys, lie, seal
 from tests.render.whole_tree import publish_tree
@@ -50,22 +51,23 @@ def test_a_copy_without_an_extension_is_named(files: Files) -> None:
 
 
 def test_the_newest_run_and_the_package(files: Files) -> None:
-    """The lasting name has the newest run's bytes; the package has every file once, its own columns, and no others."""
+    """The lasting name has the newest run's rows; the package has every file once, its own columns, and no others."""
     package = json.loads(files[PACKAGE])
-    latest, history = package["resources"]
-    columns = pq.ParquetFile(io.BytesIO(files[LATEST])).schema_arrow
+    tables = {resource["name"]: resource for resource in package["resources"]}
+    latest, history = tables["latest"], tables["history"]
     kinds = {
         "string": pa.types.is_large_string,
         "integer": pa.types.is_int64,
-        "number": _is_whole,  # decimals, and what may be null: pandas makes floats of both
+        "number": _is_number,  # decimals, doubles, and what may be null: pandas makes floats of it
         "datetime": pa.types.is_timestamp,
         "boolean": pa.types.is_boolean,
     }
 
-    assert files[parquet(files, -1)] == files[LATEST]
+    assert files[parquet(files, -1)] == run_file_of_latest(files[LATEST])
     assert [LATEST] == latest["path"]
     assert [file["key"] for file in json.loads(files[MANIFEST])["files"]] == history["path"]
-    for resource in (latest, history):
+    for resource in tables.values():
+        columns = pq.ParquetFile(io.BytesIO(files[resource["path"][0]])).schema_arrow
         fields = resource["schema"]["fields"]
         assert columns.names == [field["name"] for field in fields]
         assert all(kinds[field["type"]](columns.field(field["name"]).type) for field in fields)
@@ -82,8 +84,8 @@ def test_the_newest_run_and_the_package(files: Files) -> None:
     assert_named(files, PACKAGE, "leads to v1/nothing.parquet, which is not there")
 
 
-def _is_whole(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_int64(kind) or pa.types.is_decimal128(kind))
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_int64(kind) or pa.types.is_decimal128(kind) or pa.types.is_float64(kind))
 
 
 def test_missing_files(files: Files) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from exporter.audit.published_tree import check_files
 from exporter.errors import LostRaceError, StoreError
+from exporter.history.parquet import run_file_of_latest
 from exporter.publishing.checker import TreeFaultsError
 from exporter.publishing.compaction import compact_history
 from exporter.publishing.published_state import read_published

@@ -12,6 +12,7 @@ from tests.readers.snippets import DOCS, ask
 from tests.readers.trees import Row
 
 EXAMPLE = "https://markets.example.org"
+CIRCLES_USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"
 GLOB = "hourly*.parquet"
 READERS = ["duckdb", "polars", pytest.param("pandas", marks=pytest.mark.slow)]
 
@@ -36,14 +37,14 @@ def test_a_whole_folder_is_refused(published: Path, reader: str, folder: str) ->
     assert "v1/history.json" in (published / folder / "README.txt").read_text()
 
 
-def rates_on_the_page(reader: str, base: str) -> str:
-    """The lines of the page for a reader, against a tree."""
-    section = DOCS.read_text().split("\n## One URL\n")[1].split("\n## ")[0].split("The borrow rates of USDC")[1]
-    code: dict[str, str] = dict(
-        zip(("duckdb", "polars", "pandas"), re.findall(r"```\w+\n(.*?)```", section, re.DOTALL), strict=True)
-    )
+def first_plot(reader: str, base: str, rows: list[Row]) -> str:
+    """The page's lines for the first plot, for a reader, against a tree and the token that is called USDC there."""
+    section = DOCS.read_text().split("\n## One URL\n")[1].split("\n## ")[0].split("The first plot")[1]
+    snippets = re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
+    code: dict[str, str] = dict(zip(("duckdb", "polars", "pandas", "r"), snippets, strict=True))
     assert len([line for line in code[reader].splitlines() if line]) <= 5
-    return code[reader].replace(EXAMPLE, base)
+    (token,) = {row["token_address"] for row in rows if row["symbol"] == "USDC"}
+    return code[reader].replace(EXAMPLE, base).replace(CIRCLES_USDC, token)
 
 
 def expected_rates_of_usdc(rows: list[Row]) -> list[list[object]]:
@@ -54,7 +55,7 @@ def expected_rates_of_usdc(rows: list[Row]) -> list[list[object]]:
         day = row["ledger_close_time"] // 86_400
         last[day] = max(last.get(day, 0), row["observed_ledger"])
     chosen = [row for row in rows if row["observed_ledger"] in last.values() and row["symbol"] == "USDC"]
-    days = [(row["ledger_close_time"] // 86_400, row["borrow_apy_bps"]) for row in chosen]
+    days = [(row["ledger_close_time"] // 86_400, row["borrow_apy_bps"] / 10_000) for row in chosen]
     found = [[str(datetime.fromtimestamp(day * 86_400, UTC).date()), rate] for day, rate in days if day < newest]
     assert found
     return sorted(found)
@@ -63,14 +64,16 @@ def expected_rates_of_usdc(rows: list[Row]) -> list[list[object]]:
 @pytest.mark.parametrize("over_http", [False, True])
 @pytest.mark.parametrize("reader", READERS)
 def test_rates_of_usdc(published: Path, url: str, published_rows: list[Row], reader: str, over_http: bool) -> None:
-    """Five lines of the page give the borrow rates of all pools of USDC, by day, from a folder and a server."""
-    found = ask(reader, rates_on_the_page(reader, url if over_http else str(published)), what="rates")
+    """Five lines of the page give the borrow rates of all pools of USDC, as fractions, from a folder and a server."""
+    found = ask(reader, first_plot(reader, url if over_http else str(published), published_rows), what="rates")
 
     assert {"rates": expected_rates_of_usdc(published_rows)} == found
 
 
 def test_a_day_is_one_of_utc_in_every_session(published: Path, published_rows: list[Row]) -> None:
     """A session of DuckDB in Tokyo gets the same days, which are cast from a time with a zone."""
-    found = ask("duckdb", "SET TimeZone = 'Asia/Tokyo';" + rates_on_the_page("duckdb", str(published)), what="rates")
+    found = ask(
+        "duckdb", "SET TimeZone = 'Asia/Tokyo';" + first_plot("duckdb", str(published), published_rows), what="rates"
+    )
 
     assert {"rates": expected_rates_of_usdc(published_rows)} == found

@@ -50,15 +50,15 @@ def snippet(reader: str, script: str, columns: list[str]) -> Answer:
 
 
 def rates(reader: str, code: str, columns: list[str]) -> Answer:
-    """What lines that find the borrow rates by day and pool find: days with a rate in basis points."""
+    """What lines that find the borrow rates by day and pool find: days with a rate, as a fraction."""
     if reader == "duckdb":
         with _duckdb_connection(code) as connection:
-            found = [(day, round(percent * 100)) for day, _, _, _, percent, _ in connection.execute(code).fetchall()]
+            found = [(day, rate) for day, _, rate, _ in connection.execute(code).fetchall()]
     elif reader == "polars":
         rows = _execute(code)["rates"].rows()
         found = [(day, rate) for day, *each in rows for rate in each if rate is not None]
     else:
-        found = [(day, int(rate)) for day, row in _execute(code)["rates"].iterrows() for rate in row.dropna()]
+        found = [(day, rate) for day, row in _execute(code)["rates"].iterrows() for rate in row.dropna()]
     return {"rates": sorted([str(day), rate] for day, rate in found)}
 
 
