@@ -28,7 +28,7 @@ from tests.jobs import NOW, run, settings_for
 from tests.s3.wire_bucket import Answer, WireBucket
 
 PAGE = (Path(__file__).parents[1] / "docs" / "failures.md").read_text(encoding="utf-8")
-POINTER = "v1/system/status.json"
+STATUS = "v1/system/status.json"
 NOBODY = "http://127.0.0.1:9"
 """An RPC at which nothing listens."""
 
@@ -192,7 +192,7 @@ FAILURES: dict[str, Callable[[Drill], tuple[int, str]]] = {
     ),
     "the RPC is behind": _below,
     "another publisher is at work": _locked,
-    "the pointer is damaged": _damaged(POINTER),
+    "the status document is damaged": _damaged(STATUS),
     "a run at a later ledger did not finish": _unfinished,
     "the history's manifest is damaged": _damaged("v1/history.json"),
     "the history's manifest is missing": _without("v1/history.json"),

@@ -30,7 +30,7 @@ BUCKET_MINUTES = (5, 60, 1440, 10080)  # of a pool; totals have those of a day a
 BUCKET_ENTRY_BYTES = 350  # one bucket of one history in a page, as JSON
 PARQUET_ROW_BYTES = 133  # one pool in the file of one run; less after compaction
 STATE_ROW_BYTES = 17  # one observation of a pool in the state that a run reads; it holds half a week on average
-FEW_REQUESTS = 25  # of a run, whatever its size, of each kind: pointer, intent, manifests, the hold, folders
+FEW_REQUESTS = 25  # of a run, whatever its size, of each kind: status document, intent, manifests, the hold, folders
 
 
 class RunSize(NamedTuple):

@@ -39,7 +39,7 @@ from exporter.publishing.published_state import read_published
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import Census, CensusCode, CensusContract, MarketList, SystemStatus
-from exporter.tree.families import CENSUS, LATEST_PARQUET, POINTER_KEY
+from exporter.tree.families import CENSUS, LATEST_PARQUET, STATUS_KEY
 from exporter.tree.read_back import render_document
 
 MARKETS_KEY = "v1/markets.json"
@@ -96,7 +96,7 @@ def run_read(store: Store) -> RunRead:
     if published is None:
         raise CheckError(f"{store.uri}: no run is published there; run `exporter run` first")
     try:
-        status = decode_json(_get(store, POINTER_KEY), SystemStatus)
+        status = decode_json(_get(store, STATUS_KEY), SystemStatus)
         markets = decode_json(_get(store, MARKETS_KEY), MarketList)
     except msgspec.DecodeError as error:
         raise StoreError(f"{store.uri}: the run cannot be understood: {error}") from None

@@ -1,4 +1,7 @@
-"""The verdict of `exporter status`: whether the published run is as fresh as it promised, from the pointer alone."""
+"""The verdict of `exporter status`: whether the published run is as fresh as it promised.
+
+The status document alone is read.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from exporter.bounds import DOCUMENT_BYTES
 from exporter.errors import CheckError, SourceError, lasting, pluralize, printable
 from exporter.stores.tree_sources import open_tree
 from exporter.tree.decoding import decode_json, refuse_other_format
-from exporter.tree.families import POINTER_KEY
+from exporter.tree.families import STATUS_KEY
 
-MAX_POINTER_BYTES = DOCUMENT_BYTES
-"""Every pool that could not be read or priced is named in the pointer, so that it grows with the markets."""
+MAX_STATUS_BYTES = DOCUMENT_BYTES
+"""Every pool that could not be read or priced is named in the status document, so that it grows with the markets."""
 
 READING_SECONDS = 120.0
-"""The longest that reading the pointer may take, all tries together."""
+"""The longest that reading the status document may take, all tries together."""
 
 UNPROMISED_MAX_AGE = timedelta(days=1)
 """How old a run may be that does not say when the next one is to be expected."""
@@ -29,7 +32,7 @@ CLOCK_TOLERANCE = timedelta(minutes=5)
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-class PublishedStatus(msgspec.Struct, frozen=True):
+class JudgedStatus(msgspec.Struct, frozen=True):
     """The fields of the status document that are judged; others are ignored."""
 
     run_id: str
@@ -45,7 +48,7 @@ class PublishedStatus(msgspec.Struct, frozen=True):
         return (now - self.generated_at) // timedelta(seconds=1)
 
 
-def describe(status: PublishedStatus, now: datetime) -> str:
+def describe(status: JudgedStatus, now: datetime) -> str:
     """The run in one line."""
     promised = status.next_expected_at
     return (
@@ -58,7 +61,7 @@ def describe(status: PublishedStatus, now: datetime) -> str:
 
 
 def judge(
-    status: PublishedStatus, now: datetime, max_lag: timedelta, max_age: timedelta | None, grace: timedelta | None
+    status: JudgedStatus, now: datetime, max_lag: timedelta, max_age: timedelta | None, grace: timedelta | None
 ) -> list[str]:
     """Everything that is wrong with a published run at a moment.
 
@@ -93,24 +96,24 @@ def judge(
     return problems
 
 
-async def read_status(uri: str) -> PublishedStatus:
-    """Read the pointer of a tree. Raises `ConfigError`, and `SourceError` without a pointer."""
+async def read_status(uri: str) -> JudgedStatus:
+    """Read the status document of a tree. Raises `ConfigError`, and `SourceError` if there is none."""
     async with open_tree(uri) as source:
         try:
             async with asyncio.timeout(READING_SECONDS):
-                data = await source.get(POINTER_KEY, MAX_POINTER_BYTES)
+                data = await source.get(STATUS_KEY, MAX_STATUS_BYTES)
         except TimeoutError:
-            raise SourceError(f"{POINTER_KEY} of {source.uri} did not come within {READING_SECONDS:.0f} s") from None
+            raise SourceError(f"{STATUS_KEY} of {source.uri} did not come within {READING_SECONDS:.0f} s") from None
         if data is None:
-            raise SourceError(f"{source.uri} has no {POINTER_KEY}: nothing is published there, or it may not be read")
-        if len(data) > MAX_POINTER_BYTES:
-            raise CheckError(f"{POINTER_KEY} of {source.uri} is larger than {MAX_POINTER_BYTES} bytes")
+            raise SourceError(f"{source.uri} has no {STATUS_KEY}: nothing is published there, or it may not be read")
+        if len(data) > MAX_STATUS_BYTES:
+            raise CheckError(f"{STATUS_KEY} of {source.uri} is larger than {MAX_STATUS_BYTES} bytes")
         try:
-            refuse_other_format(f"{source.uri}: {POINTER_KEY}", data)
-            return decode_json(data, PublishedStatus)
+            refuse_other_format(f"{source.uri}: {STATUS_KEY}", data)
+            return decode_json(data, JudgedStatus)
         except msgspec.DecodeError as error:
             text = printable(str(error))[:200]
-            raise SourceError(f"{POINTER_KEY} of {source.uri} is not a status document: {text}") from None
+            raise SourceError(f"{STATUS_KEY} of {source.uri} is not a status document: {text}") from None
 
 
 def _time(moment: datetime) -> str:

@@ -82,11 +82,11 @@ def prove(
     `RefutedError` and `ArchiveError` what could be proven is published. Also raises `LostRaceError`, `CheckError`.
     """
     published = read_published(store)
-    if published is None or published.pointer.network is None:
+    if published is None or published.status.network is None:
         raise CheckError(f"{store.uri}: no run is published there; run `exporter run` first")
-    network = published.pointer.network
+    network = published.status.network
     trusted = trust_of(network, trust)
-    read_current_listing(store, published.pointer)  # raises for a tree that is damaged
+    read_current_listing(store, published.status)  # raises for a tree that is damaged
     runs = {key[len(RUNS_PREFIX) : -len(".json")]: key for key in manifest_keys(store)}
     known = {proof.run_id for proof in published_proofs(store)}
     added, waiting, unproven = list[tuple[Proof, bytes]](), dict[str, str](), Unproven()

@@ -19,8 +19,8 @@ from exporter.tree.families import (
     EMPTY_PAGE_KEY,
     HISTORY_PREFIX,
     OPENAPI_KEY,
-    POINTER_KEY,
     RUN,
+    STATUS_KEY,
     is_listing,
     parse_key,
 )
@@ -67,7 +67,7 @@ async def check_public_urls(
     chosen = dict.fromkeys((*always, *(keys if len(keys) <= count else drawn.sample(keys, count))))
     stated = files.filter(pl.col("key").is_in([*chosen, EMPTY_PAGE_KEY]))
     sizes, digests = (dict(stated.select("key", name).iter_rows()) for name in ("bytes", "sha256"))
-    expected = [("v1/system/status", POINTER_KEY)]
+    expected = [("v1/system/status", STATUS_KEY)]
     expected += [(url, key) for key in chosen for url in public_urls(key, sorted(status.page_sizes), listed)]
     if EMPTY_PAGE_KEY in digests:
         expected += [(url, EMPTY_PAGE_KEY) for url in EMPTY]

@@ -41,9 +41,9 @@ from exporter.tree.families import (
     INTENT_KEY,
     MONTH_ROLLUP,
     OPENAPI_KEY,
-    POINTER_KEY,
     PROOF,
     PROOFS,
+    STATUS_KEY,
     TRUST,
     family_of,
     kind_of,
@@ -85,12 +85,12 @@ async def check_source(
 ) -> CheckSummary:
     """Check the published tree of an open source; see `check_files`."""
     for _ in range(ROUNDS):
-        before = await required(source, POINTER_KEY)
+        before = await required(source, STATUS_KEY)
         try:
             outcome: CheckSummary | CheckError = await _check(source, before, sample, progress)
         except CheckError as error:
             outcome = error
-        if await source.get(POINTER_KEY, FILE_BYTES) == before:
+        if await source.get(STATUS_KEY, FILE_BYTES) == before:
             if isinstance(outcome, CheckError):
                 raise outcome
             return outcome
@@ -99,10 +99,10 @@ async def check_source(
 
 async def required(source: TreeSource, key: str, sha256: str | None = None) -> bytes:
     """A file that must be there, with this digest. Raises `CheckError`."""
-    most = DOCUMENT_BYTES if key == POINTER_KEY else FILE_BYTES
+    most = DOCUMENT_BYTES if key == STATUS_KEY else FILE_BYTES
     data = await source.get(key, most)
     if data is None:
-        unpublished = ", so no run is published there" if key == POINTER_KEY else ""
+        unpublished = ", so no run is published there" if key == STATUS_KEY else ""
         raise CheckError(f"{source.uri}: {key} is missing{unpublished}")
     if len(data) > most:
         raise CheckError(f"{key}: {TooLargeError(most)}")
@@ -117,11 +117,11 @@ async def document(source: TreeSource, key: str, model: type[_Decoded], sha256: 
 
 
 async def _check(
-    source: TreeSource, pointer: bytes, sample: int | None, progress: Callable[[int], None]
+    source: TreeSource, published: bytes, sample: int | None, progress: Callable[[int], None]
 ) -> CheckSummary:
     with suppress(msgspec.DecodeError):  # which is said next
-        refuse_other_format(f"{source.uri}: {POINTER_KEY}", pointer)
-    status = decoded(POINTER_KEY, pointer, SystemStatus)
+        refuse_other_format(f"{source.uri}: {STATUS_KEY}", published)
+    status = decoded(STATUS_KEY, published, SystemStatus)
     manifest_bytes = await required(source, status.manifest_key)
     manifest = decoded(status.manifest_key, manifest_bytes, RunManifest)
     records = {status.manifest_key: manifest_bytes, manifest.files_key: await required(source, manifest.files_key)}
@@ -131,7 +131,7 @@ async def _check(
     checker = TreeChecker(status.observed_ledger, status.page_sizes, partial=sample is not None, listed=listed)
     if OPENAPI_KEY in listed and (openapi := await source.get(OPENAPI_KEY, FILE_BYTES)) is not None:
         checker.use_schemas(openapi)
-    checker.add(POINTER_KEY, pointer)
+    checker.add(STATUS_KEY, published)
     for record, content in records.items():
         checker.add(record, content)
     for key, fault in _record_faults(status, manifest, manifest_bytes, listed):
@@ -347,7 +347,7 @@ def _record_faults(
     if manifest.run_id != status.run_id or manifest.observed_ledger != status.observed_ledger:
         yield key, f"is of run {manifest.run_id} at ledger {manifest.observed_ledger}, not of the status's"
     if manifest.published_at != status.generated_at:
-        yield POINTER_KEY, f"$.generated_at is {status.generated_at}, not the manifest's"
+        yield STATUS_KEY, f"$.generated_at is {status.generated_at}, not the manifest's"
     if manifest.run_id != (made := listed.run_id(manifest.observed_ledger)):
         yield key, f"$.run_id is {manifest.run_id}, but the files listed give {made}"
     if (manifest.file_count, manifest.bytes) != listed.size:

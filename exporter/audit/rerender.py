@@ -51,9 +51,9 @@ from exporter.tree.families import (
     EVIDENCE,
     HISTORY_MANIFEST_KEY,
     HISTORY_PAGE,
-    POINTER_KEY,
     PROOFS,
     RUN,
+    STATUS_KEY,
     TRUST,
     VERIFIER,
 )
@@ -179,7 +179,7 @@ def _check_again(uri: str, summary: CheckSummary) -> str | None:
         except JoinedFilesError as error:
             return str(error)
         except CheckError as error:
-            raise TreeFaultsError([Fault(POINTER_KEY, str(error).removeprefix(f"{POINTER_KEY}: "))]) from None
+            raise TreeFaultsError([Fault(STATUS_KEY, str(error).removeprefix(f"{STATUS_KEY}: "))]) from None
     if made.different:
         raise TreeFaultsError([Fault(*item) for item in made.different.items()])
     summary.rerendered = made.same
@@ -195,7 +195,7 @@ def _check_again(uri: str, summary: CheckSummary) -> str | None:
 async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
     """Fetch what is needed of the tree at a URI into an empty folder. Raises `CheckError`, `SourceError`."""
     async with open_tree(uri) as source:
-        status = await document(source, POINTER_KEY, SystemStatus)
+        status = await document(source, STATUS_KEY, SystemStatus)
         manifest = await document(source, status.manifest_key, RunManifest, status.manifest_sha256)
         files = listing_of(manifest, await required(source, manifest.files_key))
         evidence_sha256 = files.sha256_of(status.evidence_key)
@@ -360,7 +360,7 @@ def settings_of(tree: FetchedTree) -> Settings:
     try:
         return load(None, network | pages, environment={}).settings
     except ConfigError as error:
-        raise CheckError(f"{POINTER_KEY}: no run has such settings: {error}") from None
+        raise CheckError(f"{STATUS_KEY}: no run has such settings: {error}") from None
 
 
 def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) -> Rerendered:
@@ -374,10 +374,10 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
         execute(settings, store, RunLog(None), StoredLedger(path))
     except ExporterError as error:
         raise CheckError(f"the run cannot be repeated from its evidence: {error}") from None
-    published, status = read_published(store), store.get(POINTER_KEY)
+    published, status = read_published(store), store.get(STATUS_KEY)
     assert published is not None  # by this very run
     assert status is not None
-    made = read_current_listing(store, published.pointer).frame.select("key", again="sha256")
+    made = read_current_listing(store, published.status).frame.select("key", again="sha256")
     repeated = decode_json(status.data, SystemStatus)
     packed = store.get(repeated.evidence_key)
     repacked = repeated.evidence_key != tree.status.evidence_key and packed is not None
@@ -425,6 +425,6 @@ def _compare_status(published: SystemStatus, repeated: SystemStatus, *, same_fil
     for name, expected in ours.items():
         if name not in apart and theirs[name] != expected:
             raise CheckError(
-                f"{POINTER_KEY}: expected $.{name} {str(expected)[:200]!r} by the run's evidence but found "
+                f"{STATUS_KEY}: expected $.{name} {str(expected)[:200]!r} by the run's evidence but found "
                 f"{str(theirs[name])[:200]!r}"
             )

@@ -18,7 +18,7 @@ from exporter.audit.rerender import FetchedTree
 from exporter.deployments.networks import network_of
 from exporter.errors import CheckError
 from exporter.job.evidence import Evidence
-from exporter.tree.families import POINTER_KEY, PROOFS, TRUST, VERIFIER
+from exporter.tree.families import PROOFS, STATUS_KEY, TRUST, VERIFIER
 from exporter.tree.values import ListedReason
 
 LONGEST_RETENTION_HOURS: Final = 8_760
@@ -37,22 +37,22 @@ def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
     yield from (f"the operator excludes {place}" for place in evidence.excluded)
     made = datetime.fromisoformat(status.generated_at)
     if made < datetime.fromisoformat(status.ledger_close_time) - CLOCK_TOLERANCE:
-        raise CheckError(f"{POINTER_KEY}: $.generated_at {status.generated_at} is before the close of the run's ledger")
+        raise CheckError(f"{STATUS_KEY}: $.generated_at {status.generated_at} is before the close of the run's ledger")
     yield f"the run was made at {status.generated_at}"
     if status.next_expected_at is not None:
         if datetime.fromisoformat(status.next_expected_at) <= made:
-            raise CheckError(f"{POINTER_KEY}: $.next_expected_at {status.next_expected_at} is not after the run")
+            raise CheckError(f"{STATUS_KEY}: $.next_expected_at {status.next_expected_at} is not after the run")
         yield f"a newer run is expected at {status.next_expected_at}"
     if not 1 <= status.retention_hours <= LONGEST_RETENTION_HOURS:
         raise CheckError(
-            f"{POINTER_KEY}: $.retention_hours is {status.retention_hours}, not 1 to {LONGEST_RETENTION_HOURS}"
+            f"{STATUS_KEY}: $.retention_hours is {status.retention_hours}, not 1 to {LONGEST_RETENTION_HOURS}"
         )
     if status.market_pools_cap > MOST_POOLS_SHOWN:
-        raise CheckError(f"{POINTER_KEY}: $.market_pools_cap is {status.market_pools_cap}, not 1 to {MOST_POOLS_SHOWN}")
+        raise CheckError(f"{STATUS_KEY}: $.market_pools_cap is {status.market_pools_cap}, not 1 to {MOST_POOLS_SHOWN}")
     yield f"documents of markets show at most {status.market_pools_cap} pools"
     yield f"files of earlier runs are kept for {status.retention_hours} hours"
     if status.previous_run_id == status.run_id:
-        raise CheckError(f"{POINTER_KEY}: $.previous_run_id is the run itself")
+        raise CheckError(f"{STATUS_KEY}: $.previous_run_id is the run itself")
     if status.previous_run_id is not None:
         yield f"the run before was {status.previous_run_id}"
     listings = evidence.listings(network_of(status.network).deployments)

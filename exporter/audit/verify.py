@@ -66,10 +66,10 @@ from exporter.tree.families import (
     CHANGES,
     HISTORY_MANIFEST_KEY,
     HISTORY_PREFIX,
-    POINTER_KEY,
     PROOFS,
     RUN,
     RUN_FILES,
+    STATUS_KEY,
     TOTALS_PAGE,
     TRUST,
     VERIFIER,
@@ -79,7 +79,7 @@ from exporter.tree.values import SkipReason
 from exporter.tree.verifier import verifier_file
 
 _DOCUMENTS = {
-    *(POINTER_KEY, HISTORY_MANIFEST_KEY, PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template),
+    *(STATUS_KEY, HISTORY_MANIFEST_KEY, PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template),
 }
 """The keys of documents that are judged by themselves."""
 

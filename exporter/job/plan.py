@@ -77,10 +77,10 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     if published is None:
         yield "  nothing is published there yet"
     else:
-        pointer = published.pointer
-        yield f"  published: run {pointer.run_id} at ledger {pointer.observed_ledger}; a run must be of a later ledger"
-        if snapshot is None and pointer.network not in (None, settings.passphrase):
-            yield f"  and it is of another network ({printable(pointer.network)}): name another output"
+        status = published.status
+        yield f"  published: run {status.run_id} at ledger {status.observed_ledger}; a run must be of a later ledger"
+        if snapshot is None and status.network not in (None, settings.passphrase):
+            yield f"  and it is of another network ({printable(status.network)}): name another output"
     sizes = ", ".join(map(str, sorted(settings.output.page_sizes)))
     yield f"  v1/assets in pages of {sizes} (default {settings.output.default_page_size}) for each market and token"
     if settings.history.compact:

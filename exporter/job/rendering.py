@@ -56,7 +56,7 @@ def render(
     changes: ChangeList,
     kept: Collection[str] = (),
 ) -> Iterator[RenderedFile]:
-    """Everything but the pointer and the records of the run, in a stream of which no part is kept.
+    """Everything but the status document and the records of the run, in a stream of which no part is kept.
 
     ``series`` are the histories up to the run before; this run carries them on. ``history`` and ``changes`` have this
     run's. ``kept`` are the lengths of bucket whose newest documents are already published.
@@ -105,7 +105,7 @@ def times_of(summary: RunSummary, interval: timedelta | None) -> dict[str, int]:
 def status_document(
     settings: Settings, tables: Tables, summary: RunSummary, evidence_key: str
 ) -> documents.SystemStatus:
-    """The pointer, from what is known at the end."""
+    """The status document, from what is known at the end."""
     output = settings.output
     times = {name: documents.timestamp(at) for name, at in times_of(summary, settings.schedule.interval).items()}
     return documents.SystemStatus(

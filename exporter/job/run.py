@@ -71,7 +71,7 @@ SHOWN_DAMAGE = 20
 """How many damaged files are named on the console; the report has all."""
 
 READ = (
-    families.POINTER_KEY,
+    families.STATUS_KEY,
     families.INTENT_KEY,
     families.HISTORY_MANIFEST_KEY,
     SUPERSEDED_KEY,
@@ -171,9 +171,9 @@ def execute(
     log.add(network=settings.network.name, output=store.uri, dry_run=dry_run)
     before = ReadOnce(store)
     with log.step("output", "trying the output"):
-        before.read((families.POINTER_KEY, families.HISTORY_MANIFEST_KEY, families.INTENT_KEY, MEMORY_KEY))
+        before.read((families.STATUS_KEY, families.HISTORY_MANIFEST_KEY, families.INTENT_KEY, MEMORY_KEY))
         if (published := read_published(before, older=True)) is not None:
-            log.add(**published.pointer.times)  # a run that fails from here on leaves readers this one
+            log.add(**published.status.times)  # a run that fails from here on leaves readers this one
         if try_output(before, settings.passphrase, replaced_ledger, write=not dry_run):
             log.event("earlier_format", "the tree was made by an earlier version; this run publishes over it")
     if dry_run:
@@ -187,8 +187,8 @@ def execute(
         tables, surprises = job.compute(read, evidence)
         records = list[str]()
         if (published := read_published(before, older=True)) is not None:  # which most probably it still is
-            pointer = published.pointer
-            records = [pointer.manifest_key, families.RUN_FILES.key(run_id=pointer.run_id)]
+            status = published.status
+            records = [status.manifest_key, families.RUN_FILES.key(run_id=status.run_id)]
         with store.exclusive():
             held = ReadOnce(store, held=True)
             held.read((*READ, *records), families.HISTORY_PREFIX)

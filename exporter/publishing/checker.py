@@ -47,11 +47,11 @@ from exporter.tree.families import (
     LATEST_PARQUET,
     OPENAPI_KEY,
     PAGE,
-    POINTER_KEY,
     PROOF,
     RECENT,
     RUN,
     RUN_FILES,
+    STATUS_KEY,
     TOTALS_PAGE,
     YIELDS,
     Family,
@@ -264,20 +264,20 @@ class TreeChecker:
             self.fault(OPENAPI_KEY, f"its schemas cannot be used: {error}")
 
     def finish(self) -> CheckSummary:
-        """Judge the whole. Raises `TreeFaultsError` that has all faults, `CheckError` where no pointer was added."""
+        """Judge the whole. Raises `TreeFaultsError` with all faults, and `CheckError` without a status document."""
         status = self.one(SystemStatus)
         if status is None:
             self._raise_faults()
-            raise CheckError(f"{POINTER_KEY} is missing, so no run is published")
+            raise CheckError(f"{STATUS_KEY} is missing, so no run is published")
         openapi = self.one(OpenApiDocument)
         if openapi is not None:
             self.summary.version = str(openapi.info.get(VERSION_FIELD))
         elif not self.partial and OPENAPI_KEY not in self.seen:
             self.fault(OPENAPI_KEY, "is missing")
         if status.manifest_key != RUN.key(run_id=status.run_id):
-            self.fault(POINTER_KEY, f"$.manifest_key is {status.manifest_key}, not that of run {status.run_id}")
+            self.fault(STATUS_KEY, f"$.manifest_key is {status.manifest_key}, not that of run {status.run_id}")
         if not self.partial and status.evidence_key not in self.seen:
-            self.fault(POINTER_KEY, f"$.evidence_key is {status.evidence_key}, which is missing")
+            self.fault(STATUS_KEY, f"$.evidence_key is {status.evidence_key}, which is missing")
         self._check_history(status)
         for target, (key, text) in self.links.items():
             if target not in self.seen:

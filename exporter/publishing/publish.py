@@ -10,10 +10,10 @@ Under a lock, and after refusing what is not newer:
 4. The Parquet file, the rollups of the history, its manifest, and the documents. Each is replaced in one step, and
    refers only to what is there already. The listings without a limit come last, because they answer for limits that
    are left out.
-5. The pointer, by compare-and-swap. With it the run is the published one.
+5. The status document, by compare-and-swap. With it the run is the published one.
 
-A crash after any single operation leaves the pointer, its pages and everything they lead to as they were; the next
-run, at this ledger or a later one, writes what is missing and goes on. Nothing is ever deleted here.
+A crash after any single operation leaves the status document, its pages and everything they lead to as they were. The
+next run, at this ledger or a later one, writes what is missing and goes on. Nothing is ever deleted here.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from exporter.tree.families import (
     HISTORY_MANIFEST_KEY,
     INTENT_KEY,
     MONTH_ROLLUP,
-    POINTER_KEY,
     ROLLUPS_PREFIX,
     RUN,
     RUN_FILES,
+    STATUS_KEY,
     is_listing,
     kind_of,
 )
@@ -69,7 +69,7 @@ from exporter.tree.files import FileKind, RenderedFile, is_key
 from exporter.tree.read_back import render_document
 from exporter.tree.run_listing import RunListing, listed_files
 
-_OWN = (POINTER_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
+_OWN = (STATUS_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
 """The starts of keys that the publisher itself writes; a run renders nothing there."""
 
 _LENGTH = pl.col("key").str.extract(r"/history/(\w+)\.json$")
@@ -142,12 +142,12 @@ class Publication:
         run; each document must be in the store with its size. A run that reads another digest back fails, and the next
         one renders everything, because only a run that succeeds leaves the state for this.
         """
-        pointer = None if self._published is None else self._published.pointer
-        wanted = () if pointer is None else lengths(pointer.observed_ledger)
-        if pointer is None or not wanted:
+        status = None if self._published is None else self._published.status
+        wanted = () if status is None else lengths(status.observed_ledger)
+        if status is None or not wanted:
             return frozenset(), []
         try:
-            frame = read_current_listing(self._store, pointer).frame
+            frame = read_current_listing(self._store, status).frame
         except StoreError:
             return frozenset(), []
         found = frame.with_columns(_LENGTH.alias("length")).filter(pl.col("length").is_not_null())
@@ -188,7 +188,7 @@ class Publication:
             published_at=published_at,
             manifest_key=manifest.key,
             manifest_sha256=manifest.sha256,
-            previous_run_id=None if self._published is None else self._published.pointer.run_id,
+            previous_run_id=None if self._published is None else self._published.status.run_id,
         )
         return SealedRun(summary, (files, manifest, render_document(self.history_manifest)))
 
@@ -200,8 +200,8 @@ class Publication:
         store, records = self._store, {file.key: file for file in run.records}
         for field in ("run_id", "observed_ledger", "manifest_key", "manifest_sha256", "previous_run_id"):
             if (said := getattr(status, field)) != (own := getattr(run.summary, field)):
-                raise CheckError(f"{POINTER_KEY}: {field} is {said}, not {own}")
-        pointer = render_document(status)
+                raise CheckError(f"{STATUS_KEY}: {field} is {said}, not {own}")
+        document = render_document(status)
         for key in (RUN_FILES.key(run_id=run.summary.run_id), run.summary.manifest_key):
             store.put(key, records[key].data)
         closed = int(datetime.fromisoformat(status.ledger_close_time).timestamp())
@@ -229,7 +229,7 @@ class Publication:
             (f"{file.key.rpartition('/')[0]}/{name}", file) for file in self._listings for name in file.replaces
         )
         store.put_many((key, file.data) for key, file in left_out if store.has(key))
-        _move_pointer(store, pointer.data, self._published)
+        _swap_status(store, document.data, self._published)
         return self._pages + parquet + replaced + self._kept
 
     def _pages_of(self, files: Iterable[RenderedFile]) -> Iterator[tuple[str, bytes]]:
@@ -372,13 +372,13 @@ def _refuse_stray(file: RenderedFile) -> None:
         raise CheckError(f"{file.key}: the publisher writes it, because it continues the published one")
 
 
-def _move_pointer(store: Store, status: bytes, published: Published | None) -> None:
-    """Swap the pointer. When that fails, look: the store may have done it, and only its answer was lost."""
+def _swap_status(store: Store, status: bytes, published: Published | None) -> None:
+    """Swap the status document. When that fails, look: the store may have done it, and only its answer was lost."""
     try:
-        store.swap(POINTER_KEY, status, None if published is None else published.etag)
+        store.swap(STATUS_KEY, status, None if published is None else published.etag)
     except (StoreError, LostRaceError):
         with suppress(StoreError):
-            current = store.get(POINTER_KEY)
+            current = store.get(STATUS_KEY)
             if current is not None and current.data == status:
                 return
         raise
@@ -392,16 +392,16 @@ def verify(store: Store, summary: RunSummary) -> int:
     """Read a sample of files back, if no later run is published; gives how many. Raises `PublishedCheckError`."""
     records = ReadOnce(store)
     try:
-        records.read((POINTER_KEY, summary.manifest_key, RUN_FILES.key(run_id=summary.run_id)))
+        records.read((STATUS_KEY, summary.manifest_key, RUN_FILES.key(run_id=summary.run_id)))
         published = read_published(records)
         if published is None:
-            raise PublishedCheckError(f"{POINTER_KEY} is missing after it was written")
-        pointer = published.pointer
-        if pointer.observed_ledger > summary.observed_ledger:
+            raise PublishedCheckError(f"{STATUS_KEY} is missing after it was written")
+        status = published.status
+        if status.observed_ledger > summary.observed_ledger:
             return 0
-        if (pointer.run_id, pointer.manifest_sha256) != (summary.run_id, summary.manifest_sha256):
-            raise PublishedCheckError(f"{POINTER_KEY} names run {pointer.run_id}, not {summary.run_id}")
-        frame = read_current_listing(records, pointer).frame
+        if (status.run_id, status.manifest_sha256) != (summary.run_id, summary.manifest_sha256):
+            raise PublishedCheckError(f"{STATUS_KEY} names run {status.run_id}, not {summary.run_id}")
+        frame = read_current_listing(records, status).frame
         if frame.height > MAX_FILES:
             frame = frame[sorted(random.Random(summary.run_id).sample(range(frame.height), MAX_FILES))]
         by_key = {file.key: file for file in listed_files(frame)}

@@ -21,7 +21,7 @@ from exporter.history.manifest import read_history_manifest
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.documents import HistoryManifest, Intent, RunManifest, timestamp
-from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY, ROOT_FILES, RUN, family_of
+from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, ROOT_FILES, RUN, STATUS_KEY, family_of
 from exporter.tree.files import check_key, is_key
 from exporter.tree.run_listing import RunListing, listing_of
 
@@ -43,7 +43,7 @@ _Ledger = Annotated[int, Meta(ge=1)]
 _Decoded = TypeVar("_Decoded", bound=Struct)
 
 
-class Pointer(Struct, frozen=True):
+class PublishedStatus(Struct, frozen=True):
     """The fields of the status document that the publisher needs."""
 
     run_id: str
@@ -64,9 +64,9 @@ class Pointer(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The pointer as it is, with the etag to swap it by, and whether it is of an earlier format."""
+    """The status document as it is, with the etag to swap it by, and whether it is of an earlier format."""
 
-    pointer: Pointer
+    status: PublishedStatus
     etag: str
     earlier: bool = False
 
@@ -80,18 +80,18 @@ class LedgerNotNewerError(NotNewerError):
 
 
 def read_published(store: Store, *, older: bool = False) -> Published | None:
-    """Read the pointer, with ``older`` also that of an earlier format. Raises `StoreError`, `FormatError`."""
-    stored = store.get(POINTER_KEY)
+    """Read the status document, with ``older`` also that of an earlier format. Raises `StoreError`, `FormatError`."""
+    stored = store.get(STATUS_KEY)
     if stored is None:
         return None
-    with _understood(POINTER_KEY):
-        earlier = refuse_other_format(f"{store.uri}: {POINTER_KEY}", stored.data, older=older)
-    pointer = _decode(POINTER_KEY, stored, Pointer)
+    with _understood(STATUS_KEY):
+        earlier = refuse_other_format(f"{store.uri}: {STATUS_KEY}", stored.data, older=older)
+    status = _decode(STATUS_KEY, stored, PublishedStatus)
     try:
-        check_key(pointer.manifest_key)
+        check_key(status.manifest_key)
     except StoreError as error:
-        raise StoreError(f"{POINTER_KEY} cannot be understood: manifest_key: {error}. {_REMOVE}") from error
-    return Published(pointer, stored.etag, earlier)
+        raise StoreError(f"{STATUS_KEY} cannot be understood: manifest_key: {error}. {_REMOVE}") from error
+    return Published(status, stored.etag, earlier)
 
 
 def read_intent(store: Store) -> Intent | None:
@@ -119,14 +119,14 @@ def refuse_files_of_others(store: Store) -> None:
 
 def unfinished_run(published: Published | None, intent: Intent | None) -> Intent | None:
     """Give the run that began to replace documents and did not finish; None when the last one did."""
-    if intent is None or (published is not None and intent.observed_ledger <= published.pointer.observed_ledger):
+    if intent is None or (published is not None and intent.observed_ledger <= published.status.observed_ledger):
         return None
     return intent
 
 
 def died_run(published: Published | None, intent: Intent | None) -> Intent | None:
     """Give the run that began to replace documents and is not the published one, also one that replaces later runs."""
-    if intent is None or (published is not None and intent.run_id == published.pointer.run_id):
+    if intent is None or (published is not None and intent.run_id == published.status.run_id):
         return None
     return intent if intent.replaced_ledger is not None else unfinished_run(published, intent)
 
@@ -144,7 +144,7 @@ def read_whole_history(store: Store, *, older: bool = False) -> HistoryManifest 
     if died is not None:
         wanted = died.history_ledger
     if published is not None and (died is None or died.replaced_ledger is None):
-        wanted = max(wanted, published.pointer.observed_ledger)
+        wanted = max(wanted, published.status.observed_ledger)
     newest = max((file.last_ledger for file in manifest.files), default=0)
     if newest < wanted:
         raise StoreError(
@@ -166,19 +166,19 @@ def read_listing(store: Store, key: str) -> RunListing | None:
     return None if stored is None else _listing_of(store, key, _decode(key, stored, RunManifest))
 
 
-def read_current_listing(store: Store, pointer: Pointer) -> RunListing:
-    """Read the listing of the run that the pointer names. Raises as `read_current_manifest` does."""
-    return _listing_of(store, pointer.manifest_key, read_current_manifest(store, pointer))
+def read_current_listing(store: Store, status: PublishedStatus) -> RunListing:
+    """Read the listing of the run that the status document names. Raises as `read_current_manifest` does."""
+    return _listing_of(store, status.manifest_key, read_current_manifest(store, status))
 
 
-def read_current_manifest(store: Store, pointer: Pointer) -> RunManifest:
-    """Read the manifest of the run that the pointer names. Raises `StoreError` where it is not the one named there."""
-    stored = store.get(pointer.manifest_key)
+def read_current_manifest(store: Store, status: PublishedStatus) -> RunManifest:
+    """Read the manifest that the status document names. Raises `StoreError` if it is missing, or is another one."""
+    stored = store.get(status.manifest_key)
     if stored is None:
-        raise StoreError(f"{pointer.manifest_key} is missing, though {POINTER_KEY} names it")
-    if etag_of(stored.data) != pointer.manifest_sha256:
-        raise StoreError(f"{pointer.manifest_key} does not have the digest that {POINTER_KEY} gives for it")
-    return _decode(pointer.manifest_key, stored, RunManifest)
+        raise StoreError(f"{status.manifest_key} is missing, though {STATUS_KEY} names it")
+    if etag_of(stored.data) != status.manifest_sha256:
+        raise StoreError(f"{status.manifest_key} does not have the digest that {STATUS_KEY} gives for it")
+    return _decode(status.manifest_key, stored, RunManifest)
 
 
 def _listing_of(store: Store, key: str, manifest: RunManifest) -> RunListing:
@@ -195,7 +195,7 @@ def check_replaced(store: Store, replaced_ledger: int) -> None:
     """Raise `ConfigError` where no run at this ledger can be replaced, as when the flag is left in a script."""
     published, intent = read_published(store, older=True), read_intent(store)
     history = read_history_manifest(store, older=True)
-    known = {each.observed_ledger for each in (intent, None if published is None else published.pointer) if each}
+    known = {each.observed_ledger for each in (intent, None if published is None else published.status) if each}
     newest = max(known, default=None)
     known |= {file.first_ledger for file in ([] if history is None else history.files)}
     if newest is None or replaced_ledger > newest or replaced_ledger not in known:
@@ -213,8 +213,8 @@ def refuse_not_newer(
     """
     if replaced_ledger is not None:
         return
-    if published is not None and observed_ledger <= published.pointer.observed_ledger:
-        current = published.pointer.observed_ledger
+    if published is not None and observed_ledger <= published.status.observed_ledger:
+        current = published.status.observed_ledger
         raise LedgerNotNewerError(
             f"the run's ledger {observed_ledger} is "
             + ("published already" if observed_ledger == current else f"below the published ledger {current}")
@@ -236,15 +236,15 @@ def check_newer(store: Store, observed_ledger: int, close_time: int, *, replaced
     """
     published = read_published(store, older=True)
     refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)
-    if published is None or published.pointer.ledger_close_time is None or replaced_ledger is not None:
+    if published is None or published.status.ledger_close_time is None or replaced_ledger is not None:
         return
-    ledgers = observed_ledger - published.pointer.observed_ledger
-    before = published.pointer.ledger_close_time
+    ledgers = observed_ledger - published.status.observed_ledger
+    before = published.status.ledger_close_time
     seconds = close_time - int((before if before.tzinfo else before.replace(tzinfo=UTC)).timestamp())
     if seconds < 0:
-        raise closed_earlier(observed_ledger, close_time, published.pointer.observed_ledger, close_time - seconds)
+        raise closed_earlier(observed_ledger, close_time, published.status.observed_ledger, close_time - seconds)
     if ledgers > SPARE_LEDGERS + MAX_LEDGERS_PER_SECOND * seconds:
-        current = published.pointer.observed_ledger
+        current = published.status.observed_ledger
         raise SourceError(
             f"the run's ledger {observed_ledger} is {ledgers} above the published one, {current}, and closed "
             f"{seconds} s after it; no network is that fast, so the endpoints are wrong: use another rpc_url. Should "
@@ -264,7 +264,7 @@ def closed_earlier(ledger: int, close_time: int, earlier_ledger: int, earlier_ti
 
 def check_network(store: Store, published: Published | None, network: str) -> None:
     """Refuse a tree of another network (a passphrase): one history would hold the numbers of both."""
-    found = None if published is None else published.pointer.network
+    found = None if published is None else published.status.network
     if found is not None and found != network:
         held, read = (f"{network_of(each).name} ({printable(each)[:200]})" for each in (found, network))
         raise ConfigError(
@@ -283,5 +283,5 @@ def _understood(key: str) -> Iterator[None]:
     try:
         yield
     except msgspec.DecodeError as error:
-        advice = _REMOVE if key == POINTER_KEY else _RESTORE
+        advice = _REMOVE if key == STATUS_KEY else _RESTORE
         raise StoreError(f"{key} cannot be understood ({error}). {advice}") from error

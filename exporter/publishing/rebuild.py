@@ -87,7 +87,7 @@ def rebuild_history(store: Store, *, dry_run: bool = False, now: Clock = utc_now
         findings = dict[str, Finding]()
         candidates = list(_candidates(store, record, findings))
         candidates += _from_latest(store, published, candidates, findings, dry_run=dry_run)
-        network = None if published is None else published.pointer.network
+        network = None if published is None else published.status.network
         candidates = _of_one_network(candidates, network, findings)
         taken = _without_overlaps(store, candidates, findings)
         if not taken:
@@ -97,7 +97,7 @@ def rebuild_history(store: Store, *, dry_run: bool = False, now: Clock = utc_now
                 "a copy"
             )
         newest = taken[-1].last_ledger
-        if published is not None and newest < (wanted := published.pointer.observed_ledger):
+        if published is not None and newest < (wanted := published.status.observed_ledger):
             raise StoreError(
                 f"the Parquet files of {store.uri} end at ledger {newest}, but ledger {wanted} is published: restore "
                 f"what is missing of {HISTORY_PREFIX} from a copy, or publish without it: exporter run "
@@ -193,10 +193,10 @@ def _from_latest(
     """The published run's own file, of which ``v1/latest.parquet`` has the rows, if it is missing."""
     if published is None:
         return
-    newest = published.pointer.observed_ledger
+    newest = published.status.observed_ledger
     if any(each.entry.first_ledger <= newest <= each.entry.last_ledger for each in candidates):
         return
-    listed = list(read_current_listing(store, published.pointer).under(HISTORY_PREFIX))
+    listed = list(read_current_listing(store, published.status).under(HISTORY_PREFIX))
     latest = store.get(LATEST_PARQUET.template)
     try:
         data = None if latest is None else run_file_of_latest(latest.data)

@@ -148,8 +148,8 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
             f"run {intent.run_id} began to replace documents and did not finish; the next run that is published "
             "makes the tree whole"
         )
-    listing = published_state.read_current_listing(store, published.pointer)
-    history, current = published_state.read_whole_history(store), published.pointer.manifest_key
+    listing = published_state.read_current_listing(store, published.status)
+    history, current = published_state.read_whole_history(store), published.status.manifest_key
     earlier = [key for key in published_state.manifest_keys(store) if key != current]
     if moment is None:
         stale = _stale_documents(store, listing, earlier, ())

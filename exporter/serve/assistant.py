@@ -37,7 +37,7 @@ from exporter.tree.families import (
     HISTORY,
     LATEST_PARQUET,
     MARKET,
-    POINTER_KEY,
+    STATUS_KEY,
     TOTALS_PAGE,
     totals_key,
 )
@@ -106,7 +106,7 @@ class Answers:
 
         `unread` and `absent` name what is missing from the data, with the reason; `notices` what is doubtful.
         """
-        return await self._document(POINTER_KEY)
+        return await self._document(STATUS_KEY)
 
     async def summary(self) -> _Json:
         """How many listed markets and pools there are and their worth (US cents), together and by protocol.
@@ -346,7 +346,7 @@ class Answers:
 
     async def _pools(self) -> pl.DataFrame:
         """The table of the published run; columns that an older exporter did not write are null."""
-        await self._document(POINTER_KEY)  # refuses another format
+        await self._document(STATUS_KEY)  # refuses another format
         data = await self._file(LATEST_PARQUET.template)
         try:
             open_parquet(data)
@@ -365,7 +365,7 @@ class Answers:
     async def _document(self, key: str) -> _Json:
         data = await self._file(key)
         try:
-            if key == POINTER_KEY:
+            if key == STATUS_KEY:
                 refuse_other_format(f"{self._source.uri}: {key}", data)
             return decode_json(data, _Json)
         except DecodeError as error:

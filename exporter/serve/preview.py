@@ -24,7 +24,7 @@ from exporter.console import own_command
 from exporter.errors import ConfigError, FormatError
 from exporter.tree import problems
 from exporter.tree.decoding import decode_json, refuse_other_format
-from exporter.tree.families import POINTER_KEY, kind_of
+from exporter.tree.families import STATUS_KEY, kind_of
 from exporter.tree.headers import (
     CONTENT_TYPES,
     ERROR_CACHE_CONTROL,
@@ -122,16 +122,16 @@ def read_file(root: Path, key: str) -> bytes | None:
         raise
 
 
-class _Pointer(msgspec.Struct):
+class _Status(msgspec.Struct):
     page_sizes: set[Positive]
 
 
 def page_sizes(root: Path) -> tuple[int, ...] | None:
-    """The page sizes of the published run, ascending; None without a usable pointer. Raises `FormatError`."""
-    data = read_file(root, POINTER_KEY)
+    """The page sizes of the published run, ascending; None without a usable status document. Raises `FormatError`."""
+    data = read_file(root, STATUS_KEY)
     try:
-        refuse_other_format(f"{root}: {POINTER_KEY}", data or b"")
-        sizes = decode_json(data or b"", _Pointer).page_sizes
+        refuse_other_format(f"{root}: {STATUS_KEY}", data or b"")
+        sizes = decode_json(data or b"", _Status).page_sizes
     except msgspec.DecodeError:
         return None
     return tuple(sorted(sizes)) if 1 in sizes else None
@@ -153,7 +153,7 @@ def _answer(root: Path, request: Request) -> Response:
     except FormatError as error:
         return _error(method, problems.problem(503, str(error)))
     if sizes is None:
-        missing = f"No run is published here: {POINTER_KEY} is missing or unusable."
+        missing = f"No run is published here: {STATUS_KEY} is missing or unusable."
         return _error(method, problems.problem(503, missing))
     answer = route(path, query.decode("latin-1"), sizes)
     if isinstance(answer, Served):

@@ -990,7 +990,7 @@ class SkippedList(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
-    """The pointer: which run is the published one. It is written last, so all that it implies is there.
+    """The status document: which run is the published one. It is written last, so all that it implies is there.
 
     The network `local` is one of a single machine, as that of `exporter demo`. Until `/v1/proofs` lists the run, its
     numbers are the RPC's word; `proof_checkpoint` can be proven when the network has published the checkpoint after it,
@@ -1036,7 +1036,7 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """One file of a run, a row of its `files_key`: `kind` is page, history, document or pointer, `bytes` its size."""
+    """One file of a run, a row of its `files_key`: `kind` is page, history or document, `bytes` its size."""
 
     key: Annotated[ObjectKey, doc("Key of the file, relative to the root of the tree.")]
     kind: FileKindName
@@ -1097,8 +1097,8 @@ def timestamp(seconds: int) -> str:
 class Intent(Struct, frozen=True):
     """Written before a run replaces its first document.
 
-    While it names a later ledger than the pointer, that run has not finished: some documents may be of its ledger
-    already, so a run at an earlier ledger would take them backwards.
+    While it names a later ledger than the status document, that run has not finished. Some documents may be of its
+    ledger already, so a run at an earlier ledger would take them backwards.
 
     Attributes:
         history_key: the run's Parquet file, which is written next. If the run dies, no manifest may ever name it.

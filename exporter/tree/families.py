@@ -232,11 +232,11 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family("v1/protocols.json", documents.ProtocolList, "/v1/protocols"),
     ERROR := Family("v1/errors/{status}.json", Problem, "/v1/errors/{status}"),
     # Runs.
-    POINTER := Family(
+    STATUS := Family(
         "v1/system/status.json",
         documents.SystemStatus,
         "/v1/system/status",
-        kind=FileKind.POINTER,
+        kind=FileKind.STATUS,
         sweep=Sweep.NEVER,
     ),
     RUN := Family("v1/runs/{run_id}.json", documents.RunManifest, "/v1/runs/{run_id}", sweep=Sweep.AFTER_RETENTION),
@@ -286,7 +286,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
 HISTORY_NOTES = (HISTORY_NOTE, POOLS_NOTE)
 """Files that make readers refuse a whole folder, in which some rows are twice."""
 
-POINTER_KEY = POINTER.template
+STATUS_KEY = STATUS.template
 HISTORY_MANIFEST_KEY = HISTORY_MANIFEST.template
 OPENAPI_KEY = OPENAPI.template
 EMPTY_PAGE_KEY = EMPTY_PAGE.template
@@ -362,7 +362,7 @@ def prefixes(kind: FileKind) -> tuple[str, ...]:
     return tuple(sorted(one for one in starts if not any(one != other and one.startswith(other) for other in starts)))
 
 
-_PREFIXES = tuple((prefixes(kind), kind) for kind in (FileKind.POINTER, FileKind.PAGE, FileKind.HISTORY))
+_PREFIXES = tuple((prefixes(kind), kind) for kind in (FileKind.STATUS, FileKind.PAGE, FileKind.HISTORY))
 
 
 def kind_of(key: str) -> FileKind:

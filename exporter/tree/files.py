@@ -29,7 +29,7 @@ class FileKind(StrEnum):
     """Immutable, named by its ledger: ``history/pools/date=YYYY-MM-DD/<ledger>.parquet``."""
     DOCUMENT = "document"
     """Replaced by every run; what it points to is immutable and was written before it."""
-    POINTER = "pointer"
+    STATUS = "status"
     """``v1/system/status.json``, written last."""
 
 

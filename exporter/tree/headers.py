@@ -51,7 +51,7 @@ _CACHE_CONTROL = {
     FileKind.PAGE: "public, max-age=31536000, immutable",
     FileKind.HISTORY: "public, max-age=31536000, immutable",
     FileKind.DOCUMENT: "public, max-age=30",
-    FileKind.POINTER: "public, max-age=5, must-revalidate",
+    FileKind.STATUS: "public, max-age=5, must-revalidate",
 }
 
 

@@ -29,7 +29,7 @@
     document.querySelector(".bar").append(button);
   };
 
-  // Freshness: the pointer says when the run was published and when the next is due.
+  // Freshness: the status document says when the run was published and when the next is due.
   const ago = (seconds) => {
     const steps = [[86400 * 2, 86400, "day"], [3600 * 2, 3600, "hour"], [120, 60, "minute"]];
     for (const [least, unit, name] of steps) if (seconds >= least) return `${Math.floor(seconds / unit)} ${name}s`;

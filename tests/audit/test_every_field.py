@@ -29,8 +29,8 @@ from exporter.tree.families import (
     HISTORY_MANIFEST_KEY,
     INTENT_KEY,
     LIQUIDATIONS,
-    POINTER_KEY,
     PROOFS,
+    STATUS_KEY,
 )
 from tests.audit.archived_runs import ArchivedRuns
 from tests.audit.trees import Files, digest, encoded, manifest_of, read, seal, status_of, write
@@ -183,7 +183,7 @@ def at(record: str, document: Any) -> Any:
 def key_of(files: Files, record: str) -> str:
     match record:
         case "SystemStatus":
-            return POINTER_KEY
+            return STATUS_KEY
         case "RunManifest":
             return str(status_of(files)["manifest_key"])
         case "ProofList" | "Proof":
@@ -216,12 +216,12 @@ def change_record(files: Files, record: str, name: str) -> None:
         return
     edit(files, key, how)
     if record == "RunManifest":
-        edit(files, POINTER_KEY, lambda status: status.update(manifest_sha256=digest(files[key])))
+        edit(files, STATUS_KEY, lambda status: status.update(manifest_sha256=digest(files[key])))
     if (record, name) in (("SystemStatus", "generated_at"), ("RunManifest", "published_at")):
         moment = json.loads(files[key])[name]
         edit(files, key_of(files, "RunManifest"), lambda manifest: manifest.update(published_at=moment))
         sha256 = digest(files[key_of(files, "RunManifest")])
-        edit(files, POINTER_KEY, lambda status: status.update(generated_at=moment, manifest_sha256=sha256))
+        edit(files, STATUS_KEY, lambda status: status.update(generated_at=moment, manifest_sha256=sha256))
         edit(files, INTENT_KEY, lambda intent: intent.update(started_at=moment))
 
 
@@ -238,7 +238,7 @@ def change_listing(files: Files, name: str) -> None:
     files[listing] = target.getvalue()
     edit(files, key_of(files, "RunManifest"), lambda manifest: manifest.update(files_sha256=digest(files[listing])))
     sha256 = digest(files[key_of(files, "RunManifest")])
-    edit(files, POINTER_KEY, lambda status: status.update(manifest_sha256=sha256))
+    edit(files, STATUS_KEY, lambda status: status.update(manifest_sha256=sha256))
 
 
 EXTRA = {
@@ -266,7 +266,7 @@ def change_evidence(files: Files, word: str, place: int) -> None:
     data = gzip.compress(b"".join(encoded(line) + b"\n" for line in lines), mtime=0)
     new = f"v1/evidence/{digest(data)}.jsonl.gz"
     files[new] = data
-    edit(files, POINTER_KEY, lambda status: status.update(evidence_key=new))
+    edit(files, STATUS_KEY, lambda status: status.update(evidence_key=new))
     edit(files, PROOFS.template, lambda listed: listed["proofs"][0].update(evidence_key=new))
     seal(files, new)
     edit(files, INTENT_KEY, lambda intent: intent.update(run_id=status_of(files)["run_id"]))

@@ -1,4 +1,4 @@
-"""Whether a published run is as fresh as it promised: judged from the pointer, wherever the tree is."""
+"""Whether a published run is as fresh as it promised: judged from the status document, wherever the tree is."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from starlette.responses import Response, StreamingResponse
 
 from exporter import FORMAT
 from exporter.audit import freshness
-from exporter.audit.freshness import PublishedStatus, judge, read_status
+from exporter.audit.freshness import JudgedStatus, judge, read_status
 from exporter.cli import main
 from exporter.errors import CheckError, SourceError
 from exporter.localnet.server import running
 from exporter.stores import tree_sources
-from exporter.tree.families import POINTER_KEY
+from exporter.tree.families import STATUS_KEY
 
 PUBLISHED = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOUR, DAY = 3_600, 86_400
 
 
-def pointer(**changes: Any) -> dict[str, Any]:
+def status_document(**changes: Any) -> dict[str, Any]:
     """A status document as a run of every half hour writes it."""
     return {
         "run_id": "55261759-0123456789ab",
@@ -47,14 +47,14 @@ def pointer(**changes: Any) -> dict[str, Any]:
 
 
 def write(folder: Path, content: Mapping[str, Any] | bytes) -> str:
-    """Publish a pointer, and nothing else; gives the folder's name."""
-    path = folder / POINTER_KEY
+    """Publish a status document, and nothing else; gives the folder's name."""
+    path = folder / STATUS_KEY
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     return str(folder)
 
 
-def read(uri: str) -> PublishedStatus:
+def read(uri: str) -> JudgedStatus:
     return asyncio.run(read_status(uri))
 
 
@@ -62,7 +62,7 @@ def problems(
     after: float, *, max_lag: int = HOUR, max_age: int | None = None, grace: int | None = None, **changes: Any
 ) -> list[str]:
     """What is wrong with a run, this many seconds after it was published."""
-    status = msgspec.convert(pointer(**changes), PublishedStatus)
+    status = msgspec.convert(status_document(**changes), JudgedStatus)
     limits = (None if seconds is None else timedelta(seconds=seconds) for seconds in (max_age, grace))
     return judge(status, PUBLISHED + timedelta(seconds=after), timedelta(seconds=max_lag), *limits)
 
@@ -99,15 +99,15 @@ def test_clocks_and_rpcs_that_are_wrong() -> None:
         b"",
         b"[]",
         b"\xff\xfe",
-        pointer(generated_at="yesterday"),
-        pointer(generated_at="2026-11-21T12:00:00"),  # of no time zone
-        pointer(pool_count="57"),
-        {key: value for key, value in pointer().items() if key != "observed_ledger"},
+        status_document(generated_at="yesterday"),
+        status_document(generated_at="2026-11-21T12:00:00"),  # of no time zone
+        status_document(pool_count="57"),
+        {key: value for key, value in status_document().items() if key != "observed_ledger"},
     ],
 )
 def test_no_status_document(tmp_path: Path, content: Mapping[str, Any] | bytes) -> None:
     """Anything else in its place ends with the error of a source, which names the file."""
-    with pytest.raises(SourceError, match=POINTER_KEY):
+    with pytest.raises(SourceError, match=STATUS_KEY):
         read(write(tmp_path, content))
 
 
@@ -115,7 +115,7 @@ def test_no_status_document(tmp_path: Path, content: Mapping[str, Any] | bytes) 
     ("code", "said"), [(403, "nothing is published"), (302, "redirect"), (401, "401"), (503, "503")]
 )
 def test_a_server_without_a_tree(code: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that has no pointer, leads elsewhere or fails every time is the error of a source."""
+    """A server that has no status document, leads elsewhere or fails every time is the error of a source."""
     monkeypatch.setattr(tree_sources, "RETRY_SECONDS", 0.001)
     answer = Response(status_code=code, headers={"location": "http://127.0.0.1:9/"})
     with running(answer) as url, pytest.raises(SourceError, match=said):
@@ -124,7 +124,7 @@ def test_a_server_without_a_tree(code: int, said: str, monkeypatch: pytest.Monke
 
 def test_a_server_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A body without an end is read up to a bound; one that does not come is waited for up to another."""
-    monkeypatch.setattr(freshness, "MAX_POINTER_BYTES", 100_000)
+    monkeypatch.setattr(freshness, "MAX_STATUS_BYTES", 100_000)
     endless = StreamingResponse(repeat(b" " * 65_536))
     with running(endless) as url, pytest.raises(CheckError, match="larger than 100000"):
         read(url)
@@ -144,7 +144,7 @@ def test_the_command(tmp_path: Path) -> None:
     published = (now - timedelta(hours=2)).isoformat()
     expected = (now - timedelta(hours=1, minutes=30)).isoformat()
     times = {"ledger_close_time": published, "generated_at": published, "next_expected_at": expected}
-    uri = write(tmp_path / "tree", pointer(**times))
+    uri = write(tmp_path / "tree", status_document(**times))
 
     stale, as_json = (CliRunner().invoke(main, ["status", uri, *more]) for more in ((), ("--log-format", "json")))
     excused = CliRunner().invoke(main, ["status", uri, "--max-age", "10000s"])

@@ -10,7 +10,7 @@ import pytest
 import exporter
 from exporter.audit.rerender import Rerendered, fetch, rerender, settings_of
 from exporter.errors import CheckError
-from exporter.tree.families import CHANGES, DATA_PACKAGE, OPENAPI_KEY, POINTER_KEY
+from exporter.tree.families import CHANGES, DATA_PACKAGE, OPENAPI_KEY, STATUS_KEY
 from tests.audit.trees import Files, add_listed, change, good_tree, lie, listed_of, seal, status_of, summaries, write
 
 
@@ -94,7 +94,7 @@ def test_a_file_too_many_and_one_too_few(tmp_path: Path) -> None:
 def test_a_wrong_status(tmp_path: Path) -> None:
     """What the status says of the run follows from the evidence, too."""
     files = good_tree()
-    change(files, POINTER_KEY, lambda status: status.update(unpriced_bps=1))
+    change(files, STATUS_KEY, lambda status: status.update(unpriced_bps=1))
 
     with pytest.raises(CheckError, match=r"expected \$.unpriced_bps .* but found '1'"):
         rerendered(files, tmp_path)

@@ -55,7 +55,7 @@ from exporter.publishing.compaction import compact_history
 from exporter.render.openapi import VERSION_FIELD
 from exporter.stores import open_store
 from exporter.tree.documents import ChangeList, SkippedMarket, timestamp
-from exporter.tree.families import OPENAPI_KEY, POINTER_KEY
+from exporter.tree.families import OPENAPI_KEY, STATUS_KEY
 from exporter.tree.run_listing import RunListing
 from exporter.tree.values import SkipReason
 from tests.audit.signed_runs import CHECKPOINT, TIME, SignedNetwork, keys_named
@@ -453,9 +453,7 @@ def test_a_forged_history_with_honest_evidence(trees: Trees, several: Path, tmp_
 )
 def test_words_of_the_status(trees: Trees, single: Path, tmp_path: Path, field: str, value: object, code: int) -> None:
     """What the evidence gives must be so; a promise is printed, and must be one of later."""
-    out = forge(
-        single, tmp_path, lambda files: change(files, POINTER_KEY, lambda status: status.update({field: value}))
-    )
+    out = forge(single, tmp_path, lambda files: change(files, STATUS_KEY, lambda status: status.update({field: value})))
 
     said = "a newer run is expected at 2031" if code == ExitCode.UNPROVEN else field
     expect(trees.verify(out), code, said)
@@ -718,11 +716,11 @@ def test_the_real_testnet_pool(testnet_archive: Path, tmp_path: Path, ledger: in
 def test_what_other_libraries_wrote(single: Path, trees: Trees, tmp_path: Path) -> None:
     """Evidence that another zlib packed has the right lines, and is named."""
     files = read(single)
-    old = str(json.loads(files[POINTER_KEY])["evidence_key"])
+    old = str(json.loads(files[STATUS_KEY])["evidence_key"])
     packed = gzip.compress(gzip.decompress(files.pop(old)), 9, mtime=0)
     new = f"v1/evidence/{sha256(packed).hexdigest()}.jsonl.gz"
     files[new] = packed
-    change(files, POINTER_KEY, lambda status: status.update(evidence_key=new))
+    change(files, STATUS_KEY, lambda status: status.update(evidence_key=new))
     del files["v1/proofs.json"]
     seal(files, new)
     result = trees.verify(write(files, tmp_path))

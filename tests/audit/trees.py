@@ -25,7 +25,7 @@ from exporter.publishing.checker import CheckSummary, TreeFaultsError
 from exporter.stores.memory import MemoryStore
 from exporter.stores.tree_sources import StoreSource
 from exporter.tree.documents import ManifestFile
-from exporter.tree.families import POINTER_KEY, kind_of
+from exporter.tree.families import STATUS_KEY, kind_of
 from exporter.tree.run_listing import RunListing
 from tests.jobs import NOW, run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, only, pools_of, with_rewards, without_oracle
@@ -117,7 +117,7 @@ def read(folder: Path) -> Files:
 
 
 def status_of(files: Files) -> Any:
-    return json.loads(files[POINTER_KEY])
+    return json.loads(files[STATUS_KEY])
 
 
 def manifest_of(files: Files) -> Any:
@@ -173,7 +173,7 @@ def seal(files: Files, *more: str) -> None:
     manifest["files_sha256"] = digest(listing.parquet)
     status |= {"run_id": run_id, "manifest_key": f"v1/runs/{run_id}.json", "manifest_sha256": digest(encoded(manifest))}
     files[status["manifest_key"]] = encoded(manifest)
-    files[POINTER_KEY] = encoded(status)
+    files[STATUS_KEY] = encoded(status)
 
 
 def digest(data: bytes) -> str:

@@ -146,7 +146,7 @@ def test_a_run_publishes_names_the_damage_and_fails() -> None:
     assert "compacting" not in said[-1].getvalue()
     after = read_published(store)
     assert after is not None
-    assert before.pointer.observed_ledger < after.pointer.observed_ledger
+    assert before.status.observed_ledger < after.status.observed_ledger
     for key, content in whole.items():
         store.put(key, content)
     assert 0 == run_next()

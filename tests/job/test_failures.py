@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import ExitCode
-from tests.failure_drill import FAILURES, POINTER, Drill, copied, documented, published
+from tests.failure_drill import FAILURES, STATUS, Drill, copied, documented, published
 
 PUBLISHED = [code for code in ExitCode if code.is_published]
 
@@ -26,15 +26,15 @@ def test_a_failure_ends_as_the_page_says(name: str, drill: Drill, tmp_path: Path
     The metrics keep when that was, and when the next run was promised, so that a monitor sees that readers wait.
     """
     own = copied(drill, tmp_path)
-    before, promised = (own.out / POINTER).read_bytes(), times_in(own.metrics)
+    before, promised = (own.out / STATUS).read_bytes(), times_in(own.metrics)
     code, message = FAILURES[name](own)
 
     expected = documented()[name]
     assert (expected.code, True) == (code, expected.message in message), message
     assert 2 == len(promised)
     assert promised == times_in(own.metrics)  # the clock of the drill stands still, so a published run has the same
-    if code not in PUBLISHED and "pointer" not in name and name != "the RPC is behind":
-        assert before == (own.out / POINTER).read_bytes()
+    if code not in PUBLISHED and "status document" not in name and name != "the RPC is behind":
+        assert before == (own.out / STATUS).read_bytes()
 
 
 def times_in(metrics: Path) -> set[str]:

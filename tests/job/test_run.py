@@ -79,8 +79,8 @@ class TestEmbeddedNetwork:
             bucket.calls.clear()
             run(settings_for(None, url), bucket)
         holds = [number for number, call in enumerate(bucket.calls) if call.operation == "exclusive"]
-        pointer = next(at for at, call in enumerate(bucket.calls) if call == Call("swap", "v1/system/status.json"))
-        read = Counter(call.key for call in bucket.calls[holds[0] : pointer] if call.operation == "get")
+        status = next(at for at, call in enumerate(bucket.calls) if call == Call("swap", "v1/system/status.json"))
+        read = Counter(call.key for call in bucket.calls[holds[0] : status] if call.operation == "get")
         changes = json.loads(bucket.get("v1/changes.json").data)["data"]
         changed = {f"markets/{item['market']}.atom" for item in changes}
         other = {key for key, data in feeds_of(bucket).items() if before[key] != data}
@@ -172,15 +172,15 @@ class TestEmbeddedNetwork:
         """The message says to remove that one file; the next run then leaves the tree of a run that lost nothing."""
         network = RecordedNetwork(close_seconds=400)
         damaged, control = (settings_for(tmp_path / name, **SLENDER) for name in ("damaged", "control"))
-        pointer = tmp_path / "damaged/v1/system/status.json"
+        status = tmp_path / "damaged/v1/system/status.json"
         for _ in range(2):
             for settings in (damaged, control):
                 run(settings, network=network)
             network.advance()
-        pointer.write_bytes(b"{")
+        status.write_bytes(b"{")
         with pytest.raises(StoreError, match=r"v1/system/status\.json cannot be understood .* Remove this one file"):
             run(damaged, network=network)
-        pointer.unlink()
+        status.unlink()
         for settings in (damaged, control):
             assert 0 == run(settings, network=network)[0]
 

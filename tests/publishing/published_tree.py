@@ -23,7 +23,7 @@ from exporter.publishing.sweep_record import SUPERSEDED_KEY
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, etag_of
 from exporter.tree.documents import HistoryFile, SystemStatus, page_token, timestamp
-from exporter.tree.families import INTENT_KEY, POINTER_KEY, RUN
+from exporter.tree.families import INTENT_KEY, RUN, STATUS_KEY
 from exporter.tree.files import FileKind, RenderedFile
 from tests.render.rendering import system_status
 from tests.stores.bucket_simulator import WRITES, BucketSimulator, content
@@ -185,21 +185,21 @@ def walk(store: Store, head: bytes) -> list[str]:
 
 
 def published_ledger(store: Store) -> int | None:
-    """The ledger that the pointer names."""
+    """The ledger that the status document names."""
     published = read_published(store)
-    return None if published is None else published.pointer.observed_ledger
+    return None if published is None else published.status.observed_ledger
 
 
 def assert_whole(store: Store, run: MadeRun) -> None:
     """Check that a run is published, and that whoever reads it is served to the end.
 
-    The pointer names it, its manifest and pages are all there with their digests, and every walk from its own head
-    documents finds its rows. Documents may be those of a run that died after it; these lead to the end as well.
+    The status document names it. Its manifest and pages are all there with their digests, and every walk from its own
+    head documents finds its rows. Documents may be those of a run that died after it; these lead to the end as well.
     """
     published = read_published(store)
     assert published is not None
-    assert run.ledger == published.pointer.observed_ledger
-    for listed in read_current_listing(store, published.pointer):
+    assert run.ledger == published.status.observed_ledger
+    for listed in read_current_listing(store, published.status):
         data = content(store, listed.key)
         if listed.kind != FileKind.DOCUMENT:
             assert (listed.sha256, listed.bytes) == (etag_of(data), len(data))
@@ -226,7 +226,7 @@ def tree_of(store: Store) -> dict[str, object]:
     tree: dict[str, object] = {}
     for info in store.list(""):
         data = content(store, info.key)
-        if info.key in (POINTER_KEY, INTENT_KEY) or RUN.pattern.fullmatch(info.key):
+        if info.key in (STATUS_KEY, INTENT_KEY) or RUN.pattern.fullmatch(info.key):
             tree[info.key] = {key: value for key, value in json.loads(data).items() if key not in CLOCK_FIELDS}
         elif info.key == SUPERSEDED_KEY:
             tree[info.key] = sorted(json.loads(data)["superseded"])

@@ -16,7 +16,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import market_keys
 from exporter.publishing.checker import TreeFaultsError, links_of, schema_faults, schemas_of
 from exporter.tree.documents import page_token
-from exporter.tree.families import OPENAPI_KEY, POINTER_KEY
+from exporter.tree.families import OPENAPI_KEY, STATUS_KEY
 from exporter.tree.run_listing import RunListing
 from tests.audit.trees import (
     RUNS,
@@ -98,13 +98,13 @@ def test_no_pools() -> None:
 
 
 def test_what_leads_to_the_files(files: Files) -> None:
-    """The listing of the run, the manifest that names it and the pointer must be there, and the listing must be one."""
+    """The run's listing, the manifest that names it and the status document are there, and the listing is one."""
     manifest_key, key = status_of(files)["manifest_key"], manifest_of(files)["files_key"]
     files[key] = b"PAR1"
     change(files, manifest_key, lambda manifest: manifest.update(files_sha256=sha256(b"PAR1").hexdigest()))
     with pytest.raises(CheckError, match="is not a listing of files"):
         check(files)
-    for lost in (key, manifest_key, POINTER_KEY):
+    for lost in (key, manifest_key, STATUS_KEY):
         del files[lost]
         with pytest.raises(CheckError, match=f"{lost} is missing"):
             check(files)
@@ -162,7 +162,7 @@ def test_fields(files: Files) -> None:
         "evidence_key": f"v1/evidence/{64 * '0'}.jsonl.gz",
         "manifest_sha256": "0" * 64,
     }
-    change(files, POINTER_KEY, put(**lies))
+    change(files, STATUS_KEY, put(**lies))
 
     for said in ("ledger 65000002", "generated_at is 2026-01-01", "which is missing", "does not have the digest"):
         assert any(said in fault for fault in faults(files)), faults(files)

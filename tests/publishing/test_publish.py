@@ -29,7 +29,7 @@ from exporter.publishing.sweep_record import SUPERSEDED_KEY
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, Written, etag_of
 from exporter.tree.documents import RunManifest, SystemStatus
-from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY
+from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, STATUS_KEY
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.run_listing import RunListing
 from tests.history.frames import manifest_of
@@ -61,7 +61,7 @@ def phase(call: Call) -> int:
         return 2
     if call.key.startswith("history/"):
         return 4
-    return {INTENT_KEY: 3, HISTORY_MANIFEST_KEY: 5, POINTER_KEY: 7}.get(call.key, 6)
+    return {INTENT_KEY: 3, HISTORY_MANIFEST_KEY: 5, STATUS_KEY: 7}.get(call.key, 6)
 
 
 def stored_json(store: Store, key: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def stored_json(store: Store, key: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("step", [1, -1])
 def test_order_of_writes(step: int) -> None:
-    """Pages come first, then manifest, intent, the Parquet file, history's manifest, documents; the pointer is last.
+    """Pages come first, then manifest, intent, Parquet file, history's manifest, documents, and the status document.
 
     In whatever order the stream has them no file is written before the files that it links to.
     """
@@ -82,7 +82,7 @@ def test_order_of_writes(step: int) -> None:
     assert {1, 2, 3, 4, 5, 6, 7} == {phase(call) for call in writes}
     assert all(phase(earlier) <= phase(later) for earlier, later in pairwise(writes))
     assert {"put_new"} == {call.operation for call in writes if phase(call) in (1, 4)}
-    assert [Call("swap", POINTER_KEY)] == [call for call in writes if call.operation == "swap"]
+    assert [Call("swap", STATUS_KEY)] == [call for call in writes if call.operation == "swap"]
 
 
 def test_result_counts_what_was_written() -> None:
@@ -99,7 +99,7 @@ def test_result_counts_what_was_written() -> None:
 
 
 def test_records_of_the_run_agree() -> None:
-    """Pointer, manifest and intent name the same run, and the manifest lists every file with its digest."""
+    """Status document, manifest and intent name the same run, and the manifest lists every file with its digest."""
     store, clock = MemoryStore(), TestClock()
     run = make_run(100)
     first = publish_run(store, run, clock)
@@ -118,7 +118,7 @@ def test_records_of_the_run_agree() -> None:
         manifest.observed_ledger,
         manifest.published_at,
     )
-    assert first.manifest_sha256 == etag_of(manifest_data) == stored_json(store, POINTER_KEY)["manifest_sha256"]
+    assert first.manifest_sha256 == etag_of(manifest_data) == stored_json(store, STATUS_KEY)["manifest_sha256"]
     assert {
         "run_id": first.run_id,
         "observed_ledger": 100,
@@ -192,9 +192,9 @@ def history_ledgers(store: Store) -> list[int]:
 
 
 def test_replacing_a_ledger_that_the_network_never_had() -> None:
-    """A tree whose pointer is ahead goes back in one swap: the history loses the false ledgers, readers nothing."""
+    """A tree that is ahead goes back in one swap: the history loses the false ledgers, readers nothing."""
     store, clock = published(100, 1_000_100)
-    false = stored_json(store, POINTER_KEY)["run_id"]
+    false = stored_json(store, STATUS_KEY)["run_id"]
     run = make_run(101)
     with pytest.raises(LedgerNotNewerError):
         publish_run(store, run, clock)
@@ -202,9 +202,9 @@ def test_replacing_a_ledger_that_the_network_never_had() -> None:
     bucket = BucketSimulator(store)
     publish_run(bucket, run, clock, replaced_ledger=1_000_100)
 
-    assert Call("swap", POINTER_KEY) == bucket.writes()[-1]
+    assert Call("swap", STATUS_KEY) == bucket.writes()[-1]
     assert_whole(store, run)
-    assert false == stored_json(store, POINTER_KEY)["previous_run_id"]
+    assert false == stored_json(store, STATUS_KEY)["previous_run_id"]
     assert [100, 101] == history_ledgers(store)
     assert 101 == stored_json(store, HISTORY_MANIFEST_KEY)["observed_ledger"]
     assert 5 == len(walk(store, make_run(1_000_100).document("v1/assets/index.json")))  # who pages there goes on
@@ -283,35 +283,35 @@ def test_two_publishers_at_once() -> None:
     assert None is store.get(make_run(101).history.file.key)
 
 
-def test_a_pointer_that_moved_is_left_alone() -> None:
-    """Should another publisher move the pointer in spite of the lock, its run is published and this one has lost."""
+def test_a_status_document_that_moved_is_left_alone() -> None:
+    """If another publisher swaps the status document in spite of the lock, its run is published; this one has lost."""
     store, _ = published(100)
 
     def rival_status(summary: RunSummary) -> SystemStatus:
-        present = store.get(POINTER_KEY)
+        present = store.get(STATUS_KEY)
         assert present is not None
-        store.swap(POINTER_KEY, present.data.replace(b'"network":"', b'"network":"rival of '), present.etag)
+        store.swap(STATUS_KEY, present.data.replace(b'"network":"', b'"network":"rival of '), present.etag)
         return status_of(summary)
 
     run = make_run(101)
-    with pytest.raises(LostRaceError, match=POINTER_KEY):
+    with pytest.raises(LostRaceError, match=STATUS_KEY):
         publish_run(store, run, build_status=rival_status)
 
-    assert stored_json(store, POINTER_KEY)["network"].startswith("rival of ")
+    assert stored_json(store, STATUS_KEY)["network"].startswith("rival of ")
 
 
 @pytest.mark.parametrize("error", [StoreError("connection reset"), LostRaceError("412 to a repeated request")])
 def test_a_lost_answer_to_the_swap(error: Exception) -> None:
-    """When the pointer was written and only the answer was lost, the run counts as published."""
+    """When the status document was written and only the answer was lost, the run counts as published."""
     bucket = BucketSimulator()
-    bucket.fail_at(operations_until(bucket.inner, make_run(100), POINTER_KEY), error)
+    bucket.fail_at(operations_until(bucket.inner, make_run(100), STATUS_KEY), error)
     publish_run(bucket, make_run(100))
 
     assert_whole(bucket, make_run(100))
 
 
 def test_an_error_of_the_stream_leaves_everything() -> None:
-    """A check that fails while the run is rendered leaves documents and pointer as they were."""
+    """A check that fails while the run is rendered leaves documents and the status document as they were."""
     bucket = BucketSimulator(published(100)[0])
     before = tree_of(bucket)
     run = make_run(101)
@@ -331,8 +331,8 @@ def test_an_error_of_the_stream_leaves_everything() -> None:
 @pytest.mark.parametrize(
     ("key", "kind"),
     [
-        (POINTER_KEY, FileKind.POINTER),
-        *((key, FileKind.DOCUMENT) for key in (POINTER_KEY, INTENT_KEY, HISTORY_MANIFEST_KEY, "../outside.json")),
+        (STATUS_KEY, FileKind.STATUS),
+        *((key, FileKind.DOCUMENT) for key in (STATUS_KEY, INTENT_KEY, HISTORY_MANIFEST_KEY, "../outside.json")),
         *((key, FileKind.DOCUMENT) for key in ("v1/runs/1-abc.json", "v1/runs/1-abc.parquet", "v1/pages/abc.json")),
         ("v1/markets/a b.json", FileKind.DOCUMENT),
         ("v1/assets/index.json", FileKind.PAGE),
@@ -359,7 +359,7 @@ def test_a_file_rendered_twice() -> None:
     for twice in (document, page):
         with pytest.raises(CheckError, match=f"{twice.key}: rendered twice"):
             publish_run(store := MemoryStore(), run, files=(*run.files, twice))
-        assert not store.has(POINTER_KEY)
+        assert not store.has(STATUS_KEY)
     with pytest.raises(ImmutableKeyError, match=page.key):
         publish_run(MemoryStore(), run, files=(*run.files, msgspec.structs.replace(page, data=b"{}")))
 
@@ -380,9 +380,9 @@ def test_a_status_of_another_run(field: str) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"[" * 200_000, b"{}", b"[]", b'{"run_id": "1"}', b"\xff"])
-@pytest.mark.parametrize("key", [POINTER_KEY, INTENT_KEY, HISTORY_MANIFEST_KEY])
+@pytest.mark.parametrize("key", [STATUS_KEY, INTENT_KEY, HISTORY_MANIFEST_KEY])
 def test_damaged_records_are_not_published_over(key: str, damage: bytes) -> None:
-    """A pointer, intent or history manifest that cannot be understood stops the run, which names it."""
+    """A status document, intent or history manifest that cannot be understood stops the run, which names it."""
     store, _ = published(100)
     store.put(key, damage)
     bucket = BucketSimulator(store)
@@ -420,7 +420,7 @@ RUN = make_run(100)
 FILES = len({file.key for file in RUN.files}) + 1  # and the Parquet file
 
 
-@pytest.mark.parametrize("key", [*sorted({file.key for file in RUN.files}), RUN.history.file.key, POINTER_KEY, None])
+@pytest.mark.parametrize("key", [*sorted({file.key for file in RUN.files}), RUN.history.file.key, STATUS_KEY, None])
 @pytest.mark.parametrize("damage", [None, b"", b"{}"])
 def test_any_damage_is_found(key: str | None, damage: bytes | None) -> None:
     """Any file of the run, or its manifest, that is missing or other than it was written is named."""
@@ -436,7 +436,7 @@ def test_any_damage_is_found(key: str | None, damage: bytes | None) -> None:
 
 
 def test_another_run() -> None:
-    """A pointer that names another run of this ledger is found; a later run is not this run's failure."""
+    """A status document that names another run of this ledger is found; a later run is not this run's failure."""
     store = MemoryStore()
     summary = publish_run(store, RUN)
     with pytest.raises(PublishedCheckError, match="names run 100-"):

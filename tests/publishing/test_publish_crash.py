@@ -89,7 +89,7 @@ def test_killed_at_any_operation() -> None:
         with pytest.raises(SimulatedKill):
             publish_run(dying, NEW, clock)
         again = MemoryStore(left, clock)
-        if position < len(bucket.calls) - 1:  # the last operation swaps the pointer
+        if position < len(bucket.calls) - 1:  # the last operation swaps the status document
             assert_whole(left, OLD)
             assert verify(again, publish_run(again, NEW, clock)) > 0
         assert_whole(again, NEW)
@@ -224,7 +224,7 @@ class PublishedTree(RuleBasedStateMachine):
         self.ledger = 100
         self.readers: list[tuple[datetime, bytes, list[str]]] = []
         self.seen: dict[str, int] = {}
-        self.pointer = 0
+        self.published = 0
 
     @rule(step=st.integers(-2, 3), world=st.sampled_from(WORLDS))
     def run(self, step: int, world: dict[str, int]) -> None:
@@ -295,10 +295,10 @@ class PublishedTree(RuleBasedStateMachine):
 
     @invariant()
     def nobody_goes_back(self) -> None:
-        """Neither the pointer nor any document is ever followed by an earlier ledger."""
-        pointer = published_ledger(self.store) or 0
-        assert self.pointer <= pointer
-        self.pointer = pointer
+        """Neither the status document nor any document is ever followed by an earlier ledger."""
+        published = published_ledger(self.store) or 0
+        assert self.published <= published
+        self.published = published
         for key, data in self.documents():
             rows = json.loads(data)["data"]
             if rows:

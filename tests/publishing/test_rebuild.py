@@ -25,7 +25,7 @@ from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.documents import HistoryManifest
-from exporter.tree.families import DAILY_ROLLUP, HISTORY_MANIFEST_KEY, LATEST_PARQUET, POINTER_KEY
+from exporter.tree.families import DAILY_ROLLUP, HISTORY_MANIFEST_KEY, LATEST_PARQUET, STATUS_KEY
 from exporter.tree.read_back import render_document
 from tests.history import frames
 from tests.history.frames import manifest_of
@@ -119,7 +119,7 @@ def test_a_compaction_and_an_older_manifest(store: MemoryStore, back: str) -> No
     before, rows = manifest_of(store), every_row(store)
     publish_run(store, make_run(2000), clock, history=None)
     without(store, (6,))
-    store.delete([POINTER_KEY, "v1/system/intent.json"])
+    store.delete([STATUS_KEY, "v1/system/intent.json"])
     compact_history(store, now=clock)
     if back == "before a compaction":
         put_back(store, before)
@@ -200,7 +200,7 @@ def test_without_any_file() -> None:
     empty.delete([info.key for info in empty.list("history/")])
     published = read_published(empty)
     assert published is not None
-    record(empty, 90, int(START.timestamp()), published.pointer.network or "")
+    record(empty, 90, int(START.timestamp()), published.status.network or "")
     with pytest.raises(StoreError, match=r"end at ledger 90, but ledger 100 is published.*--replace-ledger 100"):
         rebuild_history(empty)
 

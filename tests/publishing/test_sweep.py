@@ -23,7 +23,7 @@ from exporter.publishing.sweep_record import SUPERSEDED_KEY, record_replaced
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.documents import ManifestFile, RunManifest, encode, timestamp
-from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, POINTER_KEY, RUN, RUN_FILES
+from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, RUN, RUN_FILES, STATUS_KEY
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.run_listing import RunListing
 from tests.publishing.published_tree import (
@@ -92,7 +92,7 @@ def test_documents_are_found_after_missed_sweeps() -> None:
     store, clock = published(100)
     publish_run(store, make_run(101, {"CAAA": 3}), clock)
     doomed = make_run(102, {"CAAA": 3, "CCCC": 1})
-    fail_publishing(store, doomed, operations_until(store, doomed, POINTER_KEY), clock)
+    fail_publishing(store, doomed, operations_until(store, doomed, STATUS_KEY), clock)
     assert "v1/markets/CCCC.json" in keys_of(store)
     publish_run(store, make_run(103, {"CAAA": 3}), clock)
     sweep(store, RETENTION, now=clock)
@@ -308,8 +308,8 @@ def test_a_clock_that_was_ahead() -> None:
 @pytest.mark.parametrize(
     ("prefix", "data", "reason"),
     [
-        (POINTER_KEY, None, "nothing is published yet"),
-        (POINTER_KEY, b"{}", "status.json cannot be understood"),
+        (STATUS_KEY, None, "nothing is published yet"),
+        (STATUS_KEY, b"{}", "status.json cannot be understood"),
         (INTENT_KEY, b"{", "intent.json cannot be understood"),
         (INTENT_KEY, BEGUN, "run 103-x began to replace documents and did not finish"),
         (HISTORY_MANIFEST_KEY, b"[]", "history.json is not a history manifest"),
@@ -355,7 +355,7 @@ def test_what_a_damaged_manifest_names() -> None:
     store, clock = published(100)
     store.put("state/history-buckets.bin", b"state")
     own = next(iter(page_keys(100))), make_run(100).history.file.key, next(iter(manifest_keys(store)))
-    names = [POINTER_KEY, HISTORY_MANIFEST_KEY, INTENT_KEY, "state/history-buckets.bin", *own]
+    names = [STATUS_KEY, HISTORY_MANIFEST_KEY, INTENT_KEY, "state/history-buckets.bin", *own]
     put_run(store, names)
     result = sweep(store, RETENTION, now=clock)
 
@@ -461,13 +461,13 @@ def test_an_older_manifest_of_the_history_is_refused(back: int) -> None:
 
 
 def test_a_manifest_that_is_older_than_the_intent_is_refused() -> None:
-    """Where the pointer is lost, the intent still says which ledgers the history had."""
+    """Where the status document is lost, the intent still says which ledgers the history had."""
     store, clock = published(100)
     older = content(store, HISTORY_MANIFEST_KEY)
     for ledger in (101, 102):
         publish_run(store, make_run(ledger), clock)
     store.put(HISTORY_MANIFEST_KEY, older)
-    store.delete([POINTER_KEY])
+    store.delete([STATUS_KEY])
     with pytest.raises(StoreError, match="ends at ledger 100, but ledger 101 was published"):
         publish_run(store, make_run(103), clock)
 

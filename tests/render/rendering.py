@@ -17,7 +17,7 @@ from exporter.render.lists import render_assets
 from exporter.render.run_documents import render_markets
 from exporter.tables import MARKETS_SCHEMA
 from exporter.tree.documents import SystemStatus
-from exporter.tree.families import POINTER_KEY
+from exporter.tree.families import STATUS_KEY
 from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import render_document
 from tests.audit.trees import small_tree
@@ -99,8 +99,8 @@ def markets_frame(pools: pl.DataFrame, unread: Mapping[str, int] | None = None) 
 
 
 def system_status(**changes: Any) -> SystemStatus:
-    """The pointer of a small published tree, with other values."""
-    published = msgspec.json.decode(small_tree()[POINTER_KEY], type=SystemStatus)
+    """The status document of a small published tree, with other values."""
+    published = msgspec.json.decode(small_tree()[STATUS_KEY], type=SystemStatus)
     return msgspec.structs.replace(published, **{"page_sizes": list(SIZES), "default_page_size": 50} | changes)
 
 
@@ -113,7 +113,7 @@ def write(root: Path, files: Iterable[RenderedFile]) -> None:
 
 
 def write_tree(root: Path, pools: pl.DataFrame, markets: pl.DataFrame) -> None:
-    """Render a whole run into a folder, pointer and all."""
+    """Render a whole run into a folder, status document and all."""
     write(root, render_assets(pools, markets, SIZES, 50))
     write(root, render_markets(Tables(LEDGER, 0, pools, markets), 200))
     write(root, [render_document(system_status())])

@@ -144,10 +144,10 @@ def assert_readable(place: Place, *ledgers: int, settled: bool = False) -> int:
             store.put(key, data)
     published = read_published(store)
     assert published is not None
-    ledger = published.pointer.observed_ledger
+    ledger = published.status.observed_ledger
     assert not ledgers or ledger in ledgers
     assert_whole(store, run_at(ledger))
-    documents = [file.key for file in read_current_listing(store, published.pointer) if file.kind == "document"]
+    documents = [file.key for file in read_current_listing(store, published.status) if file.kind == "document"]
     for key in documents:
         own = max(ledger_of(objects[key]), ledger)
         assert not settled or own == ledger

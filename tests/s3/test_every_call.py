@@ -150,7 +150,7 @@ def pausing(scene: Scene, name: str, position: int) -> bool:
     """A run pauses until its hold is over and a newer run is published, and then goes on.
 
     Its own clock paused as well, so it believes in its hold: only the conditions of its writes can stop it. Gives
-    whether it succeeded, as it does only if its pointer had been swapped.
+    whether it succeeded, as it does only if its status document had been swapped.
     """
     scene.set()
     stall = hold_up(scene.bucket, "disturbed", position)
@@ -199,7 +199,7 @@ def test_a_run_that_pauses(stride: int) -> None:
 
 
 def assert_switched(became: dict[tuple[str, int], bool], stride: int) -> None:
-    """Check that the swap of the pointer, near the end, is what publishes the new run."""
+    """Check that the swap of the status document, near the end, is what publishes the new run."""
     for name in {name for name, _ in became}:
         switched = [became[key] for key in sorted(became) if key[0] == name]
         assert sorted(switched) == switched

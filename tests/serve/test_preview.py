@@ -105,12 +105,12 @@ MISSING_PAGES = [
 
 
 def test_without_a_published_run_nothing_is_served(tmp_path: Path) -> None:
-    """Until the pointer is written there is no run, whatever files lie there already, and then there is."""
+    """Until the status document is written there is no run, whatever files lie there already, and then there is."""
     pools = pools_frame([pool(BIG, COMMON)])
     write_tree(tmp_path, pools, markets_frame(pools))
-    pointer = tmp_path / "v1/system/status.json"
-    written = pointer.read_bytes()
-    pointer.unlink()
+    status = tmp_path / "v1/system/status.json"
+    written = status.read_bytes()
+    status.unlink()
     app = create_app(tmp_path)
 
     for url in ("/v1/assets", "/v1/system/status", f"/v1/markets/{BIG}", "/v1/nothing"):
@@ -118,7 +118,7 @@ def test_without_a_published_run_nothing_is_served(tmp_path: Path) -> None:
         assert (503, "no-store") == (response.status_code, response.headers["cache-control"])
         assert "No run is published here" in response.json()["detail"]
 
-    pointer.write_bytes(written)
+    status.write_bytes(written)
     assert 200 == fetch(app, "/v1/assets").status_code
 
 
@@ -202,14 +202,14 @@ def test_readers_never_get_half_a_file(tmp_path: Path) -> None:
         b'{"format":%d,"page_sizes":[1,"50"]}' % FORMAT,
     ],
 )
-def test_an_unusable_pointer_is_not_a_run(tmp_path: Path, data: bytes) -> None:
-    """A pointer that cannot be read, or whose sizes cannot serve every limit, counts as none; others may say more."""
-    pointer = tmp_path / "v1/system/status.json"
-    pointer.parent.mkdir(parents=True)
-    pointer.write_bytes(data)
+def test_an_unusable_status_document_is_not_a_run(tmp_path: Path, data: bytes) -> None:
+    """A status document that cannot be read, or whose sizes cannot serve every limit, counts as none."""
+    status = tmp_path / "v1/system/status.json"
+    status.parent.mkdir(parents=True)
+    status.write_bytes(data)
     assert page_sizes(tmp_path) is None
 
-    pointer.write_bytes(b'{"format":%d,"page_sizes":[5,1],"default_page_size":5,"new":{}}' % FORMAT)
+    status.write_bytes(b'{"format":%d,"page_sizes":[5,1],"default_page_size":5,"new":{}}' % FORMAT)
     assert (1, 5) == page_sizes(tmp_path)
 
 

@@ -11,7 +11,7 @@ import pytest
 from exporter.errors import LostRaceError, StoreError
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Written
-from exporter.tree.families import POINTER_KEY
+from exporter.tree.families import STATUS_KEY
 from tests.s3 import wire_bucket
 from tests.s3.clients import ATOMIC, ENDPOINT_VARIABLE, Variables, gateway_name, store_at
 from tests.s3.wire_bucket import Answer, Stall, WireBucket
@@ -55,27 +55,27 @@ def test_a_counter(server: Variables) -> None:
     if ENDPOINT_VARIABLE in server and not ATOMIC[gateway_name()]:
         pytest.skip(f"{gateway_name()} looks at a condition and writes in two steps (docs/operations.md)")
     store = store_at(server)
-    store.swap(POINTER_KEY, b"0", None)
+    store.swap(STATUS_KEY, b"0", None)
 
     def add(adder: int) -> None:
         while True:
-            stored = store.get(POINTER_KEY)
+            stored = store.get(STATUS_KEY)
             assert stored is not None
             count = int(stored.data.split()[0]) + 1
             try:
                 # Named, because a store takes the bytes that it sent without an answer for its own, whoever wrote them.
-                store.swap(POINTER_KEY, b"%d by %d" % (count, adder), stored.etag)
+                store.swap(STATUS_KEY, b"%d by %d" % (count, adder), stored.etag)
             except LostRaceError:
                 continue
             return
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(add, range(12)))
-    pointer = store.get(POINTER_KEY)
+    status = store.get(STATUS_KEY)
     store.close()
 
-    assert pointer is not None
-    assert pointer.data.startswith(b"12 ")
+    assert status is not None
+    assert status.data.startswith(b"12 ")
 
 
 def held_up(
@@ -92,27 +92,27 @@ def held_up(
         return running.exception(20)
 
 
-def test_the_pointer_never_goes_back(bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
-    """Where a publisher is held up at the pointer, a later one's stays."""
-    first = bob.swap(POINTER_KEY, b"0", None)
+def test_the_status_document_never_goes_back(bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
+    """Where a publisher is held up at the status document, a later one's stays."""
+    first = bob.swap(STATUS_KEY, b"0", None)
     alice.get("x")
 
     def swap_current() -> None:
-        current = bob.get(POINTER_KEY)
+        current = bob.get(STATUS_KEY)
         assert current is not None
-        bob.swap(POINTER_KEY, b"2", current.etag)
+        bob.swap(STATUS_KEY, b"2", current.etag)
 
-    error = held_up(bucket, 0, lambda: alice.swap(POINTER_KEY, b"1", first), swap_current)
+    error = held_up(bucket, 0, lambda: alice.swap(STATUS_KEY, b"1", first), swap_current)
 
-    assert {POINTER_KEY: b"2"} == bucket.data()
+    assert {STATUS_KEY: b"2"} == bucket.data()
     assert isinstance(error, LostRaceError)
 
 
 def test_the_same_bytes_of_somebody_else(alice: S3Store, bob: S3Store) -> None:
-    """A pointer that another publisher moved to the very same bytes is lost all the same; a document is not."""
-    bob.swap(POINTER_KEY, b"1", None)
+    """A status document that another publisher moved to the very same bytes is lost all the same; a document is not."""
+    bob.swap(STATUS_KEY, b"1", None)
     with pytest.raises(LostRaceError, match="status"):
-        alice.swap(POINTER_KEY, b"1", None)
+        alice.swap(STATUS_KEY, b"1", None)
     with alice.exclusive():
         alice.put_many([("v1/markets.json", b"0")])
         bob.put("v1/markets.json", b"1")

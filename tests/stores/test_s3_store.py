@@ -12,14 +12,14 @@ import pytest
 from exporter.errors import ImmutableKeyError, StoreError
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Written, etag_of
-from exporter.tree.families import POINTER_KEY
+from exporter.tree.families import STATUS_KEY
 from tests.s3.clients import OPTIONS, Variables, store_at
 from tests.s3.wire_bucket import BUCKET, Answer, Stored, WireBucket
 
 MARKET = "C" + "A" * 55
 PAGES = "public, max-age=31536000, immutable"
 DOCUMENTS = "public, max-age=30"
-POINTER = "public, max-age=5, must-revalidate"
+STATUS = "public, max-age=5, must-revalidate"
 PRIVATE = "private, no-store"
 
 
@@ -30,7 +30,7 @@ HEADERS = {
     "v1/buckets/x.json": ("application/json", PAGES),
     "history/pools/date=2026-11-21/7.parquet": ("application/vnd.apache.parquet", PAGES),
     "v1/runs/7-0.json": ("application/json", DOCUMENTS),
-    POINTER_KEY: ("application/json", POINTER),
+    STATUS_KEY: ("application/json", STATUS),
     "v1/system/intent.json": ("application/json", PRIVATE),
     "v1/system/superseded.json": ("application/json", PRIVATE),
     "state/history-buckets.bin": ("application/octet-stream", PRIVATE),
@@ -40,8 +40,8 @@ HEADERS = {
 def test_headers(server: Variables) -> None:
     """Each class of object has its content type, cache lifetime and digest."""
     store = store_at(server)
-    store.put_many((key, key.encode()) for key in HEADERS if key != POINTER_KEY)
-    store.swap(POINTER_KEY, POINTER_KEY.encode(), None)
+    store.put_many((key, key.encode()) for key in HEADERS if key != STATUS_KEY)
+    store.swap(STATUS_KEY, STATUS_KEY.encode(), None)
     prefix = store.uri.split("/", 3)[3]
     heads = {key: store._client.boto.head_object(Bucket=BUCKET, Key=f"{prefix}/{key}") for key in HEADERS}
     store.close()
@@ -57,9 +57,9 @@ def test_no_object_is_next_to_keys_below_its_name(bucket: WireBucket, alice: S3S
     """A document is one object, under its own key; so no key is also a folder of keys."""
     keys = ["index.html", "v1/assets/index.json", "v1/markets.json", f"v1/markets/{MARKET}.json"]
     alice.put_many((key, b"1") for key in keys)
-    alice.swap(POINTER_KEY, b"1", None)
+    alice.swap(STATUS_KEY, b"1", None)
 
-    assert [*keys, POINTER_KEY] == sorted(bucket.data())
+    assert [*keys, STATUS_KEY] == sorted(bucket.data())
 
 
 def test_unchanged_files_are_not_sent(bucket: WireBucket, alice: S3Store) -> None:
@@ -96,13 +96,13 @@ def test_a_listing_inside_the_hold(bucket: WireBucket, alice: S3Store, bob: S3St
     with alice.exclusive():
         assert {"v1/markets/1.json": 1, "v1/markets/2.json": 2} == sizes("v1/markets/")
         alice.put_many([("v1/markets/3.json", b"333"), ("v1/markets/2.json", b"")])
-        alice.swap(POINTER_KEY, b"4444", None)
+        alice.swap(STATUS_KEY, b"4444", None)
         alice.delete(["v1/markets/1.json"])
         assert {"v1/markets/2.json": 0, "v1/markets/3.json": 3} == sizes("v1/markets/")
-        assert {POINTER_KEY: 4} == sizes("v1/system/")
+        assert {STATUS_KEY: 4} == sizes("v1/system/")
         for _ in range(2):
             assert {"v1/pages/x.json": 1} == sizes("v1/pages/")
-        assert {"v1/markets/2.json", "v1/markets/3.json", "v1/pages/x.json", POINTER_KEY} == {*sizes("")}
+        assert {"v1/markets/2.json", "v1/markets/3.json", "v1/pages/x.json", STATUS_KEY} == {*sizes("")}
     listed = bucket.sent("LIST")
 
     assert (1, 2) == (listed.count("v1/markets/"), listed.count("v1/pages/"))

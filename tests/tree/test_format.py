@@ -23,7 +23,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.stores.folder import FolderStore
 from exporter.tree.decoding import refuse_other_format
-from exporter.tree.families import HISTORY_MANIFEST_KEY, POINTER_KEY
+from exporter.tree.families import HISTORY_MANIFEST_KEY, STATUS_KEY
 from tests.audit.trees import tree_of, write
 from tests.jobs import settings_for
 from tests.localnet.recorded import BLEND_V1, only
@@ -77,7 +77,7 @@ def test_readers(
 ) -> None:
     """Every command that reads a tree says of which format it is, ends with exit code 2, and changes nothing."""
     out = Path(shutil.copytree(published, tmp_path / "out"))
-    numbered(out, number, POINTER_KEY, HISTORY_MANIFEST_KEY)
+    numbered(out, number, STATUS_KEY, HISTORY_MANIFEST_KEY)
     before = bytes_of(out)
     result = CliRunner().invoke(main, [part.format(out=out) for part in command])
 
@@ -87,7 +87,7 @@ def test_readers(
     assert before == bytes_of(out)
 
 
-@pytest.mark.parametrize("key", [POINTER_KEY, HISTORY_MANIFEST_KEY])
+@pytest.mark.parametrize("key", [STATUS_KEY, HISTORY_MANIFEST_KEY])
 def test_a_run_over_a_later_format(published: Path, tmp_path: Path, key: str) -> None:
     """A run refuses a tree of a later format before it writes anything or asks the network anything."""
     out = Path(shutil.copytree(published, tmp_path / "out"))
@@ -103,7 +103,7 @@ def test_a_run_over_a_later_format(published: Path, tmp_path: Path, key: str) ->
 def test_a_run_over_an_earlier_format(published: Path, tmp_path: Path) -> None:
     """A run publishes over a tree of an earlier format, goes on with its history, and the tree passes its check."""
     out = Path(shutil.copytree(published, tmp_path / "out"))
-    numbered(out, None, POINTER_KEY, HISTORY_MANIFEST_KEY)
+    numbered(out, None, STATUS_KEY, HISTORY_MANIFEST_KEY)
     earlier = read_history_manifest(FolderStore(out), older=True)
     network = RecordedNetwork()
     for _ in range(5):
@@ -116,7 +116,7 @@ def test_a_run_over_an_earlier_format(published: Path, tmp_path: Path) -> None:
     assert earlier is not None
     assert later is not None
     assert earlier.files == later.files[:-1]
-    assert FORMAT == json.loads((out / POINTER_KEY).read_bytes())["format"]
+    assert FORMAT == json.loads((out / STATUS_KEY).read_bytes())["format"]
     assert check_files(str(out)).complete
 
 

@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.skipif(not PROGRAM.is_file(), reason="act is not in build/act; scripts/suite workflows installs it"),
 ]
 
-POINTER = "v1/system/status.json"
+STATUS = "v1/system/status.json"
 NOBODY = "http://127.0.0.1:9"
 """An RPC at which nothing listens."""
 
@@ -46,8 +46,8 @@ def remove_parquet(files: Files) -> None:
     del files[msgspec.json.decode(files[HISTORY_MANIFEST_KEY])["files"][0]["key"]]
 
 
-def damage_pointer(files: Files) -> None:
-    files[POINTER] = b"{"
+def damage_status(files: Files) -> None:
+    files[STATUS] = b"{"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ CAUSES = {
     # Proofs need archives that validators signed; here the command `prove` says what it would say.
     ExitCode.REFUTED: Cause(python='[ "$3" != prove ] || exit 8'),
     ExitCode.UNPROVEN: Cause(python='[ "$3" != prove ] || exit 9'),
-    ExitCode.STORE: Cause(tree=damage_pointer),
+    ExitCode.STORE: Cause(tree=damage_status),
     ExitCode.UNREAD: Cause(network="stale"),
 }
 
@@ -211,7 +211,7 @@ class PagesOperator(Operator):
             git(folder, "push", "--quiet", "--force")
 
     def read_run(self) -> str | None:
-        site = self.kept / "build" / "site" / "public" / POINTER
+        site = self.kept / "build" / "site" / "public" / STATUS
         deployed = (self.kept / "deployed").is_file()
         assert deployed == site.is_file(), "what is uploaded is deployed"
         return run_id(site.read_bytes()) if deployed else None
@@ -269,7 +269,7 @@ class BucketOperator(Operator):
         self.bucket.objects[key] = free
 
     def read_run(self) -> str | None:
-        return run_id(self.bucket.objects[f"live/{POINTER}"].data)
+        return run_id(self.bucket.objects[f"live/{STATUS}"].data)
 
     def judged(self) -> tuple[int, str]:
         with pytest.MonkeyPatch.context() as patch:
@@ -278,8 +278,8 @@ class BucketOperator(Operator):
             return status_of("s3://bucket/live")
 
 
-def run_id(pointer: bytes) -> str | None:
-    found: str | None = msgspec.json.decode(pointer)["run_id"] if pointer != b"{" else None
+def run_id(status: bytes) -> str | None:
+    found: str | None = msgspec.json.decode(status)["run_id"] if status != b"{" else None
     return found
 
 
@@ -324,7 +324,7 @@ def test_each_exit_code_ends_as_the_page_says(operator: Operator, code: ExitCode
     """
     operator.github.forget()
     with operator.tree() as files:
-        before = run_id(files[POINTER])
+        before = run_id(files[STATUS])
     with caused(operator, cause := operator.causes[code]):
         ended = operator.run(cause)
         after = operator.read_run()

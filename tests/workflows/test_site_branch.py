@@ -11,7 +11,7 @@ import pytest
 
 from tests.workflows.scripts import SYSTEM_PATH, call
 
-POINTER = "v1/system/status.json"
+STATUS = "v1/system/status.json"
 
 
 class Repository:
@@ -44,8 +44,8 @@ def repository(project_root: Path, tmp_path: Path) -> Repository:
 
 
 def publish(site: Path, run: str) -> None:
-    """Write what a run would: a page of its own, the lock, and the pointer."""
-    for key, text in {f"v1/pages/{run}.json": run, POINTER: run, ".exporter.lock": "", "v1/.tmp-1": "half"}.items():
+    """Write what a run would: a page of its own, the lock, and the status document."""
+    for key, text in {f"v1/pages/{run}.json": run, STATUS: run, ".exporter.lock": "", "v1/.tmp-1": "half"}.items():
         path = site / "public" / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -69,7 +69,7 @@ def test_a_tree_outlives_its_machines(repository: Repository, tmp_path: Path) ->
     assert 0 == repository.call("restore", site)[0]
     pages = {path.stem: int(path.stat().st_mtime) for path in (site / "public" / "v1" / "pages").iterdir()}
     assert {"second": 1_700_000_001, "third": 1_700_000_002} == pages
-    assert "third" == (site / "public" / POINTER).read_text()
+    assert "third" == (site / "public" / STATUS).read_text()
     assert [] == [path.name for path in (site / "public").rglob(".*")]
 
 
@@ -93,7 +93,7 @@ def test_another_run_is_not_overwritten(repository: Repository, tmp_path: Path) 
         assert [0, 1] == [repository.call("save", site)[0] for site in sites]
 
     repository.call("restore", tmp_path / "reader")
-    assert "fast-1" == (tmp_path / "reader" / "public" / POINTER).read_text()
+    assert "fast-1" == (tmp_path / "reader" / "public" / STATUS).read_text()
 
 
 def test_what_is_not_saved(repository: Repository, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
             raise StoreError(
                 f"run {intent.run_id} began to replace documents and did not finish; backfill after the next run"
             )
-        limit = None if published is None else published.pointer.observed_ledger
+        limit = None if published is None else published.status.observed_ledger
         files = [] if manifest is None else manifest.files
         inside: dict[str, list[HistoryPart]] = {}
         new: list[HistoryPart] = []

@@ -87,7 +87,7 @@ def test_only_before_what_is_published() -> None:
     """A ledger above the published one is refused by name, and the others go in."""
     store = MemoryStore()
     fill(store, [1005])
-    publish_pointer(store, 1005)
+    publish_status(store, 1005)
 
     result = fill(store)
 
@@ -97,11 +97,11 @@ def test_only_before_what_is_published() -> None:
     assert 6 == len(history_of(store))
 
 
-def publish_pointer(store: Store, ledger: int) -> None:
+def publish_status(store: Store, ledger: int) -> None:
     """What a publisher would leave for others to see."""
-    pointer = {"format": FORMAT, "run_id": "1-a", "observed_ledger": ledger}
-    pointer |= {"manifest_key": "v1/runs/1-a.json", "manifest_sha256": "0"}
-    store.swap("v1/system/status.json", json.dumps(pointer).encode(), None)
+    status = {"format": FORMAT, "run_id": "1-a", "observed_ledger": ledger}
+    status |= {"manifest_key": "v1/runs/1-a.json", "manifest_sha256": "0"}
+    store.swap("v1/system/status.json", json.dumps(status).encode(), None)
 
 
 def test_another_network(whole: MemoryStore) -> None:

@@ -16,7 +16,7 @@ from tests.render.site.made import big_tables, pool_row, series_of, site_of, tab
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-POINTER = Path("v1/system/status.json")
+STATUS = Path("v1/system/status.json")
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,9 @@ def made_url(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
             file = root / prefix / key
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, "utf-8")
-        (root / prefix / POINTER).parent.mkdir(parents=True)
-        shutil.copy(tree / POINTER, root / prefix / POINTER)
-    (root / POINTER).parent.mkdir(parents=True)
-    shutil.copy(tree / POINTER, root / POINTER)
+        (root / prefix / STATUS).parent.mkdir(parents=True)
+        shutil.copy(tree / STATUS, root / prefix / STATUS)
+    (root / STATUS).parent.mkdir(parents=True)
+    shutil.copy(tree / STATUS, root / STATUS)
     with serving("serve", "--out", str(root)) as address:
         yield address

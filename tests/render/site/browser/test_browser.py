@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from exporter.render.site.templates import MISSING_KEY
-from exporter.tree.families import POINTER_KEY
+from exporter.tree.families import STATUS_KEY
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -275,10 +275,10 @@ def test_without_a_promise_a_day_is_the_limit(browser: Browser, url: str) -> Non
 @pytest.mark.parametrize(("later", "offered"), [(300, False), (301, True)])
 def test_a_much_newer_run_is_offered(browser: Browser, tree: Path, url: str, later: int, offered: bool) -> None:
     """A page that a cache kept offers the newer one; runs may keep pages of up to 300 ledgers before on purpose."""
-    status = json.loads((tree / POINTER_KEY).read_bytes())
+    status = json.loads((tree / STATUS_KEY).read_bytes())
     newer = json.dumps(status | {"observed_ledger": status["observed_ledger"] + later})
     with opened(browser) as (page, _):
-        page.route(f"**/{POINTER_KEY}", lambda route: route.fulfill(body=newer, content_type="application/json"))
+        page.route(f"**/{STATUS_KEY}", lambda route: route.fulfill(body=newer, content_type="application/json"))
         go(page, f"{url}/index.html")
 
         assert offered is (1 == page.get_by_text("A newer run is there.").count())
