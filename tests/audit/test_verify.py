@@ -16,7 +16,6 @@ from hashlib import sha256
 from io import BytesIO
 from os import mkfifo
 from pathlib import Path
-from threading import Timer
 from types import SimpleNamespace
 from typing import Any
 
@@ -311,13 +310,12 @@ def test_prove_holds_no_lock_while_it_downloads(trees: Trees, tmp_path: Path, mo
 def test_prove_waits_for_a_run_that_publishes(trees: Trees, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It adds its proofs when the other process is done; where that goes on, it ends with 5 and adds nothing."""
     (out / "v1/proofs.json").unlink()
-    monkeypatch.setattr(proof_list, "LOCK_PAUSE_SECONDS", 0.02)
-    with open_store(str(out)).exclusive():
-        expect(trees.command("prove", out), ExitCode.LOST_RACE, "another process is publishing")
-    monkeypatch.setattr(proof_list, "LOCK_PAUSE_SECONDS", 0.2)
-    other = ExitStack()
-    other.enter_context(open_store(str(out)).exclusive())
-    Timer(0.1, other.close).start()
+    waited, publisher = list[float](), ExitStack()
+    publisher.enter_context(open_store(str(out)).exclusive())
+    monkeypatch.setattr(proof_list, "sleep", waited.append)
+    expect(trees.command("prove", out), ExitCode.LOST_RACE, "another process is publishing")
+    assert 60 == sum(waited)
+    monkeypatch.setattr(proof_list, "sleep", lambda _: publisher.close())
     trees.command("prove", out)
 
     assert 1 == len(proofs_of(out)["proofs"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 import exporter
 from exporter.errors import SourceError
 from exporter.ledger.codec.ledger_header import LATEST_PROTOCOL, UPDATE
+from exporter.ledger.rpc import client
+from exporter.ledger.rpc.endpoints import Timing
 from exporter.localnet import rpc
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
@@ -38,7 +41,8 @@ def test_an_answer_in_another_form_says_to_update(tmp_path: Path, monkeypatch: p
         return {"latestLedger": "of another form"}
 
     monkeypatch.setitem(rpc._METHODS, "getLedgerEntries", changed)
+    monkeypatch.setattr(client, "Timing", lambda: Timing(sleep=lambda _: asyncio.sleep(0)))
     network = RecordedNetwork()
     network.protocol_version = LATEST_PROTOCOL + 1
     with running(create_app(network)) as url, pytest.raises(SourceError, match=UPDATE):
-        run(settings_for(tmp_path, url, network__read_deadline="1s"))
+        run(settings_for(tmp_path, url))

@@ -11,6 +11,7 @@ import pytest
 from exporter.deployments.networks import NETWORKS, network_id
 from exporter.discovery.known_markets import KnownMarket, Memory
 from exporter.errors import SourceError
+from exporter.job import reading
 from exporter.job.evidence import Evidence
 from exporter.job.reading import MarketsRead, read_again, read_markets
 from exporter.job.sources import OpenSource
@@ -215,11 +216,12 @@ class Slow(DirectSource):
         return await super().read_entries(keys)
 
 
-def test_time_is_bounded() -> None:
+def test_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that never ends costs unlisted markets their part of the time, and no listed one anything."""
+    monkeypatch.setattr(reading, "budget_of", lambda *_: Budget(0.1, 20))
     network = RecordedNetwork()
     bad, good = deployed(network, 2)
-    found = read(Slow(network, bad), [bad, good], network__read_deadline="4s")
+    found = read(Slow(network, bad), [bad, good])
 
     assert {market for _, market in LISTED} == found.markets
     assert {bad: "time", good: "time"} == found.reasons

@@ -27,7 +27,7 @@ from tests.s3.clients import given_gateway, real_client, store_at
 from tests.s3.wire_bucket import BUCKET, Stall, WireBucket
 
 FAST = S3Options(
-    connect_seconds=0.5, read_seconds=0.5, tries=4, pause_seconds=0.01, longest_pause_seconds=0.02, deadline_seconds=20
+    connect_seconds=0.5, read_seconds=0.5, tries=4, pause_seconds=0.01, longest_pause_seconds=0.02, deadline_seconds=300
 )
 """Bounds for a bucket on the same machine that is made to fail."""
 
@@ -36,6 +36,9 @@ PATIENT = replace(FAST, connect_seconds=20.0, read_seconds=20.0)
 
 ONE_BY_ONE = replace(PATIENT, concurrency=1)
 """One call after the other, so that a position means the same call each time."""
+
+GUARD_SECONDS = 300.0
+"""How long a test waits for what comes in any case, before it fails."""
 
 AFTER_ITS_LEASE = 600.0
 """Seconds after which nobody holds the bucket who did not renew."""
@@ -237,7 +240,7 @@ def hold_up(bucket: WireBucket, client: str, position: int) -> Stall:
     return stall
 
 
-def begins_to_pause(stall: Stall) -> None:
-    """Wait until a client pauses."""
-    assert stall.reached.wait(20)
-    time.sleep(0.05)  # a call of another thread may just have begun
+def begins_to_pause(bucket: WireBucket, client: str, stall: Stall) -> None:
+    """Wait until a client pauses: this call of it waits, and those that its other threads began before are over."""
+    assert stall.reached.wait(GUARD_SECONDS)
+    assert bucket.is_quiet(client, GUARD_SECONDS)

@@ -17,6 +17,7 @@ from exporter.stores.s3_store import S3Store
 from tests.s3.places import (
     AFTER_ITS_LEASE,
     FAST,
+    GUARD_SECONDS,
     ONE_BY_ONE,
     JumpingClock,
     WirePlace,
@@ -32,7 +33,13 @@ from tests.s3.places import (
 from tests.s3.wire_bucket import PASSING, Answer, Stored, WireBucket
 
 OLD, NEW, LATER, LAST = 100, 102, 103, 105
-HASTY = replace(FAST, concurrency=1)
+
+
+def options_for(fault: str, seconds: float = FAST.read_seconds) -> S3Options:
+    """Where a server does not answer, the client waits only so long; else as long as a busy machine needs."""
+    if not fault.startswith("no answer"):
+        return ONE_BY_ONE
+    return replace(ONE_BY_ONE, connect_seconds=seconds, read_seconds=seconds)
 
 
 class Scene:
@@ -108,7 +115,7 @@ def passing(scene: Scene, name: str, position: int) -> bool:
     """Something passes by: the run does not even notice."""
     scene.set()
     scene.bucket.disturb("disturbed", position, PASSING[name])
-    publish_ledger(scene.store("disturbed", HASTY), NEW)
+    publish_ledger(scene.store("disturbed", options_for(name, 2.0)), NEW)
 
     assert_settled(scene.place, NEW)
     return True
@@ -126,7 +133,7 @@ def lasting(scene: Scene, name: str, position: int) -> bool:
     else:
         fault = Answer(403, "AccessDenied") if name == "access denied" else PASSING[name]
         scene.bucket.disturb(client, position, fault, more=10_000)
-    error = attempt(scene.store(client, HASTY), NEW)
+    error = attempt(scene.store(client, options_for(name)), NEW)
     scene.bucket.calm()
     if error is not None:
         assert isinstance(error, StoreError | LostRaceError)
@@ -157,13 +164,13 @@ def pausing(scene: Scene, name: str, position: int) -> bool:
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(attempt, scene.store("disturbed"), NEW)
         try:
-            begins_to_pause(stall)
+            begins_to_pause(scene.bucket, "disturbed", stall)
             scene.clock.advance(AFTER_ITS_LEASE)
             publish_ledger(scene.store("newer"), LATER)
             assert_settled(scene.place, LATER)
         finally:
             stall.until.set()
-        error = running.result(30)
+        error = running.result(GUARD_SECONDS)
     assert code_of(error) in (0, ExitCode.LOST_RACE, ExitCode.SOURCE)
     assert_settled(scene.place, LATER)
     scene.clock.advance(AFTER_ITS_LEASE)

@@ -16,6 +16,7 @@ from exporter.publishing.retention import sweep
 from tests.s3.places import (
     AFTER_ITS_LEASE,
     FAST,
+    GUARD_SECONDS,
     ONE_BY_ONE,
     JumpingClock,
     WirePlace,
@@ -81,12 +82,12 @@ def sweep_late(place: WirePlace, clock: JumpingClock, position: int) -> str | No
         closing(open_place(place, "sweeper", ONE_BY_ONE, clock=lambda: ahead[-1])) as late,
     ):
         running = pool.submit(sweep, late, timedelta(0))
-        begins_to_pause(stall)
+        begins_to_pause(place.bucket, "sweeper", stall)
         clock.advance(AFTER_ITS_LEASE)
         ahead.append(AFTER_ITS_LEASE)
         publish_in(place, "newer", LAST)  # the third market is back
         stall.until.set()
-        return running.result(30).refused
+        return running.result(GUARD_SECONDS).refused
 
 
 @pytest.mark.slow

@@ -18,7 +18,8 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,7 +33,7 @@ from exporter.stores.store import Clock, utc_now
 
 BUCKET = "bucket"
 READS = frozenset({"GET", "HEAD", "LIST"})
-LONGEST_HANG = 30.0
+LONGEST_HANG = 300.0
 """Seconds after which even a call that is never answered ends, so that no test hangs."""
 
 _XML = {"Content-Type": "application/xml"}
@@ -137,6 +138,8 @@ class WireBucket:
         self.objects: dict[str, Stored] = {}
         self.calls: list[Call] = []
         self.lock = threading.RLock()
+        self._ended = threading.Condition(self.lock)
+        self._at_work = Counter[str]()
         self._clock, self._latency = clock, latency
         self._counts: dict[str, int] = {}
         self._faults: dict[tuple[str, int], Fault] = {}
@@ -226,8 +229,31 @@ class WireBucket:
             self._counts[client] = position + 1
             self.calls.append(call)
             fault = self._faults.pop((client, position), None)
+            if not isinstance(fault, Stall):
+                self._at_work[client] += 1
+
+        def answer() -> Reply:
+            with self.lock:
+                if bucket != BUCKET:
+                    return error(404, "NoSuchBucket")
+                return self._answer(operation, key, query, headers, body)
+
+        try:
+            return self._serve(call, fault, answer)
+        finally:
+            if not isinstance(fault, Stall):
+                with self._ended:
+                    self._at_work[client] -= 1
+                    self._ended.notify_all()
+
+    def is_quiet(self, client: str, seconds: float) -> bool:
+        """Whether, within so many seconds, no call of a client is at work any more but those that meet a `Stall`."""
+        with self._ended:
+            return self._ended.wait_for(lambda: not self._at_work[client], seconds)
+
+    def _serve(self, call: Call, fault: Fault | None, answer: Callable[[], Reply]) -> tuple[Reply | None, bool]:
         time.sleep(self._latency)
-        if isinstance(fault, Answer) and not (fault.writes and operation in READS):
+        if isinstance(fault, Answer) and not (fault.writes and call.operation in READS):
             call.status = fault.status
             return error(fault.status, fault.code), False
         if isinstance(fault, Stall):
@@ -236,9 +262,7 @@ class WireBucket:
             while not fault.until.wait(0.02) and time.monotonic() < deadline and not self._closing.is_set():
                 pass
         if not isinstance(fault, Reset) or fault.after:
-            with self.lock:
-                known = bucket == BUCKET
-                reply = self._answer(operation, key, query, headers, body) if known else error(404, "NoSuchBucket")
+            reply = answer()
             call.status = reply.status
             if not isinstance(fault, Reset):
                 return reply, isinstance(fault, Cut)

@@ -16,7 +16,7 @@ from exporter.stores.s3_store import S3Store
 from tests.s3.clients import OPTIONS, store_at
 from tests.s3.wire_bucket import BUCKET, Answer, Cut, Reset, WireBucket
 
-FAST = replace(OPTIONS, connect_seconds=0.5, read_seconds=0.5, tries=3)
+THREE_TRIES = replace(OPTIONS, tries=3)
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def store(bucket: WireBucket) -> Iterator[S3Store]:
 
 
 def store_in(bucket: WireBucket, name: str = BUCKET, **bounds: float) -> S3Store:
-    options = replace(FAST, **bounds)  # type: ignore[arg-type]
+    options = replace(THREE_TRIES, **bounds)  # type: ignore[arg-type]
     return store_at(bucket.environment("alice"), "p", bucket=name, options=options)
 
 

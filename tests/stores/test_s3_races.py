@@ -86,10 +86,10 @@ def held_up(
     bucket.disturb("alice", len(bucket.calls_of("alice")) + position, stall)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(swap)
-        assert stall.reached.wait(10)
+        assert stall.reached.wait(300)
         meanwhile()
         stall.until.set()
-        return running.exception(20)
+        return running.exception(300)
 
 
 def test_the_status_document_never_goes_back(bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import ExitStack
+from math import inf
 from random import Random
-from threading import Timer
 
 import pytest
 
@@ -112,11 +112,22 @@ def test_another_network(whole: MemoryStore) -> None:
 
 def test_a_publisher_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """A backfill waits for a publisher, and gives up by name when that takes too long."""
-    monkeypatch.setattr(merge, "WAIT_SECONDS", 0.6)
+    now, ends_at, publisher = 0.0, inf, ExitStack()
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        if now >= ends_at:
+            publisher.close()
+
+    monkeypatch.setattr(merge, "monotonic", lambda: now)
+    monkeypatch.setattr(merge, "sleep", sleep)
     store, parts = MemoryStore(), [part_of(LEDGERS[0])]
-    with store.exclusive(), pytest.raises(LostRaceError):
+    publisher.enter_context(store.exclusive())
+    with pytest.raises(LostRaceError):
         merge_into_history(store, parts, NETWORK)
-    held = ExitStack()
-    held.enter_context(store.exclusive())
-    Timer(0.1, held.close).start()
+    assert merge.WAIT_SECONDS - 15 < now <= merge.WAIT_SECONDS
+
+    now, ends_at = 0.0, 200.0
     assert {LEDGERS[0]} == merge_into_history(store, parts, NETWORK).added
+    assert 200 <= now < 215
