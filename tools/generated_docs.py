@@ -22,8 +22,8 @@ DOCS: Final = ROOT / "docs"
 
 CLI = """# Command line
 
-After reading this page you can give each command its options. `scripts/docs` writes it from the commands' own help,
-which also has the [exit codes](failures.md#exit-codes) of each.
+After reading this page you can give each command its options, and know how it ends. `scripts/docs` writes it from the
+commands' own help. [failures.md](failures.md#exit-codes) says what to do about each exit code.
 These options are the same for each command that has them:
 
 ```
@@ -67,7 +67,6 @@ def cli(_: str) -> str:
         result = CliRunner(env={"COLUMNS": "100"}).invoke(main, [*names, "--help"], prog_name="exporter")
         assert result.exit_code == 0, result.output
         text = result.output.split("\n\nCommands:\n")[0].rstrip()  # each has its own heading
-        text = re.sub(r"^  Exit codes?:? .*?\n\n", "", text, flags=re.MULTILINE | re.DOTALL)
         text = text.removeprefix(f"Usage: {' '.join(('exporter', *names))} [OPTIONS]\n\n")  # the heading says it
         lines = re.sub(r" RANGE( +|$)", r"\1      ", text, flags=re.MULTILINE).splitlines()
         shared = {line: line.strip() for line in lines if line.strip().startswith(COMMON_OPTIONS)}

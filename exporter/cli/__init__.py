@@ -8,7 +8,7 @@ import click
 
 from exporter import FORMAT, __version__
 from exporter.cli.check import check, status
-from exporter.cli.common import MainGroup
+from exporter.cli.common import MainGroup, exit_codes
 from exporter.cli.history import backfill, history
 from exporter.cli.prove import census, prove, verify
 from exporter.cli.run import plan, run
@@ -21,8 +21,8 @@ from exporter.errors import ExitCode
     cls=MainGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="Exact snapshots of every lending market on Soroban, as files.\n\n"
-    "A DURATION is a whole number and a unit: 90s, 15m, 2h or 7d.\n\n"
-    "Exit codes: " + "; ".join(f"{code} {code.meaning}" for code in ExitCode) + ".",
+    "A DURATION is a whole number and a unit: 90s, 15m, 2h or 7d.",
+    epilog=exit_codes({code: code.meaning for code in ExitCode}),
 )
 @click.version_option(__version__, prog_name="exporter", message=f"%(prog)s %(version)s, format {FORMAT}")
 def main() -> None:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from exporter.cli.common import Duration, answers_next_to, configuration_of, reporting, source_options
+from exporter.cli.common import (
+    STORE_WORDS,
+    Duration,
+    answers_next_to,
+    configuration_of,
+    exit_codes,
+    reporting,
+    source_options,
+)
 from exporter.console import Console
 from exporter.errors import ConfigError, ExitCode, pluralize
 
@@ -21,7 +29,16 @@ SHOWN_DIFFERENCES = 200
 SHOWN_WITHOUT = 20
 
 
-@click.command()
+@click.command(
+    epilog=exit_codes(
+        {
+            ExitCode.DONE: "no fault",
+            ExitCode.SOURCE: "it cannot be read",
+            ExitCode.CHECK: "standard output names the faults, or what differs",
+            ExitCode.STORE: STORE_WORDS,
+        }
+    )
+)
 @click.argument("uri", required=False)
 @click.option("--sample", type=click.IntRange(1, 1_000_000), help="Check this many files of each kind.")
 @click.option("--on-chain", is_flag=True, help="Compare the numbers with the contracts' views.")
@@ -39,8 +56,6 @@ def check(
 
     With --on-chain and no URI, reads the listed markets (all, where none is there) and compares them with the
     contracts' views at the same ledger. --config, --network, --rpc-url, --snapshot and --out are for that.
-
-    Exit code 0: no fault; 3: it cannot be read; 4: standard output names the faults.
     """
     if on_chain is (uri is not None):
         raise ConfigError(
@@ -108,7 +123,16 @@ def _report_chain(check: ChainCheck, console: Console) -> int:
     return ExitCode.DONE
 
 
-@click.command()
+@click.command(
+    epilog=exit_codes(
+        {
+            ExitCode.DONE: "fresh",
+            ExitCode.SOURCE: "stale, of a ledger that was old when published, missing, or unreadable",
+            ExitCode.CHECK: "the status document is too large to be one",
+            ExitCode.STORE: STORE_WORDS,
+        }
+    )
+)
 @click.argument("uri")
 @click.option("--max-age", type=Duration("1s", "365d"), help="Stale when older than this.")
 @click.option("--grace", type=Duration("0s", "365d"), help="How late a run may be.  [default: the interval]")
@@ -125,8 +149,6 @@ def status(console: Console, uri: str, max_age: timedelta | None, grace: timedel
 
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. A run is stale after
     schedule.interval and --grace, or, without an interval, after a day.
-
-    Exit code 0: fresh; 3: stale, of a ledger that was old when published, missing, or unreadable.
     """
     import asyncio
 

@@ -6,8 +6,9 @@ import functools
 import os
 import signal
 import sys
+import textwrap
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -93,6 +94,27 @@ def _until_output_closes() -> Iterator[None]:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes what is left when it ends
         sys.exit(OUTPUT_CLOSED)
+
+
+def exit_codes(said: Mapping[ExitCode, str]) -> str:
+    """The end of a command's help: each exit code that it can end with.
+
+    ``said`` has the codes that are the command's own, each with what it means there. Every command can also end with 1
+    and 2, in the words of `exporter.errors.ExitCode`.
+    """
+    words = {code: code.meaning for code in (ExitCode.UNEXPECTED, ExitCode.CONFIG)} | dict(said)
+    lines = [f"{code:>4}  {words[code]}" for code in sorted(words)]
+    wrapped = (textwrap.fill(line, 78, subsequent_indent=" " * 6) for line in lines)
+    return "\b\n" + "\n".join(["Exit codes:", *wrapped])  # \b: click keeps the lines
+
+
+RUN_CODES: dict[ExitCode, str] = {
+    code: code.meaning for code in ExitCode if code not in (ExitCode.REFUTED, ExitCode.UNPROVEN)
+}
+"""The exit codes of a run. What it published is proven, or refuted, by commands that come after it."""
+
+STORE_WORDS = "the folder or bucket refuses, or what is in it is damaged"
+"""The meaning of exit code 10 where a command reads or writes a tree."""
 
 
 def options(*parts: Decorator) -> Decorator:

@@ -10,21 +10,38 @@ import click
 
 from exporter.cli.common import (
     FILE,
+    STORE_WORDS,
     WRITTEN_FILE,
     Duration,
     answers_next_to,
     config_option,
     configuration_of,
+    exit_codes,
     network_option,
     options,
     reporting,
 )
 from exporter.console import Console
-from exporter.errors import ConfigError, pluralize
+from exporter.errors import ConfigError, ExitCode, pluralize
 
 if TYPE_CHECKING:
     from exporter.history.export import Selection
     from exporter.tree.documents import HistoryManifest
+
+
+READ_CODES = {
+    ExitCode.DONE: "done",
+    ExitCode.SOURCE: "the tree cannot be read, or has no history",
+    ExitCode.CHECK: "a file is not what the history's manifest says",
+    ExitCode.STORE: STORE_WORDS,
+}
+WRITE_CODES = {
+    ExitCode.DONE: "done, or nothing to do",
+    ExitCode.SOURCE: "the tree cannot be read, or has no history",
+    ExitCode.CHECK: "a file is not what the history's manifest says; nothing was published",
+    ExitCode.LOST_RACE: ExitCode.LOST_RACE.meaning,
+    ExitCode.STORE: ExitCode.STORE.meaning,
+}
 
 
 @click.group()
@@ -57,7 +74,7 @@ def _manifest(uri: str) -> HistoryManifest:
     return asyncio.run(read())
 
 
-@history.command("list")
+@history.command("list", epilog=exit_codes(READ_CODES))
 @click.argument("uri")
 @span_options
 @reporting
@@ -78,7 +95,7 @@ def list_(console: Console, uri: str, start: str | None, end: str | None) -> Non
     answers.event("total", total, files=len(files), rows=rows, bytes=size)
 
 
-@history.command()
+@history.command(epilog=exit_codes(WRITE_CODES))
 @click.argument("uri")
 @click.option(
     "--months",
@@ -112,7 +129,7 @@ def compact(console: Console, uri: str, months: int, dry_run: bool) -> None:
         facts.update(files_before=len(done.joined), files_after=len(done.files), bytes_before=before, bytes_after=after)
 
 
-@history.command()
+@history.command(epilog=exit_codes(WRITE_CODES))
 @click.argument("uri")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @reporting
@@ -138,7 +155,7 @@ def rebuild(console: Console, uri: str, dry_run: bool) -> None:
     answers.event("total", f"{count} {done}, up to ledger {newest}", files=len(rebuilt.manifest.files), ledger=newest)
 
 
-@history.command()
+@history.command(epilog=exit_codes(READ_CODES))
 @click.argument("uri")
 @click.option("--out", required=True, type=WRITTEN_FILE, help="The file to write; - is standard output.")
 @click.option(
@@ -180,7 +197,17 @@ def export(console: Console, uri: str, out: Path, form: str | None, raw: bool, *
     asyncio.run(work())
 
 
-@click.command()
+@click.command(
+    epilog=exit_codes(
+        {
+            ExitCode.DONE: "all are added",
+            ExitCode.SOURCE: "some could not be read; the others are added",
+            ExitCode.LOST_RACE: ExitCode.LOST_RACE.meaning,
+            ExitCode.UNREAD: "all are added, but some pool or market could not be read",
+            ExitCode.STORE: ExitCode.STORE.meaning,
+        }
+    )
+)
 @click.option("--lake", metavar="URI", required=True, help="The ledger lake: a folder, s3://BUCKET/PREFIX or https://.")
 @click.option("--from", "start", metavar="WHEN", help="First day, RFC 3339 time (UTC) or ledger.")
 @click.option("--to", "end", metavar="WHEN", help="Up to this day, time or ledger.  [default: its newest]")
@@ -216,9 +243,6 @@ def backfill(
     Adds what a run would have published at the last ledger at or before each boundary of --every. The start state comes
     from --archive or --start-snapshot, unless the lake has Soroban's beginning (docs/lake.md). Run an interrupted job
     again to continue it.
-
-    Exit code 0: all are added; 3: some could not be read, the others are added; 7: all are added, but some pool or
-    market could not be read.
     """
     from exporter.past.backfill.lake_command import run_lake_backfill
 

@@ -12,18 +12,20 @@ import click
 from exporter.audit.unproven import Reason, Unproven
 from exporter.cli.common import (
     FILE,
+    STORE_WORDS,
     Duration,
     answers_next_to,
     archive_of,
     archive_options,
     config_option,
     configuration_of,
+    exit_codes,
     network_option,
     options,
     reporting,
 )
 from exporter.console import Console
-from exporter.errors import ConfigError
+from exporter.errors import ConfigError, ExitCode
 
 proof_options = options(
     click.option(
@@ -73,7 +75,19 @@ def report_unproven(answers: Console, unproven: Unproven, allowed: frozenset[Rea
     return code
 
 
-@click.command()
+@click.command(
+    epilog=exit_codes(
+        {
+            ExitCode.DONE: "all is proven, or allowed not to be",
+            ExitCode.SOURCE: "the archives cannot be read",
+            ExitCode.CHECK: "a file of the tree is not what it must be",
+            ExitCode.LOST_RACE: ExitCode.LOST_RACE.meaning,
+            ExitCode.REFUTED: "a run's evidence is not the network's state: publish nothing more from that RPC",
+            ExitCode.UNPROVEN: ExitCode.UNPROVEN.meaning,
+            ExitCode.STORE: ExitCode.STORE.meaning,
+        }
+    )
+)
 @click.argument("uri")
 @proof_options
 @allow_option
@@ -83,9 +97,6 @@ def prove(console: Console, uri: str, allowed: frozenset[Reason], deadline: time
 
     URI: a folder or s3://BUCKET/PREFIX. Compares each run's evidence with the next checkpoint of the history archives
     and adds the proofs to the tree. A run can be proven some twelve minutes after it.
-
-    Exit code 0: all is proven, or allowed not to be; 3: the archives cannot be read; 8: a run's evidence is not the
-    network's state, so publish nothing more from that RPC; 9: not contradicted, but not all is proven.
     """
     from msgspec import structs
 
@@ -108,7 +119,19 @@ def prove(console: Console, uri: str, allowed: frozenset[Reason], deadline: time
     sys.exit(report_unproven(answers, result.unproven, allowed))
 
 
-@click.command()
+@click.command(
+    epilog=exit_codes(
+        {
+            ExitCode.DONE: "all is proven, or allowed not to be",
+            ExitCode.CONFIG: "the command is not accepted, or another version of the exporter made the tree",
+            ExitCode.SOURCE: "the tree or the archives cannot be read, the run's checkpoint cannot be proven yet, or "
+            "the run is older than --max-age",
+            ExitCode.REFUTED: "something is wrong, and the first thing is named",
+            ExitCode.UNPROVEN: ExitCode.UNPROVEN.meaning,
+            ExitCode.STORE: STORE_WORDS,
+        }
+    )
+)
 @click.argument("uri")
 @proof_options
 @click.option("--complete", is_flag=True, help="Also see that no market was left out (reads all buckets).")
@@ -137,10 +160,6 @@ def verify(
 
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. Checks every file, repeats runs from their
     evidence, and compares that with what validators signed.
-
-    Exit code 0: all is proven, or allowed not to be; 2: another version of the exporter made the tree; 3: the tree or
-    the archives cannot be read, the run's checkpoint cannot be proven yet, or the run is older than --max-age; 8:
-    something is wrong, and the first thing is named; 9: not contradicted, but not all is proven.
     """
     from exporter.audit.verify import refuse_old, verify_tree
 
@@ -152,7 +171,17 @@ def verify(
     sys.exit(code)
 
 
-@click.command()
+@click.command(
+    epilog=exit_codes(
+        {
+            ExitCode.DONE: "printed, or added to the tree",
+            ExitCode.SOURCE: "the archive or the tree cannot be read",
+            ExitCode.LOST_RACE: ExitCode.LOST_RACE.meaning,
+            ExitCode.REFUTED: "the run left out a market that it should have read",
+            ExitCode.STORE: ExitCode.STORE.meaning,
+        }
+    )
+)
 @config_option
 @network_option
 @archive_options

@@ -9,19 +9,22 @@ from typing import Any
 import click
 
 from exporter.cli.common import (
+    RUN_CODES,
+    STORE_WORDS,
     archive_of,
     archive_options,
     configuration_of,
     ending,
+    exit_codes,
     log_format_option,
     out_option,
     source_options,
 )
 from exporter.console import Console
-from exporter.errors import ConfigError, without_keys
+from exporter.errors import ConfigError, ExitCode, without_keys
 
 
-@click.command()
+@click.command(epilog=exit_codes(RUN_CODES))
 @source_options
 @out_option
 @archive_options
@@ -61,7 +64,7 @@ def run(
         sys.exit(result.exit_code)
 
 
-@click.command()
+@click.command(epilog=exit_codes({ExitCode.DONE: "printed", ExitCode.STORE: STORE_WORDS}))
 @source_options
 @out_option
 def plan(snapshot: Path | None, **configured: Any) -> None:

@@ -11,10 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from exporter.cli.common import FILE, Duration, config_option, configuration_of, ending, pools_option, reporting
+from exporter.cli.common import (
+    FILE,
+    RUN_CODES,
+    STORE_WORDS,
+    Duration,
+    config_option,
+    configuration_of,
+    ending,
+    exit_codes,
+    pools_option,
+    reporting,
+)
 from exporter.console import Console, own_command
 from exporter.durations import duration_text
-from exporter.errors import ConfigError
+from exporter.errors import ConfigError, ExitCode
 from exporter.user_files import user_path
 
 if TYPE_CHECKING:
@@ -34,7 +45,7 @@ _FIRST_LEDGER = 65_000_000
 _FIRST_TIME = 1_790_000_000
 
 
-@click.command()
+@click.command(epilog=exit_codes({ExitCode.DONE: "the server was stopped"}))
 @click.option("--out", default="./public", show_default=True, help="The folder of a published tree.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: any free port.")
@@ -48,7 +59,7 @@ def serve(out: str, host: str, port: int) -> None:
         run_server(user_path(out), host, port, lambda host, port: click.echo(f"serving {out} at http://{host}:{port}/"))
 
 
-@click.command()
+@click.command(epilog=exit_codes({ExitCode.DONE: "written"}))
 @click.argument("platform", type=click.Choice(("nginx", "cloudfront", "cloudflare")))
 @config_option
 @click.option("--root", help="nginx: the folder of the tree.  [default: output.uri]")
@@ -67,15 +78,22 @@ def edge(platform: Platform, config: Path | None, root: str | None, origin: str 
             click.echo(path)
 
 
-@click.command()
+@click.command(
+    epilog=exit_codes(
+        {
+            ExitCode.DONE: "the client ended",
+            ExitCode.CONFIG: "the URI is not of a tree, or the extra is missing",
+            ExitCode.SOURCE: "nothing is published there, or it cannot be read",
+            ExitCode.STORE: STORE_WORDS,
+        }
+    )
+)
 @click.argument("uri")
 def mcp(uri: str) -> None:
     """Answer an assistant's questions about a tree (Model Context Protocol).
 
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. An assistant starts the server, which speaks
     on standard input and output. Needs the extra mcp.
-
-    Exit code 0: the client ended; 2: the URI is not of a tree, or the extra is missing; 3: nothing is published there.
     """
     with ending(Console("text")):
         from exporter.serve.assistant import serve
@@ -83,7 +101,7 @@ def mcp(uri: str) -> None:
         serve(uri)
 
 
-@click.command()
+@click.command(epilog=exit_codes(RUN_CODES))
 @click.option("--out", default="./public", show_default=True, help="The output: a folder or s3://BUCKET/PREFIX.")
 @pools_option
 @click.option("--seed", type=int, default=1, show_default=True, help="Each seed moves the markets differently.")
@@ -182,7 +200,7 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
     sys.exit(result.exit_code)
 
 
-@click.command()
+@click.command(epilog=exit_codes({ExitCode.DONE: "the server was stopped", ExitCode.SOURCE: "the file cannot be read"}))
 @pools_option
 @click.option("--seed", type=int, default=1, show_default=True, help="Each seed moves the markets differently.")
 @click.option("--start-ledger", type=click.IntRange(1, 4_000_000_000), help="The first ledger.")
