@@ -255,8 +255,9 @@ def _pools_of(
     for row in rows:
         set_rewards(row, reading, worths)
         scale = 10 ** row["apr_decimals"]
-        row["comparable_supply_apy_bps"] = exact.annual_yield_bps(row["accrued_supply_apr"], 365, scale)
-        row["comparable_borrow_apy_bps"] = exact.annual_yield_bps(row["accrued_borrow_apr"], 365, scale)
+        # The rates that the contract charges until the next operation, as the protocols' own yields do.
+        row["comparable_supply_apy_bps"] = exact.annual_yield_bps(row["stored_supply_apr"], 365, scale)
+        row["comparable_borrow_apy_bps"] = exact.annual_yield_bps(row["stored_borrow_apr"], 365, scale)
         row["total_supply_apy_bps"] = row["comparable_supply_apy_bps"] + (row["supply_reward_apr_bps"] or 0)
         long = [f"{name} is {row[name]}" for name in _TOTALS if abs(row[name]) > MAX_DECIMAL]
         if long:

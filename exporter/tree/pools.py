@@ -179,10 +179,10 @@ class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
         Compounding, derived(88, "how often a year borrow_apy_bps is compounded, or simple; 365 is daily")
     ]
     comparable_supply_apy_bps: Annotated[
-        BasisPoints, derived(84, "accrued_supply_apr compounded daily, in every protocol alike, floor to basis points")
+        BasisPoints, derived(84, "stored_supply_apr compounded daily, in every protocol alike, floor to basis points")
     ]
     comparable_borrow_apy_bps: Annotated[
-        BasisPoints, derived(85, "accrued_borrow_apr compounded daily, in every protocol alike, floor to basis points")
+        BasisPoints, derived(85, "stored_borrow_apr compounded daily, in every protocol alike, floor to basis points")
     ]
     total_supply_apy_bps: Annotated[
         BasisPoints,

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from exporter.errors import lasting
+from exporter.exact import annual_yield_bps
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import CONTRACT_INSTANCE, STELLAR_ASSET, WASM, ContractInstance
 from exporter.ledger.codec.scval_encode import i128, symbol, u32, u64, vec
@@ -78,6 +79,23 @@ def test_every_pool(name: str) -> None:
         assert [] == [
             column for column in REQUIRED_COLUMNS if row[column] is None and column not in ("oracle", "wasm_hash")
         ]
+
+
+@EVERY
+def test_yields_of_one_state(name: str) -> None:
+    """All yields follow from the stored rates: compounded more often they are no less, and a reward adds to them."""
+    coverage = PROTOCOLS[name].words.coverage
+    for row in World(name).compute().pools.iter_rows(named=True):
+        total = row["comparable_supply_apy_bps"] + (row["supply_reward_apr_bps"] or 0)
+        assert total == row["total_supply_apy_bps"]
+        for side in ("supply", "borrow"):
+            compounding = getattr(coverage, f"{side}_compounding")
+            daily, own = row[f"comparable_{side}_apy_bps"], row[f"{side}_apy_bps"]
+            assert daily == annual_yield_bps(row[f"stored_{side}_apr"], 365, 10 ** row["apr_decimals"])
+            if compounding == "simple" or int(compounding) <= 365:
+                assert own <= daily
+            else:
+                assert daily <= own
 
 
 @pytest.mark.parametrize(
