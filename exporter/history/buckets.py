@@ -14,14 +14,13 @@ from typing import Any, TypeAlias, TypeVar
 import polars as pl
 
 from exporter.best import LEAST_VALUE, is_listed
-from exporter.exact import annual_yield_bps, printed_price
-from exporter.tables import ACTIVE, MAX_DECIMAL, YEAR, bucket_columns
+from exporter.exact import printed_price
+from exporter.history.realized import realized_column
+from exporter.tables import ACTIVE, MAX_DECIMAL, bucket_columns
 from exporter.tree.documents import HistoryBucket, TotalsBucket
 from exporter.tree.values import BUCKET_NAMES
 
 _MONDAY = 4 * 86_400  # 1970-01-05, the first Monday
-_RATE_SCALE = 10**18
-_MAX_RATE = 10**24  # a million times a year: more is shown as this
 _NOTHING_LEFT = 100  # decimals at which no product of two numbers of 128 bits is worth a cent
 
 OBSERVATIONS: dict[str, pl.DataType] = {
@@ -43,18 +42,31 @@ OBSERVATIONS: dict[str, pl.DataType] = {
     "borrowed_usd_cents": pl.Int128(),
     "active": pl.Boolean(),  # whether its market was open for lending and borrowing
     "listed": pl.Boolean(),  # whether its market was; rows of before that was said count as listed
+    "decimals": pl.Int64(),  # of the token
+    "comparable_supply_apy_bps": pl.Int64(),  # null in rows of before that was recorded
+    "comparable_borrow_apy_bps": pl.Int64(),
     "supply_index": pl.Int128(),
+    "borrow_index": pl.Int128(),
+    "borrower_interest": pl.Int128(),  # since the pool's observation before (`exporter.history.realized`)
+    "supplier_interest": pl.Int128(),
     "index_decimals": pl.Int64(),
     "supply_reward_index": pl.Int128(),  # null where it is not known, as the next
     "reward_scale": pl.Int64(),  # decimals of what 10^decimals shares were paid, in reward tokens
 }
 """The source of buckets: one row a pool and ledger (`observations_of`)."""
 
-_MADE = ("supplied_usd_cents", "borrowed_usd_cents", "active", "supply_reward_index", "reward_scale")
+_MADE = (
+    "supplied_usd_cents",
+    "borrowed_usd_cents",
+    "active",
+    "supply_reward_index",
+    "reward_scale",
+    "borrower_interest",
+    "supplier_interest",
+)
 
 SOURCES = (
     *(name for name in OBSERVATIONS if name not in _MADE),
-    "decimals",
     "market_status",
     "supply_reward_index",
     "reward_decimals",
@@ -64,6 +76,14 @@ SOURCES = (
 
 BUCKETS_FRAME = bucket_columns(HistoryBucket, "market", "pool")
 """One row a pool and bucket, sorted by market, pool and start."""
+
+ENDS: dict[str, pl.DataType] = {
+    "last_ledger_close_time": pl.Int64(),  # unix seconds
+    "last_index_decimals": pl.Int64(),
+    "last_supply_index": pl.Int128(),
+    "last_borrow_index": pl.Int128(),
+}
+"""Columns of a pool's bucket that no document has: its indexes at its last observation, for yields over periods."""
 
 PARTS: dict[str, pl.DataType] = {
     "token_address": pl.String(),
@@ -78,8 +98,24 @@ Time = TypeVar("Time", int, pl.Expr)
 
 _KEYS = ("market", "pool", "start")
 _MEANS = ("total_supplied", "total_borrowed", "tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents")
-_AT_ENDS = ("ledger_close_time", "index_decimals", "supply_index", "reward_scale", "supply_reward_index")
-_MEDIANS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps")
+_AT_ENDS = (
+    "ledger_close_time",
+    "index_decimals",
+    "supply_index",
+    "borrow_index",
+    "reward_scale",
+    "supply_reward_index",
+)
+_MEDIANS = (
+    "supply_apy_bps",
+    "borrow_apy_bps",
+    "comparable_supply_apy_bps",
+    "comparable_borrow_apy_bps",
+    "utilization_bps",
+)
+
+
+_INTEREST = ("borrower_interest", "supplier_interest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +146,7 @@ class Bucket:
 BUCKETS: tuple[Bucket, ...] = (
     Bucket("5m", 300, pages=0, page_buckets=36, kept=86_400),  # rewritten every five minutes, so at most 3 hours
     Bucket("1h", 3_600, pages=4),  # a week and a day
-    Bucket("1d", 86_400, pages=5),  # 240 to 288 days: a year of days is more than 200 kB
+    Bucket("1d", 86_400, pages=4),  # 192 to 240 days: a year of days is more than 200 kB
     Bucket("1w", 604_800, pages=3, origin=_MONDAY),  # 144 weeks
 )
 """Every length, ascending, with how many buckets the newest document has at least, once observed."""
@@ -122,7 +158,7 @@ assert tuple(bucket.name for bucket in BUCKETS) == BUCKET_NAMES
 
 
 def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
-    """Make one row (`BUCKETS_FRAME` and then `PARTS`, sorted) of all observations of a pool in a bucket."""
+    """Make one row (`BUCKETS_FRAME`, `ENDS` and `PARTS`, sorted) of all observations of a pool in a bucket."""
     rows = observations.with_columns(bucket.start(pl.col("ledger_close_time")).alias("start"))
     grouped = rows.group_by(_KEYS).agg(
         *(floored_mean(name) for name in _MEANS),
@@ -137,36 +173,65 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
         pl.col("token_address", "protocol").first(),
         pl.col("active").all(),
         pl.col("listed").sort_by("observed_ledger").last(),
-        *(_at_ends(name) for name in _AT_ENDS),
+        pl.col("decimals").last(),
+        *(pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name) for name in _INTEREST),
+        pl.col("supplier_interest").min().alias("least_supplier_interest"),
+        *(column for name in _AT_ENDS for column in _at_ends(name)),
     )
     grouped = grouped.sort(_KEYS)
-    return grouped.with_columns(_printed_medians(grouped, rows), *_realized(grouped)).select(*BUCKETS_FRAME, *PARTS)
+    prices = _printed_medians(grouped, rows)
+    return grouped.with_columns(
+        prices,
+        realized_column(grouped, "supply", "realized_supply_apy_bps"),
+        realized_column(grouped, "borrow", "realized_borrow_apy_bps"),
+        _realized_reward(grouped),
+        *_interest(grouped, prices),
+    ).select(*BUCKETS_FRAME, *ENDS, *PARTS)
 
 
-def _at_ends(name: str) -> pl.Expr:
+def _at_ends(name: str) -> Iterator[pl.Expr]:
     ordered = pl.col(name).sort_by("observed_ledger")
-    return pl.concat_list(ordered.first(), ordered.last()).alias(f"{name}_at_ends")
+    yield ordered.first().alias(f"first_{name}")
+    yield ordered.last().alias(f"last_{name}")
 
 
-def _realized(grouped: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
-    """The gain of a supply share a year, compounded daily, and the reward of a token.
+def _realized_reward(grouped: pl.DataFrame) -> pl.Series:
+    """The reward of a token that was supplied at the first observation.
 
-    Null where there is one time, or where the index has other decimals in the end.
+    Null where there is one time, where the index has other decimals in the end, and where a reward is not known.
     """
-    rates: list[int | None] = []
+    columns = ("ledger_close_time", "index_decimals", "reward_scale", "supply_reward_index")
+    firsts = grouped.select(*(f"first_{name}" for name in columns), "first_supply_index").iter_rows()
+    lasts = grouped.select(f"last_{name}" for name in columns).iter_rows()
     rewards: list[str | None] = []
-    for (begin, end), (scale, last_scale), (first, last), (unit, last_unit), (paid, last_paid) in grouped.select(
-        f"{name}_at_ends" for name in _AT_ENDS
-    ).iter_rows():
-        same = begin != end and scale == last_scale and first
-        rate = (last - first) * YEAR * _RATE_SCALE // (first * (end - begin)) if same else None
-        rates.append(None if rate is None else max(-365 * _RATE_SCALE, min(rate, _MAX_RATE)))
-        known = same and unit is not None and unit == last_unit and None not in (paid, last_paid) and paid <= last_paid
-        rewards.append(printed_price((last_paid - paid) * 10**scale // first, unit) if known else None)
-    yields = [None if rate is None else annual_yield_bps(rate, 365, _RATE_SCALE) for rate in rates]
-    return pl.Series("realized_supply_apy_bps", yields, dtype=pl.Int64), pl.Series(
-        "realized_supply_reward", rewards, dtype=pl.String
-    )
+    for (begin, scale, unit, paid, index), (end, last_scale, last_unit, last_paid) in zip(firsts, lasts, strict=True):
+        same = begin != end and scale == last_scale and unit == last_unit and index
+        if same and None not in (unit, paid, last_paid) and paid <= last_paid:
+            rewards.append(printed_price((last_paid - paid) * 10**scale // index, unit))
+        else:
+            rewards.append(None)
+    return pl.Series("realized_supply_reward", rewards, dtype=pl.String)
+
+
+def _interest(grouped: pl.DataFrame, prices: pl.Series) -> Iterator[pl.Series]:
+    """What borrowers paid and the protocol's part of it, in base units, and in US cents at the median price."""
+    paid: list[int | None] = grouped["borrower_interest"].to_list()
+    columns = grouped.select("borrower_interest", "supplier_interest", "least_supplier_interest").iter_rows()
+    part = [
+        None if None in (borrowers, suppliers) or least < 0 else max(borrowers - suppliers, 0)
+        for borrowers, suppliers, least in columns
+    ]
+    for name, amounts in (("interest_paid", paid), ("interest_to_protocol", part)):
+        yield pl.Series(name, amounts, pl.Int128)
+        worth = zip(amounts, prices, grouped["decimals"], strict=True)
+        yield pl.Series(f"{name}_usd_cents", [_worth_at(*each) for each in worth], pl.Int128)
+
+
+def _worth_at(amount: int | None, printed: str | None, decimals: int) -> int | None:
+    if amount is None or printed is None:
+        return None
+    whole, _, fraction = printed.partition(".")
+    return _worth(amount, int(whole + fraction), decimals + len(fraction))
 
 
 def floored_mean(name: str) -> pl.Expr:
@@ -224,6 +289,7 @@ def observations_of(pools: pl.DataFrame) -> pl.DataFrame:
         *(pl.Series(name, column, dtype=pl.Int128) for name, column in values.items()),
         pl.col("market_status").is_in(sorted(ACTIVE)).alias("active"),
         is_listed().alias("listed"),
+        *(pl.lit(None, pl.Int128).alias(name) for name in _INTEREST),
         (pl.col("reward_decimals") + pl.col("reward_token_decimals")).alias("reward_scale"),
     ).select(OBSERVATIONS.keys())
 

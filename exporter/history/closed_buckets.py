@@ -19,7 +19,8 @@ from typing import Any
 
 import polars as pl
 
-from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, DAY, OBSERVATIONS, TOTALS_FRAME, Bucket
+from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, DAY, ENDS, OBSERVATIONS, TOTALS_FRAME, Bucket
+from exporter.history.realized import newest_of, with_interest
 from exporter.tables import document_fields, time_text
 from exporter.tree.documents import AssetHistory, HistoryBucket, TotalsBucket, TotalsHistory, encode, page_token
 from exporter.tree.families import BUCKET_PAGE, RECENT, TOTALS_PAGE, Family
@@ -46,7 +47,7 @@ class HistoryKind:
         return market, pool
 
 
-POOL_HISTORY = HistoryKind(BUCKETS, BUCKETS_FRAME, HistoryBucket, AssetHistory, BUCKET_PAGE)
+POOL_HISTORY = HistoryKind(BUCKETS, {**BUCKETS_FRAME, **ENDS}, HistoryBucket, AssetHistory, BUCKET_PAGE)
 TOTALS_HISTORY = HistoryKind((DAY,), TOTALS_FRAME, TotalsBucket, TotalsHistory, TOTALS_PAGE)
 
 
@@ -62,6 +63,7 @@ class Histories:
 
     * ``observed/DAY``: the observations of a day, which begins at these unix seconds;
     * ``begun``: `BEGUN`;
+    * ``newest``: the last observation of each pool;
     * ``closed/BUCKET``: the buckets of the newest documents, sorted;
     * ``cursors/BUCKET``: the page before each newest document, and when its span ended (unix seconds).
     """
@@ -129,6 +131,10 @@ class Histories:
         ).iter_rows()
 
     def observe(self, rows: pl.DataFrame) -> None:
+        """Take in later observations, each with the interest since its pool's observation before."""
+        newest = self.get("newest")
+        rows = with_interest(rows, newest)
+        self.put("newest", newest_of(pl.concat([newest, rows])))
         for day in rows.select(DAY.start(pl.col("ledger_close_time"))).to_series().unique().sort().to_list():
             own = rows.filter(DAY.start(pl.col("ledger_close_time")) == day)
             name = f"observed/{day}"
@@ -165,7 +171,7 @@ class Histories:
         match name.partition("/")[0]:
             case "begun":
                 return BEGUN
-            case "observed":
+            case "observed" | "newest":
                 return OBSERVATIONS
             case "closed":
                 return self.form.frame

@@ -3,7 +3,8 @@
 A period of this many buckets ends where the bucket that is open began. A mean is that of the buckets of the period that
 were observed, each counting once however many observations it has, rounded down. A change is what the run observed less
 what the bucket before the period had: the newest that ended by its begin, and by no more than a quarter of the period
-before. Where there is no such bucket, the history does not reach that far, and all numbers of the period are null.
+before. Where there is no such bucket, the history does not reach that far, and all numbers of the period are null. What
+was paid is the growth of the pool's indexes from the last observation of that bucket to the last one of the period.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from exporter.history.buckets import DAY, HOUR, Bucket, floored_mean
+from exporter.history.buckets import DAY, ENDS, HOUR, Bucket, floored_mean
 from exporter.history.closed_buckets import Histories
+from exporter.history.realized import realized_column
 from exporter.tree.pools import AssetPeriod
 
 _FIELDS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")
+"""The fields of a bucket that have a mean and a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +48,29 @@ def _period(histories: Histories, period: Period, close_time: int, pools: pl.Dat
     begin = period.bucket.start(close_time) - length
     closed = histories.closed(period.bucket)
     before = closed.filter((start < begin) & (start + period.bucket.seconds >= begin - length // 4)).sort("start")
-    olds = before.group_by(keys).agg(pl.col(_FIELDS).last().name.prefix("old_"))
+    olds = before.group_by(keys).agg(
+        pl.col(_FIELDS).last().name.prefix("old_"),
+        pl.col(list(ENDS)).last().name.map(lambda name: name.replace("last_", "first_", 1)),
+    )
     means = (
         closed.filter(start >= begin)
+        .sort("start")
         .group_by(keys)
-        .agg(pl.len().alias("observed"), *(floored_mean(name).alias(f"mean_{name}") for name in _FIELDS))
+        .agg(
+            pl.len().alias("observed"),
+            *(floored_mean(name).alias(f"mean_{name}") for name in _FIELDS),
+            pl.col(list(ENDS)).last(),
+        )
     )
-    rows = pools.join(means.join(olds, on=keys), on=keys, how="left", maintain_order="left").select(
+    found = means.join(olds, on=keys)
+    found = found.with_columns(
+        realized_column(found, side, f"realized_{side}_apy_bps") for side in ("supply", "borrow")
+    )
+    rows = pools.join(found, on=keys, how="left", maintain_order="left").select(
         pl.col("observed").fill_null(0),
         *(f"mean_{name}" for name in _FIELDS),
+        "realized_supply_apy_bps",
+        "realized_borrow_apy_bps",
         *((pl.col(name) - pl.col(f"old_{name}")).alias(f"{name}_change") for name in _FIELDS),
     )
     money = pl.col("mean_tvl_usd_cents", "tvl_usd_cents_change").cast(pl.String)

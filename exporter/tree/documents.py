@@ -714,7 +714,10 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
     end_time: Annotated[Timestamp, doc("When it ends; this time is not part of it.")]
     total_supplied: Annotated[Amount, doc("Mean of what was lent into the pool, in token base units, rounded down.")]
     total_borrowed: Annotated[Amount, doc("Mean of what was owed to the pool, in token base units, rounded down.")]
-    supply_apy_bps: Annotated[BasisPoints, doc("Median annual yield of suppliers, in basis points, rounded down.")]
+    supply_apy_bps: Annotated[
+        BasisPoints,
+        doc("Median annual yield of suppliers, compounded as the protocol has it, in basis points, rounded down."),
+    ]
     realized_supply_apy_bps: Annotated[
         Change | None,
         doc(
@@ -729,7 +732,52 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
             "tokens, rounded down; null with one observation, and when unknown."
         ),
     ]
-    borrow_apy_bps: Annotated[BasisPoints, doc("Median annual cost of borrowers, in basis points, rounded down.")]
+    borrow_apy_bps: Annotated[
+        BasisPoints,
+        doc("Median annual cost of borrowers, compounded as the protocol has it, in basis points, rounded down."),
+    ]
+    realized_borrow_apy_bps: Annotated[
+        Change | None,
+        doc(
+            "What a debt really grew from the first to the last observation, as a yield a year compounded daily, in "
+            "basis points, rounded down; null with one observation."
+        ),
+    ]
+    comparable_supply_apy_bps: Annotated[
+        BasisPoints | None,
+        doc(
+            "Median annual yield of suppliers compounded daily, in every protocol alike, in basis points, rounded "
+            "down; null where rows of that time do not have it."
+        ),
+    ]
+    comparable_borrow_apy_bps: Annotated[
+        BasisPoints | None,
+        doc(
+            "Median annual cost of borrowers compounded daily, in every protocol alike, in basis points, rounded "
+            "down; null where rows of that time do not have it."
+        ),
+    ]
+    interest_paid: Annotated[
+        Amount | None,
+        doc(
+            "Interest of borrowers since the pool's observation before the bucket, in token base units: at each "
+            "observation, what was owed at the one before times the growth of the borrow index, rounded down; null "
+            "for the pool's first observation."
+        ),
+    ]
+    interest_paid_usd_cents: Annotated[
+        UsdCents | None, doc("The same at the bucket's price, in US cents, rounded down; null without a price.")
+    ]
+    interest_to_protocol: Annotated[
+        Amount | None,
+        doc(
+            "The part of `interest_paid` that suppliers did not get, by the growth of the supply index, in token base "
+            "units; 0 where suppliers got more, null where they shared a loss."
+        ),
+    ]
+    interest_to_protocol_usd_cents: Annotated[
+        UsdCents | None, doc("The same at the bucket's price, in US cents, rounded down; null without a price.")
+    ]
     utilization_bps: Annotated[BasisPoints, doc("Median utilization, in basis points, rounded down.")]
     tvl_usd_cents: Annotated[
         UsdCents | None, doc("Mean value of the pool, in US cents, rounded down; null when no observation has a price.")

@@ -603,6 +603,20 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
         UsdCents | None,
         doc("Mean value of the pool, in US cents; null where the history is too short or has no price."),
     ]
+    realized_supply_apy_bps: Annotated[
+        Change | None,
+        doc(
+            "What a supply share really gained over the period, as a yield a year compounded daily, in basis points, "
+            "rounded down; null where the history is too short."
+        ),
+    ]
+    realized_borrow_apy_bps: Annotated[
+        Change | None,
+        doc(
+            "What a debt really grew over the period, as a yield a year compounded daily, in basis points, rounded "
+            "down; null where the history is too short."
+        ),
+    ]
     supply_apy_bps_change: Annotated[
         Change | None, doc("Change of `supply_apy_bps`, in basis points; null where the history is too short.")
     ]

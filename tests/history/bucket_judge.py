@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -12,7 +12,7 @@ from typing import Any
 
 LENGTHS = {"5m": 300, "1h": 3600, "1d": 86_400, "1w": 604_800}
 PAGE_BUCKETS = {"5m": 36, "1h": 48, "1d": 48, "1w": 48}
-SPANS = {"5m": 0, "1h": 4, "1d": 5, "1w": 3}
+SPANS = {"5m": 0, "1h": 4, "1d": 4, "1w": 3}
 """Whole spans before the newest one in the newest document."""
 
 INDEX_DECIMALS = 12
@@ -55,6 +55,21 @@ class Observation:
         return 10**12 + self.time % 100_003 * 1_234
 
     @property
+    def borrow_index(self) -> int:
+        """What a share of debt is worth, likewise."""
+        return 10**12 + self.time % 90_001 * 2_345
+
+    @property
+    def comparable_supply_apy_bps(self) -> int | None:
+        """The yield on the common basis; older rows have none."""
+        return None if self.listed is None else self.supply_apy_bps + self.time % 11
+
+    @property
+    def comparable_borrow_apy_bps(self) -> int | None:
+        """The cost on the common basis; older rows have none."""
+        return None if self.listed is None else self.borrow_apy_bps + self.time % 13
+
+    @property
     def reward_index(self) -> int | None:
         """What 10^decimals shares were ever paid, of 14 decimals; now and then nobody knows."""
         return None if self.time % 7 == 3 else self.time * 10**9 + self.total_supplied % 10**8
@@ -91,6 +106,12 @@ def median(values: Iterable[int]) -> int:
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) // 2
 
 
+def median_of_known(values: Iterable[int | None]) -> int | None:
+    """The median of what is known; null where nothing is."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
 def median_price(prices: Sequence[tuple[int, int]]) -> str | None:
     """The median at the most decimals, printed with all of them."""
     if not prices:
@@ -101,12 +122,12 @@ def median_price(prices: Sequence[tuple[int, int]]) -> str | None:
     return f"{whole}.{fraction:0{decimals}d}" if decimals else str(whole)
 
 
-def realized(members: Sequence[Observation]) -> int | None:
+def realized(members: Sequence[Observation], index: Callable[[Observation], int]) -> int | None:
     """The yield a year, compounded daily, of a share from the first to the last ledger, in basis points."""
     first, *_, last = sorted(members, key=lambda item: item.ledger) * 2
     if first.time == last.time:
         return None
-    daily = Fraction(last.supply_index - first.supply_index, first.supply_index) * 86_400 / (last.time - first.time)
+    daily = Fraction(index(last) - index(first), index(first)) * 86_400 / (last.time - first.time)
     daily = max(Fraction(floor(daily * 365 * 10**18), 365 * 10**18), Fraction(-1))
     return floor((1 + daily) ** 365 * 10_000) - 10_000
 
@@ -120,6 +141,34 @@ def realized_reward(members: Sequence[Observation]) -> str | None:
     return f"{paid // 10**14}.{paid % 10**14:014d}"
 
 
+def interest(
+    members: Sequence[Observation], before: Mapping[int, Observation], price: str | None
+) -> dict[str, str | None]:
+    """What borrowers paid since the observation before each of a bucket, by its ledger, and the protocol's part."""
+    pairs = [(before[item.ledger], item) for item in members if item.ledger in before]
+    paid = [old.total_borrowed * (new.borrow_index - old.borrow_index) // old.borrow_index for old, new in pairs]
+    gained = [old.total_supplied * (new.supply_index - old.supply_index) // old.supply_index for old, new in pairs]
+    counted = [value for value in gained if abs(value) <= 10**34]
+    total = sum(value for value in paid if abs(value) <= 10**34) if paid else None
+    part = None
+    if total is not None and counted and min(counted) >= 0:
+        part = max(total - sum(counted), 0)
+    decimals = max(members, key=lambda item: item.ledger).decimals
+
+    def cents(amount: int | None) -> str | None:
+        if amount is None or price is None:
+            return None
+        value = floor(amount * Fraction(price) * 100 / 10**decimals)
+        return str(value) if value < 10**38 else None
+
+    return {
+        "interest_paid": None if total is None else str(total),
+        "interest_paid_usd_cents": cents(total),
+        "interest_to_protocol": None if part is None else str(part),
+        "interest_to_protocol_usd_cents": cents(part),
+    }
+
+
 def iso(seconds: int) -> str:
     """A time as the API writes it."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
@@ -128,15 +177,20 @@ def iso(seconds: int) -> str:
 def buckets_of(observations: Iterable[Observation], length: int) -> dict[Place, list[dict[str, Any]]]:
     """Every bucket of every pool, ascending, as the API shows it."""
     groups: dict[Place, dict[int, list[Observation]]] = defaultdict(lambda: defaultdict(list))
-    for item in observations:
+    newest: dict[Place, Observation] = {}
+    before: dict[Place, dict[int, Observation]] = defaultdict(dict)
+    for item in sorted(observations, key=lambda item: item.ledger):
         groups[item.place][start_of(item.time, length)].append(item)
+        if item.place in newest:
+            before[item.place][item.ledger] = newest[item.place]
+        newest[item.place] = item
     return {
-        place: [_row(start, start + length, groups[place][start]) for start in sorted(groups[place])]
+        place: [_row(start, start + length, groups[place][start], before[place]) for start in sorted(groups[place])]
         for place in sorted(groups)
     }
 
 
-def _row(start: int, end: int, members: Sequence[Observation]) -> dict[str, Any]:
+def _row(start: int, end: int, members: Sequence[Observation], before: Mapping[int, Observation]) -> dict[str, Any]:
     values = [item.tvl_usd_cents for item in members if item.tvl_usd_cents is not None]
     prices = [item.price for item in members if item.price is not None]
     return {
@@ -145,7 +199,11 @@ def _row(start: int, end: int, members: Sequence[Observation]) -> dict[str, Any]
         "total_supplied": str(mean([item.total_supplied for item in members])),
         "total_borrowed": str(mean([item.total_borrowed for item in members])),
         "supply_apy_bps": median(item.supply_apy_bps for item in members),
-        "realized_supply_apy_bps": realized(members),
+        "realized_supply_apy_bps": realized(members, lambda item: item.supply_index),
+        "realized_borrow_apy_bps": realized(members, lambda item: item.borrow_index),
+        "comparable_supply_apy_bps": median_of_known(item.comparable_supply_apy_bps for item in members),
+        "comparable_borrow_apy_bps": median_of_known(item.comparable_borrow_apy_bps for item in members),
+        **interest(members, before, median_price(prices)),
         "realized_supply_reward": realized_reward(members),
         "borrow_apy_bps": median(item.borrow_apy_bps for item in members),
         "utilization_bps": median(item.utilization_bps for item in members),

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, LONGEST, aggregate, observations_of
+from exporter.history.realized import with_interest
 from tests.history.bucket_judge import LENGTHS, PAGE_BUCKETS, SPANS, buckets_of, span_of, start_of
 from tests.history.frames import pools_frame
 from tests.history.runs import MONDAY, frame_of, observe, places
@@ -29,7 +30,7 @@ def test_lengths_are_those_of_the_api() -> None:
     assert LENGTHS == {bucket.name: bucket.seconds for bucket in BUCKETS}
     assert PAGE_BUCKETS == {bucket.name: bucket.page_buckets for bucket in BUCKETS}
     assert SPANS == {bucket.name: bucket.pages for bucket in BUCKETS}
-    assert all(SPANS[name] * PAGE_BUCKETS[name] >= wanted for name, wanted in (("1h", 168), ("1d", 240)))
+    assert all(SPANS[name] * PAGE_BUCKETS[name] >= wanted for name, wanted in (("1h", 168), ("1d", 192)))
     assert "1w" == LONGEST.name
 
 
@@ -67,7 +68,9 @@ def test_one_bucket_of_any_numbers(rows: list[tuple[int, int, int, tuple[int, in
         for number, (supplied, borrowed, bps, price) in enumerate(rows, 1)
     ]
     frames = [frame_of([item], item.ledger, item.time) for item in observed]
-    row = aggregate(observations_of(pl.concat(frames)), BY_NAME["5m"]).row(0, named=True)
+    observations = observations_of(pl.concat(frames))
+    observed_rows = with_interest(observations, observations.clear())
+    row = aggregate(observed_rows, BY_NAME["5m"]).row(0, named=True)
     [expected] = buckets_of(observed, LENGTHS["5m"])[sample.place]
 
     for name in set(expected) - {"start_time", "end_time"}:

@@ -14,6 +14,7 @@ from tests.readers.trees import Row
 EXAMPLE = "https://markets.example.org"
 CIRCLES_USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"
 GLOB = "hourly*.parquet"
+DAY = 86_400
 READERS = ["duckdb", "polars", pytest.param("pandas", marks=pytest.mark.slow)]
 
 
@@ -77,3 +78,22 @@ def test_a_day_is_one_of_utc_in_every_session(published: Path, published_rows: l
     )
 
     assert {"rates": expected_rates_of_usdc(published_rows)} == found
+
+
+def test_what_a_deposit_gave(published: Path, published_rows: list[Row]) -> None:
+    """The page's lines give what an amount lent and one borrowed grew to between two dates, exactly."""
+    section = DOCS.read_text().split("\n## What a deposit gave, what a loan cost\n")[1]
+    (code,) = re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
+    newest = max(row["ledger_close_time"] // DAY for row in published_rows)
+    place = published_rows[0]["market"], published_rows[0]["pool"]
+    own = [row for row in published_rows if (row["market"], row["pool"]) == place]
+    days = {row["ledger_close_time"] // DAY: row for row in sorted(own, key=lambda row: int(row["ledger_close_time"]))}
+    first, last = (days[day] for day in (min(days), max(day for day in days if day < newest)))
+    dates = {
+        name: datetime.fromtimestamp(row["ledger_close_time"], UTC).date() for name, row in (("a", first), ("b", last))
+    }
+    names = {"MARKET": place[0], "POOL": place[1], "AMOUNT": 10**12, "FIRST_DAY": dates["a"], "LAST_DAY": dates["b"]}
+    exec(compile(code.replace(EXAMPLE, str(published)), "page", "exec"), names)
+
+    for name, index in (("gain", "supply_index"), ("cost", "borrow_index")):
+        assert 10**12 * (last[index] - first[index]) // first[index] == names[name]

@@ -31,7 +31,7 @@ def aged(tables: Tables) -> Series:
     """The histories of ten years of days, in which all numbers of each pool move."""
     series = Series()
     now = observations_of(tables.pools)
-    one = aggregate(now, DAY)
+    one = as_of_two_observations(aggregate(now, DAY))
     for bucket in BUCKETS:
         # The newest document has at most `pages` whole spans and its own: one span more shows that the oldest leaves.
         count = min(DAYS * DAY.seconds // bucket.seconds, (bucket.pages + 2) * bucket.page_buckets)
@@ -55,6 +55,16 @@ def aged(tables: Tables) -> Series:
     series.pools.put("begun", begun.with_columns(pl.lit(1, pl.Int64).alias("observed_ledger")))
     series.through_ledger, series.through_time = tables.ledger - 1, tables.close_time - 300
     return series
+
+
+def as_of_two_observations(buckets: pl.DataFrame) -> pl.DataFrame:
+    """Buckets with a value in each column that one observation leaves null."""
+    amounts = ("interest_paid", "interest_paid_usd_cents", "interest_to_protocol", "interest_to_protocol_usd_cents")
+    return buckets.with_columns(
+        pl.lit("12345678.12345678901234").alias("realized_supply_reward"),
+        *(pl.col("supply_apy_bps").alias(f"realized_{side}_apy_bps") for side in ("supply", "borrow")),
+        *((pl.col("total_supplied") // 100).alias(name) for name in amounts),
+    )
 
 
 MOVED = (
