@@ -766,7 +766,7 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ]
     interest_paid_usd_cents: Annotated[
-        UsdCents | None, doc("The same at the bucket's price, in US cents, rounded down; null without a price.")
+        UsdCents | None, doc("`interest_paid` at `oracle_price_usd`, in US cents, rounded down; null without a price.")
     ]
     interest_to_protocol: Annotated[
         Amount | None,
@@ -776,7 +776,8 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ]
     interest_to_protocol_usd_cents: Annotated[
-        UsdCents | None, doc("The same at the bucket's price, in US cents, rounded down; null without a price.")
+        UsdCents | None,
+        doc("`interest_to_protocol` at `oracle_price_usd`, in US cents, rounded down; null without a price."),
     ]
     utilization_bps: Annotated[BasisPoints, doc("Median utilization, in basis points, rounded down.")]
     tvl_usd_cents: Annotated[

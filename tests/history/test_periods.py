@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from random import Random
 from typing import Any
 
@@ -14,7 +15,7 @@ from exporter.history.buckets import observations_of
 from exporter.history.periods import periods_of
 from exporter.history.series import Series
 from exporter.tree.pools import AssetPeriod
-from tests.history.bucket_judge import LENGTHS, Observation, buckets_of, mean, start_of
+from tests.history.bucket_judge import LENGTHS, Observation, buckets_of, mean, realized, start_of
 from tests.history.runs import MONDAY, frame_of, observe, places
 
 LEDGER = 65_000_000
@@ -63,6 +64,11 @@ def judged(observed: list[Observation], place: tuple[str, str]) -> list[dict[str
             money = field == "tvl_usd_cents"
             expected[f"mean_{field}"] = str(average) if money and average is not None else average
             expected[f"{field}_change"] = str(change) if money and change is not None else change
+        at = {item.ledger: item for item in observed if item.place == place}
+        ends = [at[rows[-1]["last_ledger"]] for rows in (before, inside)] if known else []
+        for side in ("supply", "borrow"):
+            growth = realized(ends, attrgetter(f"{side}_index")) if known else None
+            expected[f"realized_{side}_apy_bps"] = growth
         result.append(expected)
     return result
 
