@@ -107,6 +107,10 @@ class NoRoomError(SourceError):
     """An unlisted market has more pools than the budget of unlisted markets has room for."""
 
 
+class WorkerDiedError(SourceError):
+    """The workers are gone, or one died over its work again and again; what was finished is kept."""
+
+
 class SnapshotFileError(SourceError):
     """A ledger snapshot file is missing, malformed, or of an unknown convention."""
 

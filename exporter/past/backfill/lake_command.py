@@ -40,7 +40,7 @@ def run_lake_backfill(
     range_ledgers: int | None = None,
 ) -> int:
     """Backfill from a lake, and say what came of it; gives the exit code."""
-    starting, at_once = workers_of(workers, scheduler)
+    starting, at_once = workers_of(workers, scheduler, lambda text: console.event("waiting", text))
     if archive is not None and start_snapshot is not None:
         raise ConfigError("--archive and --start-snapshot both say where to begin; give one of them")
     if trust is not None and archive is None:
