@@ -7,7 +7,7 @@ key; name endpoints by their label.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -135,6 +135,46 @@ class DecodeError(ExporterError):
     """Bytes from the ledger are truncated, too long, too deep, or of an unknown kind."""
 
     exit_code = ExitCode.SOURCE
+
+
+NEVER_CONTAINED = (SourceError, MemoryError)
+"""Errors that end a run wherever they happen: without the source or memory, nothing else can be read either."""
+
+MAX_ERROR_TEXT = 300
+"""Largest number of characters that the status and the report show of an error."""
+
+
+def error_text(error: Exception) -> str:
+    """An error as the status and the report show it. One that nobody foresaw is named with its type."""
+    text = str(error) if isinstance(error, DecodeError) else f"the reader failed: {type(error).__name__}: {error}"
+    return text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 1] + "…"
+
+
+class Barrier:
+    """Contains a failure of the block inside it, also one that nobody foresaw; `NEVER_CONTAINED` passes.
+
+        with Barrier() as barrier:
+            return decode(entry)
+        return missing(barrier.failure)
+
+    Attributes:
+        failure: what failed, as `error_text` says it; empty if nothing did.
+    """
+
+    def __init__(self, record: Callable[[str], object] | None = None) -> None:
+        self.failure = ""
+        self._record = record
+
+    def __enter__(self) -> Barrier:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, NEVER_CONTAINED):
+            return False
+        self.failure = error_text(error)
+        if self._record is not None:
+            self._record(self.failure)
+        return True
 
 
 class CheckError(ExporterError):

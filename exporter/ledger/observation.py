@@ -57,14 +57,13 @@ def _decoded(key: bytes, data: bytes) -> ContractData:
 
 @dataclass(slots=True)
 class Entry:
-    """A ledger entry, decoded when asked for; ``sealed`` says why it is taken for one that cannot be decoded.
+    """A ledger entry, decoded when asked for.
 
     ``held`` is the entry in which another contract says which code a contract runs, if this is its instance.
     """
 
     key: bytes
     raw: RawEntry
-    sealed: DecodeError | None = None
     held: RawEntry | None = None
 
     @property
@@ -74,8 +73,6 @@ class Entry:
 
     def contract_data(self) -> ContractData:
         """The entry as contract data. Raises `DecodeError` when it is not, is another's, or cannot be decoded."""
-        if self.sealed is not None:
-            raise self.sealed
         data = _decoded(self.key, self.raw.data)
         if self.held is None:
             return data

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from exporter.errors import DecodeError
+from exporter.errors import Barrier
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import variant_key
 from exporter.ledger.codec.fields import Fields, expect
@@ -95,12 +95,11 @@ def _quote(oracle: str, token: str, decimals: CallResult, price: CallResult) -> 
         return Quote(oracle, token, failure=f"lastprice() failed: {price.reason}", is_known=price.refused)
     if price.value[0] == scval.VOID:
         return Quote(oracle, token, failure="the oracle has no price for this token")
-    try:
+    with Barrier() as barrier:
         places: int = expect(decimals.value, scval.U32, "decimals()")
         if places > MAX_DECIMALS:
             failure = f"the oracle has {places} decimals, more than {MAX_DECIMALS}"
             return Quote(oracle, token, failure=failure, is_known=False)
         data = Fields.of(price.value, "lastprice()")
         return Quote(oracle, token, places, data.i128("price"), data.u64("timestamp"))
-    except DecodeError as error:
-        return Quote(oracle, token, failure=str(error), is_known=False)
+    return Quote(oracle, token, failure=barrier.failure, is_known=False)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
-from exporter.errors import DecodeError
+from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.codec.fields import Fields, expect, text_of
@@ -39,17 +40,15 @@ async def read_tokens(view: LedgerView, addresses: Iterable[str]) -> Mapping[str
     entries = await view.read(instance_key(address) for address in wanted)
     tokens, without = dict[str, Token](), dict[str, str]()
     for address in wanted:
-        try:
+        with Barrier(partial(without.__setitem__, address)):
             tokens[address] = _from_metadata(address, entries[instance_key(address)])
-        except DecodeError as error:
-            without[address] = str(error)
     calls = [ContractCall(address, function) for address in without for function in ("symbol", "decimals")]
     results = await view.call(calls)
     for (address, reason), symbol, decimals in zip(without.items(), results[::2], results[1::2], strict=True):
-        try:
+        with Barrier() as barrier:
             tokens[address] = _from_functions(address, symbol, decimals)
-        except DecodeError as error:
-            tokens[address] = Token(address, None, None, f"{reason}; {error}")
+        if barrier.failure:
+            tokens[address] = Token(address, None, None, f"{reason}; {barrier.failure}")
     return {address: tokens[address] for address in wanted}
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
-from exporter.errors import DecodeError
+from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
 from exporter.ledger.codec.fields import Fields, expect
@@ -53,17 +52,16 @@ async def read_balances(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> M
 
 
 def _is_stellar_asset(instance: Entry | None) -> bool:
-    with suppress(DecodeError):
+    with Barrier():
         return instance is not None and instance_of(instance.contract_data()).executable == scval.STELLAR_ASSET
     return False
 
 
 def _balance(token: str, entry: Entry | None, called: CallResult | None) -> Balance:
-    try:
+    with Barrier() as barrier:
         if called is not None:
             if called.value is None:
                 raise DecodeError(f"balance() of {token} failed: {called.reason}")
             return Balance(max(int(expect(called.value, scval.I128, f"balance() of {token}")), 0))
         return Balance(decode_balance(entry), stored=entry is not None)
-    except DecodeError as error:
-        return Balance(None, str(error))
+    return Balance(None, barrier.failure)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 from exporter.deployments import MARKET, Deployment
-from exporter.errors import DecodeError, pluralize
+from exporter.errors import NEVER_CONTAINED, DecodeError, error_text, pluralize
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.codec.fields import Fields, expect, named
@@ -138,19 +138,52 @@ class Collector:
     def __init__(self, protocol: str, candidates: Sequence[Candidate]) -> None:
         self.protocol = protocol
         self.reading = ProtocolReading(protocol)
+        self._failed: set[str] = set()
         self._configured = {candidate.address for candidate in candidates if candidate.configured}
 
     def unread(self, market: str, pool: str | None, reason: str, detail: str) -> None:
         self.reading.unread.append(Unread(market, pool, self.protocol, reason, detail))
 
     @contextmanager
-    def noting(self, market: str, pool: str | None = None) -> Iterator[None]:
+    def record_unread(self, market: str, pool: str | None = None) -> Iterator[None]:
+        """Record a market, or one of its pools, as unread if the block fails. Raises `NEVER_CONTAINED` alone.
+
+        Nothing of a market that fails stays in the reading, and `each_market` passes over it from then on.
+        """
         try:
             yield
-        except UnreadError as error:
-            self.unread(market, pool, error.reason, str(error))
-        except DecodeError as error:
-            self.unread(market, pool, "undecodable", str(error))
+        except NEVER_CONTAINED:
+            raise
+        except Exception as error:
+            unread = error if isinstance(error, UnreadError) else UnreadError("undecodable", error_text(error))
+            if pool is None:
+                self._remove(market)
+            self.unread(market, pool, unread.reason, str(unread))
+
+    def each_market(self, markets: Iterable[str], take: Callable[[str], None]) -> None:
+        """Do something with each market that has not failed; what fails costs the market that it fails for."""
+        for market in list(markets):
+            if market not in self._failed:
+                with self.record_unread(market):
+                    take(market)
+
+    def keys_of_each(self, markets: Iterable[str], keys_of: Callable[[str], Iterable[bytes]]) -> list[bytes]:
+        """The keys of each market that has not failed; a market whose keys cannot be made is unread."""
+        keys: list[bytes] = []
+        self.each_market(markets, lambda market: keys.extend(list(keys_of(market))))
+        return keys
+
+    def _remove(self, market: str) -> None:
+        """Take all that was read of a market out of the reading."""
+        self._failed.add(market)
+        reading = self.reading
+        reading.markets[:] = [item for item in reading.markets if item.address != market]
+        reading.pools[:] = [item for item in reading.pools if item.market.address != market]
+        reading.unread[:] = [item for item in reading.unread if item.market != market]
+        reading.backstops.pop(market, None)
+        for by_pool in (reading.entry_keys, reading.parameters, reading.price_limits):
+            for place in [place for place in by_pool if place[0] == market]:
+                del by_pool[place]
 
     def notice(self, text: str) -> None:
         self.reading.notices.append(text)

@@ -10,11 +10,10 @@ import polars as pl
 
 from exporter import exact
 from exporter.deployments.listing import NOTHING_LISTED, MarketListings
-from exporter.errors import ExactDivisionError, ExactError
+from exporter.errors import NEVER_CONTAINED, Barrier, ExactDivisionError, ExactError, error_text
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import AnyPool, Held, Parameter, Pending, ProtocolReading
-from exporter.protocols.containment import described
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, PoolRow, Rewards, Risk, SpokeTerms
 from exporter.protocols.prices import (
     NO_ORACLE,
@@ -119,15 +118,13 @@ def compute(
     frames = []
     for reading in readings:
         unread = list(reading.unread)
-        try:
+        with Barrier() as barrier:
             reading.settle(close_time)
             frames.append(_pools_of(reading, protocols[reading.protocol], tables, unread))
-        except Exception as error:
-            detail = described(error)
-            unread = [
-                *reading.unread,
-                *(Unread(p.market.address, p.pool, reading.protocol, "undecodable", detail) for p in reading.pools),
-            ]
+        if barrier.failure:
+            lost = [(pool.market.address, pool.pool) for pool in reading.pools]
+            unread = [Unread(*place, reading.protocol, "undecodable", barrier.failure) for place in lost]
+            unread = [*reading.unread, *unread]
         tables.unread += unread
     tables.pools = pl.concat([tables.pools, *frames]).sort("market", "pool")
     tables.backstops = tables.backstops.sort("market")
@@ -217,8 +214,10 @@ def _pools_of(
         except ExactError as error:
             reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
             unread(*place, reason, f"the market's own math has no result: {error}")
+        except NEVER_CONTAINED:
+            raise
         except Exception as error:
-            unread(*place, "undecodable", described(error))
+            unread(*place, "undecodable", error_text(error))
         else:
             computed = row_of(pool, numbers) | {"symbol": token.symbol, "archived": place in reading.archived}
             rows.append(cast(PoolRow, computed))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from exporter.errors import DecodeError, SourceError
+from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.codec.fields import named
@@ -16,7 +16,6 @@ from exporter.ledger.storage_rules.redstone import ADAPTER_OF
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Held, ProtocolReading
 from exporter.protocols.collector import code_of
-from exporter.protocols.containment import described
 from exporter.protocols.protocol import OracleForm
 
 MAX_SOURCES = 32
@@ -49,13 +48,14 @@ async def watch_prices(
 async def watch_prices_contained(
     view: LedgerView, readings: Sequence[ProtocolReading], oracle_forms: Sequence[OracleForm]
 ) -> None:
-    """Do the same, but turn any other failure into a notice: nothing that is published as a number needs it."""
-    try:
+    """Do what `watch_prices` does. A failure is a notice: nothing that is published as a number needs it.
+
+    Raises `NEVER_CONTAINED` alone.
+    """
+    with Barrier() as barrier:
         await watch_prices(view, readings, oracle_forms)
-    except SourceError:
-        raise
-    except Exception as error:
-        readings[0].notices.append(f"who is behind prices could not be compared: {described(error)}")
+    if barrier.failure:
+        readings[0].notices.append(f"who is behind prices could not be compared: {barrier.failure}")
 
 
 def _oracles_used(readings: Sequence[ProtocolReading]) -> tuple[list[dict[str, set[str]]], dict[str, dict[str, None]]]:

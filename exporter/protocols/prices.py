@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from exporter.errors import lasting
+from exporter.errors import Barrier, lasting
 from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
 from exporter.protocols.base import PriceLimits
-from exporter.protocols.containment import described
 from exporter.protocols.numbers import PoolRow, SpokeTerms
 from exporter.protocols.protocol import WithoutPrice
 from exporter.tables import ALL_GATES, GATES, MAX_DECIMAL, VALID_PRICE
@@ -61,10 +60,10 @@ NOT_ASKED = Price("the market's oracle was not asked", is_known=False)
 
 def judge(quote: Quote, failure_of: Callable[[Quote], str | None]) -> Price:
     """The price in a quote by the protocol's rule. One that the history cannot hold is not a price: it costs no row."""
-    try:
+    with Barrier() as barrier:
         failure = failure_of(quote)
-    except Exception as error:
-        return Price(described(error), is_known=False)
+    if barrier.failure:
+        return Price(barrier.failure, is_known=False)
     if failure is not None:
         return Price(failure, quote.is_known)
     if quote.price is None or quote.decimals is None:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from exporter.errors import Barrier
 from exporter.exact import INT128_MAX, JSON_INTEGER_MAX
 from exporter.protocols.base import ProtocolReading, RewardPrice
-from exporter.protocols.containment import described
 from exporter.protocols.numbers import BackstopRow, PoolRow
 from exporter.tables import BACKSTOPS_SCHEMA, MAX_DECIMAL, YEAR
 from exporter.tree.values import RewardReason
@@ -114,10 +114,10 @@ def backstop_frame(reading: ProtocolReading, prices: Worths, close_time: int) ->
     oracles = {market.address: market.oracle or "" for market in reading.markets}
     rows: list[BackstopRow] = []
     for market, row_at in reading.backstops.items():
-        try:
+        with Barrier() as barrier:
             row = row_at(close_time)
-        except Exception as error:  # costs what hangs on this backstop, and no pool
-            reading.notices.append(f"the numbers of the backstop of market {market} have no result: {described(error)}")
+        if barrier.failure:
+            reading.notices.append(f"the numbers of the backstop of market {market} have no result: {barrier.failure}")
             continue
         worth = None if row.emission_token is None else reading.reward_prices.get((row.market, row.emission_token))
         usdc = None if worth is None else prices.get((oracles.get(row.market, ""), worth.priced_in))

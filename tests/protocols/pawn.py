@@ -68,7 +68,7 @@ class _Reader(Collector):
         shop, tokens = entries[instance_key(market)], entries[data_key(market, symbol("Tokens"))]
         if not self.market_is_there(market, shop):
             return
-        with self.noting(market):
+        with self.record_unread(market):
             code = instance_of(required(shop, "the shop").contract_data())
             storage = Fields(code.storage, "market instance")
             members = addresses(required(tokens, "the list of tokens").value, "Tokens", 100)
@@ -80,7 +80,7 @@ class _Reader(Collector):
             self.reading.markets.append(Market(market, NAME, "v1", name, "active", oracle, digest, wasm_hash, members))
 
     def take_pool(self, market: Market, token: str, state: Entry | None) -> None:
-        with self.noting(market.address, token):
+        with self.record_unread(market.address, token):
             pool = Fields.of(required(state, "the pool's entry").value, "Pool")
             loans = Loans(pool.u32("rate"), pool.i128("lent"), pool.i128("held"), pool.u64("time"))
             read = PoolRead(market, token, token, pool.u32("decimals"), market.oracle, loans)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 import pytest
 
 from exporter.deployments import Deployment
 from exporter.deployments.listing import NOTHING_LISTED
-from exporter.errors import DecodeError, SourceError
-from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
+from exporter.errors import MAX_ERROR_TEXT, SourceError
+from exporter.ledger.codec.entries import instance_key, variant_key
 from exporter.ledger.observation import NO_CONTRACT
 from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
@@ -22,7 +22,7 @@ from exporter.protocols.blend import BLEND
 from exporter.protocols.blend.layout import Reserve
 from exporter.protocols.collector import Collector
 from exporter.protocols.compute import compute
-from exporter.protocols.containment import MAX_ATTEMPTS, read_contained
+from exporter.protocols.containment import read_contained
 from exporter.protocols.numbers import PoolNumbers
 from exporter.protocols.protocol import PriceRule
 from exporter.tree.documents import Unread
@@ -33,14 +33,27 @@ from tests.protocols.made_ledger import MadeLedger, account, contract, instance
 from tests.protocols.world import World
 
 LABELS = tuple(f"market {number}" for number in range(20))
-Stumbles = Callable[[Sequence[str]], None]
+FIRST, SECOND = contract(LABELS[2]), contract(LABELS[11])
+
+Fails = Callable[[str], None]
+"""What a reader does with a market, and what it may fail over without catching it."""
 
 
+def nothing(market: str) -> None:
+    del market
+
+
+@dataclass
 class Clumsy:
-    """A reader of markets that are only instances. What it stumbles over it does not catch."""
+    """A reader of markets that are only instances. It does one thing with each market before, and one with all after.
 
-    def __init__(self, stumbles: Stumbles) -> None:
-        self.stumbles = stumbles
+    What it fails over it does not catch.
+    """
+
+    before: Fails = nothing
+    after: Fails = nothing
+    at_last: Fails = nothing
+    asked: list[str] = field(default_factory=list, init=False)
 
     async def read(
         self, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
@@ -48,72 +61,76 @@ class Clumsy:
         del deployments
         collector = Collector("blend", candidates)
         markets = [item.address for item in candidates]
-        entries = await view.read(instance_key(market) for market in markets)
-        usable = []
-        for market in markets:
-            entry = entries[instance_key(market)]
-            assert entry is not None
-            try:
-                instance_of(entry.contract_data())
-            except DecodeError as error:
-                collector.unread(market, None, "undecodable", str(error))
-                continue
-            usable.append(market)
-            found = Market(market, "blend", "v2", market, "active", None, "0" * 16, None, ())
+        await view.read(instance_key(market) for market in markets)
+
+        def take(market: str) -> None:
+            self.before(market)
+            found = Market(market, "blend", "v2", market, "active", None, "0" * 16, None, (market,))
             collector.reading.markets.append(found)
-        self.stumbles(usable)
+            collector.append_pool(PoolRead(found, market, market, 7, None, None), [])
+
+        def take_more(market: str) -> None:
+            self.asked.append(market)
+            self.after(market)
+
+        collector.each_market(markets, take)
+        collector.each_market(markets, take_more)
+        self.at_last("")
         return collector.reading
 
 
-def read(stumbles: Stumbles) -> ProtocolReading:
+def read(reader: Clumsy) -> ProtocolReading:
     """Read all markets, contained."""
     view = LedgerView(MadeLedger(*(instance(contract(label), [], bytes(32)) for label in LABELS)))
     named = [Candidate("blend", contract(label)) for label in LABELS]
-    return asyncio.run(read_contained(replace(BLEND, read=Clumsy(stumbles).read), view, named, ()))
+    return asyncio.run(read_contained(replace(BLEND, read=reader.read), view, named, ()))
 
 
-def over(*labels: str) -> Stumbles:
-    """To stumble over any of these."""
+def over(*labels: str) -> Fails:
+    """To fail over any of these."""
 
-    def stumbles(markets: Sequence[str]) -> None:
+    def fails(market: str) -> None:
         for label in labels:
-            if contract(label) in markets:
+            if market == contract(label):
                 raise KeyError(label)
 
-    return stumbles
+    return fails
 
 
+@pytest.mark.parametrize("at", ["before", "after"])
 @pytest.mark.parametrize("broken", [LABELS[:1], LABELS[-1:], LABELS[3:5], LABELS[::4], LABELS])
-def test_markets_a_reader_fails_over(broken: tuple[str, ...]) -> None:
-    """They are unread, each with its own error, and no other is."""
-    reading = read(over(*broken))
+def test_markets_a_reader_fails_over(broken: tuple[str, ...], at: str) -> None:
+    """They are unread, each with its own error; nothing of them is left, and no other market is touched."""
+    reading = read(Clumsy(**{at: over(*broken)}))
 
-    assert {contract(label) for label in LABELS if label not in broken} == {item.address for item in reading.markets}
+    left = {contract(label) for label in LABELS if label not in broken}
+    assert left == {item.address for item in reading.markets}
+    assert left == {item.market.address for item in reading.pools}
+    assert {(market, market) for market in left} == reading.entry_keys.keys()
     details = {item.market: (item.pool, item.reason, item.detail) for item in reading.unread}
     expected = {contract(label): (None, "undecodable", f"the reader failed: KeyError: '{label}'") for label in broken}
     assert expected == details
 
 
-def test_two_markets_that_fail_together() -> None:
-    """Only the later one is unread where either alone can be read."""
-    first, second = contract(LABELS[2]), contract(LABELS[11])
+def test_a_market_that_failed_is_left_alone() -> None:
+    """What comes later is not asked about a market that failed before."""
+    reader = Clumsy(before=over(LABELS[2], LABELS[11]), after=over(LABELS[2]))
+    reading = read(reader)
 
-    def stumbles(markets: Sequence[str]) -> None:
-        if first in markets and second in markets:
-            raise DecodeError("they contradict each other")
-
-    assert [Unread(second, None, "blend", "undecodable", "they contradict each other")] == read(stumbles).unread
+    assert {FIRST, SECOND} == set(map(contract, LABELS)) - set(reader.asked)
+    assert sorted([FIRST, SECOND]) == sorted(item.market for item in reading.unread)
 
 
-def test_reader_that_fails_over_no_market() -> None:
+def test_a_reader_that_fails_over_no_market() -> None:
     """All markets that anything names are unread, with the error, and a notice says so."""
 
-    def stumbles(markets: Sequence[str]) -> None:
-        raise ZeroDivisionError(f"{len(markets)} markets" if markets else "none")
+    def fails(market: str) -> None:
+        del market
+        raise ZeroDivisionError("x" * 1_000)
 
-    reading = read(stumbles)
+    reading = read(Clumsy(at_last=fails))
 
-    detail = "the reader failed: ZeroDivisionError: none"
+    detail = f"the reader failed: ZeroDivisionError: {'x' * 1_000}"[: MAX_ERROR_TEXT - 1] + "…"
     assert [Unread(market, None, "blend", "undecodable", detail) for market in sorted(map(contract, LABELS))] == (
         reading.unread
     )
@@ -121,31 +138,19 @@ def test_reader_that_fails_over_no_market() -> None:
     assert [] == reading.markets
 
 
-def test_search_is_bounded() -> None:
-    """However many markets are broken, the protocol is read this many times at the most, and all of them are unread."""
-    count = 0
+@pytest.mark.parametrize(
+    "error", [SourceError("no endpoint answers"), MemoryError("no room")], ids=["source", "memory"]
+)
+@pytest.mark.parametrize("at", ["before", "after", "at_last"])
+def test_what_ends_a_run_is_not_contained(error: Exception, at: str) -> None:
+    """That the source gives nothing, or that memory is at its end, is the run's failure, and no market's."""
 
-    def stumbles(markets: Sequence[str]) -> None:
-        nonlocal count
-        count += 1
-        if markets:
-            raise AssertionError("x" * 1_000)
+    def fails(market: str) -> None:
+        del market
+        raise error
 
-    unread = read(stumbles).unread
-
-    assert count <= MAX_ATTEMPTS + 2
-    assert len(LABELS) == len(unread)
-    assert {300} == {len(item.detail) for item in unread}
-
-
-def test_failing_source_is_not_contained() -> None:
-    """That the source gives nothing is the run's failure, and no market's."""
-
-    def stumbles(markets: Sequence[str]) -> None:
-        raise SourceError(f"no endpoint answers for {len(markets)}")
-
-    with pytest.raises(SourceError, match="no endpoint"):
-        read(stumbles)
+    with pytest.raises(type(error), match="no "):
+        read(Clumsy(**{at: fails}))
 
 
 def project_or_fail(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
-from exporter.errors import DecodeError
+from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import KIND_NAMES, ScVal
 
@@ -33,11 +33,10 @@ _T = TypeVar("_T")
 
 
 def decoded_or_none(decode: Callable[..., _T], *arguments: Any) -> _T | None:
-    """What a decoder gives for these arguments; None where it raises `DecodeError`."""
-    try:
+    """What a decoder gives for these arguments; None where it fails, also in a way that nobody foresaw."""
+    with Barrier():
         return decode(*arguments)
-    except DecodeError:
-        return None
+    return None
 
 
 def expect(value: ScVal, kind: int, what: str) -> Any:

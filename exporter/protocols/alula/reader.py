@@ -29,25 +29,25 @@ class _Reader(Collector):
         instance_entry, list_entry = (self.entries[key] for key in layout.market_keys(market))
         if not self.market_is_there(market, instance_entry):
             return
-        with self.noting(market):
-            instance = layout.decode_instance(required(instance_entry, "the market's instance"))
-            read = instance.market
-            members = () if list_entry is None else contracts(list_entry.value, "AllPools", layout.MAX_POOLS)
-            if list_entry is None and read.status != layout.FROZEN:
-                raise UnreadError(
-                    "absent",
-                    f"the market is {read.status} and has no list of pools; only one lacks it that has just been "
-                    f"deployed, and is {layout.FROZEN}",
-                )
-            self.check_code(market, read.wasm_hash, self.deployments, layout.VERSION)
-            self.take_admins(market, instance_entry, {"Admin": "admin"}, {"ProposedAdmin": "admin"})
-            if layout.QUEUED_MARKET in instance.settings:
-                self.take_pending(market, None, "terms", partial(layout.decode_queued_market, instance))
-            read = replace(read, name=self.shown_name(market, read.name), members=members)
-            self.instances[market] = replace(instance, market=read)
+        instance = layout.decode_instance(required(instance_entry, "the market's instance"))
+        read = instance.market
+        members = () if list_entry is None else contracts(list_entry.value, "AllPools", layout.MAX_POOLS)
+        if list_entry is None and read.status != layout.FROZEN:
+            raise UnreadError(
+                "absent",
+                f"the market is {read.status} and has no list of pools; only one lacks it that has just been "
+                f"deployed, and is {layout.FROZEN}",
+            )
+        self.check_code(market, read.wasm_hash, self.deployments, layout.VERSION)
+        self.take_admins(market, instance_entry, {"Admin": "admin"}, {"ProposedAdmin": "admin"})
+        if layout.QUEUED_MARKET in instance.settings:
+            self.take_pending(market, None, "terms", partial(layout.decode_queued_market, instance))
+        read = replace(read, name=self.shown_name(market, read.name), members=members)
+        self.instances[market] = replace(instance, market=read)
 
-    def take_manager(self, market: str, manager: str | None) -> None:
+    def take_manager(self, market: str) -> None:
         """See whether the manager that a market names has a record of it, archived or not. It is read in any case."""
+        manager = self.instances[market].manager
         record = None if manager is None else self.entries[layout.record_key(manager, market)]
         if manager is not None and record is not None:
             self.reading.verified[market] = manager
@@ -68,7 +68,7 @@ class _Reader(Collector):
         taken = replace(instance.market, config_hash=layout.config_hash(instance, pool_entries))
         self.reading.markets.append(taken)
         for pool, entry in zip(members, pool_entries, strict=True):
-            with self.noting(market, pool):
+            with self.record_unread(market, pool):
                 missing = "the pool is listed, but its Pool entry is missing"
                 self.take_pool(taken, pool, required(entry, "the pool's entry", missing))
             queued = self.entries[layout.queued_pool_key(market, pool)]
@@ -118,8 +118,7 @@ async def read_markets(
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     reader.entries |= await view.read([key for market in markets for key in layout.market_keys(market)])
-    for market in markets:
-        reader.take_market(market)
+    reader.each_market(markets, reader.take_market)
     await view.make_room(sum(len(instance.market.members) for instance in reader.instances.values()))
 
     members = [(market, pool) for market, instance in reader.instances.items() for pool in instance.market.members]
@@ -131,9 +130,8 @@ async def read_markets(
     # A pool has the address of its token, so the tokens can be read along; should one not, it is read below.
     keys += dict.fromkeys(instance_key(pool) for _, pool in members)
     reader.entries |= await view.read(keys)
-    for market, instance in reader.instances.items():
-        reader.take_manager(market, instance.manager)
-        reader.take_pools(market)
+    reader.each_market(reader.instances, reader.take_manager)
+    reader.each_market(reader.instances, reader.take_pools)
     reader.take_tokens(await read_tokens(view, [pool.token_address for pool in reader.pools.values()]))
 
     reader.report_empty()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from exporter.deployments import FACTORY, Deployment
-from exporter.errors import DecodeError, pluralize
+from exporter.errors import Barrier, pluralize
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.tokens import read_tokens
@@ -19,7 +18,6 @@ from exporter.protocols.blend.backstop import BackstopKeys, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
 from exporter.protocols.blend.records import Records
 from exporter.protocols.collector import Collector, UnreadError, instance_keys, proposed, required, shortened
-from exporter.protocols.containment import described
 
 NAME = "blend"
 
@@ -65,28 +63,24 @@ class _Reader(Collector):
                 f"no known factory has a record of {pluralize(len(markets), 'contract')} ({shortened(markets)}): {done}"
             )
 
-    def take_market(self, candidate: Candidate, entries: Entries, records: Records) -> None:
-        market = candidate.address
+    def take_market(self, market: str, candidate: Candidate, entries: Entries, records: Records) -> None:
         instance_entry, list_entry = (entries[key] for key in layout.market_keys(market))
         if instance_entry is not None and not self.accepts(candidate, entries, records):
             return
         if not self.market_is_there(market, instance_entry):
             return
-        with self.noting(market):
-            instance = layout.decode_instance(required(instance_entry, "the market's instance"))
-            assets = layout.decode_reserve_list(list_entry)
-            if list_entry is None and instance.status != layout.SETUP:
-                only = f"which only one in {layout.SETUP} lacks"
-                raise UnreadError("absent", f"the market is {instance.status} and has no list of reserves, {only}")
-            if bytes.fromhex(instance.wasm_hash) not in layout.GENERATIONS:
-                self.unknown_code(market, instance.wasm_hash, instance.generation)
-            if instance.reward_token is None:
-                self.notice(
-                    f"market {market} names no contract as the token of its emissions, so rewards are not known"
-                )
-            self.take_admins(market, instance_entry, {"Admin": "admin"})
-            self.assets[market] = assets
-            self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
+        instance = layout.decode_instance(required(instance_entry, "the market's instance"))
+        assets = layout.decode_reserve_list(list_entry)
+        if list_entry is None and instance.status != layout.SETUP:
+            only = f"which only one in {layout.SETUP} lacks"
+            raise UnreadError("absent", f"the market is {instance.status} and has no list of reserves, {only}")
+        if bytes.fromhex(instance.wasm_hash) not in layout.GENERATIONS:
+            self.unknown_code(market, instance.wasm_hash, instance.generation)
+        if instance.reward_token is None:
+            self.notice(f"market {market} names no contract as the token of its emissions, so rewards are not known")
+        self.take_admins(market, instance_entry, {"Admin": "admin"})
+        self.assets[market] = assets
+        self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def take_reserves(self, market: str, entries: Entries) -> None:
         instance, assets = self.instances[market], self.assets[market]
@@ -120,17 +114,15 @@ class _Reader(Collector):
             queued = entries[layout.queued_reserve_key(market, asset)]
             if queued is not None:
                 self.take_pending(market, asset, "terms", partial(layout.decode_queued_reserve, queued, entry))
-            with self.noting(market, asset):
+            with self.record_unread(market, asset):
                 config = required(entry, "the reserve's ResConfig entry")
                 data = required(entries[layout.reserve_data_key(market, asset)], "the reserve's ResData entry")
                 self.take_reserve(taken, asset, config, data, entries)
 
     def take_backstop(self, market: str, backstop_keys: BackstopKeys, entries: Entries, records: Records) -> None:
         """Keep what the entries say of a market's backstop. A failure that nobody foresaw costs this and no pool."""
-        try:
+        with Barrier(lambda text: self.notice(f"the backstop of market {market} was not read: {text}")):
             self.backstops[market] = backstop_keys.read(entries, records.zones)
-        except Exception as error:
-            self.notice(f"the backstop of market {market} was not read: {described(error)}")
 
     def new_assets(self, market: str) -> list[str]:
         return [asset for asset in self.queued.get(market, ()) if asset not in self.assets[market]]
@@ -197,8 +189,7 @@ async def read_pools(
     kept = records.keys_of(named)
     entries |= await view.read([*kept, *wanted], kept)
     records.check_factories(entries)
-    for market in sorted(named):
-        reader.take_market(named[market], entries, records)
+    reader.each_market(sorted(named), lambda market: reader.take_market(market, named[market], entries, records))
     reader.report_unconfirmed()
     missing = sorted(records.rewarded & {item.market for item in reader.reading.absent})
     if missing:
@@ -233,8 +224,7 @@ async def read_pools(
     states, reader.reading.tokens = await view.read(keys, kept), await read_tokens(view, tokens)
     for market, item in backstop_keys.items():
         reader.take_backstop(market, item, states, records)
-    for market in instances:
-        reader.take_reserves(market, states)
+    reader.each_market(instances, lambda market: reader.take_reserves(market, states))
     reader.report_empty()
     prices = {
         (market, item.tokens.blnd): price
@@ -254,7 +244,7 @@ def _backstops_of(markets: Iterable[str], entries: Entries) -> list[str]:
     backstops = []
     for market in markets:
         entry = entries.get(instance_key(market))
-        with suppress(DecodeError):  # `take_market` reports it
+        with Barrier():  # `take_market` reports it
             backstop = None if entry is None else layout.decode_instance(entry).backstop
             backstops += [] if backstop is None else [backstop]
     return backstops

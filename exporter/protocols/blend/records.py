@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from exporter.deployments import FACTORY, Deployment
-from exporter.errors import DecodeError
+from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import ContractData, instance_key, variant_key
 from exporter.ledger.codec.fields import addresses, expect
 from exporter.ledger.codec.scval_encode import VOID, address, symbol
 from exporter.ledger.events import ContractEvent, EventFilter
-from exporter.ledger.observation import Entries
+from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import LEARNED, Candidate, Origin, with_contract
 from exporter.protocols.blend.layout import (
@@ -113,32 +113,33 @@ class Records:
         for item in self._deployments:
             if item.backstop is None:
                 continue
-            self._take_zone(item.backstop, entries)
+            with self._noticed(f"the reward zone of backstop {item.backstop} cannot be decoded"):
+                self._take_zone(item.backstop, entries[reward_zone_key(item.backstop)])
             entry = entries[instance_key(item.backstop)]
-            if entry is None:
-                continue
-            try:
-                (factory,) = named_contracts(entry, "PoolFact")
-            except DecodeError as error:
-                self.notice(f"the factory of backstop {item.backstop} cannot be read: {error}")
-                continue
-            known = self.factories.get(item.label)
-            if known not in (None, factory):
-                self.notice(
-                    f"drift: backstop {item.backstop} of blend {item.label} names the factory {factory}, not the known "
-                    f"{known}"
-                )
-            self.factories[item.label] = factory
-            if not any(each.address == factory and each.source != LEARNED for each in item.contracts):
-                self.learned[item.label] = factory
+            if entry is not None:
+                with self._noticed(f"the factory of backstop {item.backstop} cannot be read"):
+                    self._take_factory(item, *named_contracts(entry, "PoolFact"))
 
-    def _take_zone(self, backstop: str, entries: Entries) -> None:
-        try:
-            entry = entries[reward_zone_key(backstop)]
-            zone = () if entry is None else addresses(entry.value, "reward zone", MAX_ZONE_MARKETS)
-        except DecodeError as error:
-            self.notice(f"the reward zone of backstop {backstop} cannot be decoded: {error}")
-            return
+    def _noticed(self, what: str) -> Barrier:
+        """A barrier whose failure is a notice that says ``what`` failed."""
+        return Barrier(lambda text: self.notice(f"{what}: {text}"))
+
+    def _take_factory(self, deployment: Deployment, factory: str) -> None:
+        """Keep the factory that a deployment's backstop names."""
+        label = deployment.label
+        listed = self.factories.get(label)
+        if listed not in (None, factory):
+            self.notice(
+                f"drift: backstop {deployment.backstop} of blend {label} names the factory {factory}, not the known "
+                f"{listed}"
+            )
+        self.factories[label] = factory
+        if not any(each.address == factory and each.source != LEARNED for each in deployment.contracts):
+            self.learned[label] = factory
+
+    def _take_zone(self, backstop: str, entry: Entry | None) -> None:
+        """Keep the markets in a backstop's reward zone."""
+        zone = () if entry is None else addresses(entry.value, "reward zone", MAX_ZONE_MARKETS)
         self.zones[backstop] = zone
         strangers = [market for market in zone if not market.startswith("C")]
         if strangers:
@@ -157,23 +158,20 @@ class Records:
             entry = None if factory is None else entries.get(instance_key(factory))
             if entry is None:  # the check of the lists reports it
                 continue
-            try:
+            with self._noticed(f"drift: factory {factory} of blend {item.label} cannot be read"):
                 meta = storage_of(entry, "factory instance").struct("PoolMeta")
                 backstop = meta.address("backstop")
                 pool_hash: bytes = expect(meta.required("pool_hash"), scval.BYTES, "PoolMeta: field pool_hash")
-            except DecodeError as error:
-                self.notice(f"drift: factory {factory} of blend {item.label} cannot be read: {error}")
-                continue
-            if item.backstop not in (None, backstop):
-                self.notice(
-                    f"drift: factory {factory} of blend {item.label} deploys for backstop {backstop}, not the listed "
-                    f"{item.backstop}"
-                )
-            if pool_hash not in GENERATIONS:
-                self.notice(
-                    f"drift: factory {factory} of blend {item.label} deploys contract code {pool_hash.hex()}, which "
-                    "is not a known Blend pool"
-                )
+                if item.backstop not in (None, backstop):
+                    self.notice(
+                        f"drift: factory {factory} of blend {item.label} deploys for backstop {backstop}, not the "
+                        f"listed {item.backstop}"
+                    )
+                if pool_hash not in GENERATIONS:
+                    self.notice(
+                        f"drift: factory {factory} of blend {item.label} deploys contract code {pool_hash.hex()}, "
+                        "which is not a known Blend pool"
+                    )
 
     def voucher(self, market: str, entries: Entries) -> str | None:
         """The factory that has a record of a market, also an archived one: nothing ever takes it back."""

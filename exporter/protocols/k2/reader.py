@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from exporter.deployments import Deployment
-from exporter.errors import DecodeError
+from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, instance_of, variant_key
 from exporter.ledger.codec.fields import Fields, addresses, expect
@@ -64,14 +65,14 @@ class _Reader(Collector):
             return
         if not self.market_is_there(market, instance_entry):
             return
-        with self.noting(market):
-            missing = "the router's list of reserves (RLIST) is missing: it never had one, or the ledger has lost it"
-            listed = required(list_entry, "the router's list of reserves", missing)
-            router = layout.decode_router(required(instance_entry, "the router's instance"))
-            self.members[market] = layout.decode_reserve_list(listed, count)
-            self.check_code(market, router.wasm_hash, self.deployments, layout.VERSION)
-            self.take_admins(market, instance_entry, ADMINS, PROPOSED)
-            self.routers[market] = router
+        missing = "the router's list of reserves (RLIST) is missing: it never had one, or the ledger has lost it"
+        listed = required(list_entry, "the router's list of reserves", missing)
+        router = layout.decode_router(required(instance_entry, "the router's instance"))
+        members = layout.decode_reserve_list(listed, count)
+        self.check_code(market, router.wasm_hash, self.deployments, layout.VERSION)
+        self.take_admins(market, instance_entry, ADMINS, PROPOSED)
+        self.members[market] = members
+        self.routers[market] = router
 
     def take_reserves(self, market: str, entries: Entries) -> None:
         """Decode what the router has of its reserves, which says where the rest is."""
@@ -81,7 +82,7 @@ class _Reader(Collector):
             del self.routers[market]
             return
         for asset, entry in stored.items():
-            with self.noting(market, asset):
+            with self.record_unread(market, asset):
                 self.reserves[market, asset] = layout.decode_reserve(required(entry, "the reserve's RDATA entry"))
 
     def take_market(self, market: str, entries: Entries) -> None:
@@ -102,7 +103,7 @@ class _Reader(Collector):
         self.reading.markets.append(found)
         for asset in members:
             if (market, asset) in self.reserves:
-                with self.noting(market, asset):
+                with self.record_unread(market, asset):
                     reserve = self.reserve_of(market, asset, entries)
                     decimals = reserve.configuration.decimals
                     self.compare_decimals(market, decimals, self.reading.tokens.get(asset))
@@ -195,25 +196,26 @@ class _Reader(Collector):
         rates: dict[tuple[str, str], bytes] = {}
         for token, key in lists.items():
             entry, side = stored[key], u32(list(layout.SHARE_TOKENS).index(sides[token]))
-            try:
+            with Barrier(partial(self.lose_emissions, token)):
                 for paid in () if entry is None else addresses(entry.value, "RTL", layout.MAX_REWARD_TOKENS):
                     names = address(token), address(paid), side
                     rates[token, paid] = variant_key(str(contracts[token]), "ARC", *names)
-            except DecodeError:
-                self.emissions[token] = None
         stored |= await view.read(rates.values())
         self.reward_keys = {token: [key] for token, key in lists.items()}
         for (token, _), key in rates.items():
             self.reward_keys[token].append(key)
         for (token, paid), key in rates.items():
             entry, known = stored[key], self.emissions[token]
-            try:
+            with Barrier(partial(self.lose_emissions, token)):
                 fields = None if entry is None else Fields.of(entry.value, "ARC")
                 if known is not None and fields is not None and fields.boolean("is_active"):
                     rate = fields.number("emission_per_second", *layout.UNSIGNED)
                     self.emissions[token] = (*known, layout.Emission(paid, rate, fields.u64("distribution_end")))
-            except DecodeError:
-                self.emissions[token] = None
+
+    def lose_emissions(self, token: str, failure: str) -> None:
+        """Take what a share token's holders are paid for unknown."""
+        del failure
+        self.emissions[token] = None
 
     async def take_tokens(self, view: LedgerView) -> None:
         """Read the tokens, with those of rewards, whose price is known where one is a reserve's."""
@@ -259,24 +261,23 @@ def _quote(oracle: str, token: str, function: str, result: CallResult, item: ScV
         return Quote(oracle, token, failure=f"{function}() failed: {result.reason}", is_known=result.refused)
     if item == VOID:
         return Quote(oracle, token, failure="the oracle has no price for this token")
-    try:
+    with Barrier() as barrier:
         if item is None:
             items = expect(result.value, scval.VEC, f"{function}()")
             raise DecodeError(f"{function}() gave {len(items or ())} prices for one token")
         data = Fields.of(item, f"{function}()")
         price, time = data.number("price", *layout.UNSIGNED), data.u64("timestamp")
         return Quote(oracle, token, layout.PRICE_DECIMALS, price, time)
-    except DecodeError as error:
-        return Quote(oracle, token, failure=str(error), is_known=False)
+    return Quote(oracle, token, failure=barrier.failure, is_known=False)
 
 
 def _reward_contract_of(token: Entry | None) -> str | None:
-    try:
+    """The contract that pays holders of a share token; None if the token names none, or cannot be read."""
+    with Barrier():  # `reserve_of` reports it
         storage = () if token is None else instance_of(token.contract_data()).storage or ()
-    except DecodeError:
-        return None  # whoever reads its total says so
-    kind, named = dict(storage).get(vec(symbol("IncentivesContract")), (scval.VOID, None))
-    return str(named) if kind == scval.ADDRESS and str(named).startswith("C") else None
+        kind, named = dict(storage).get(vec(symbol("IncentivesContract")), (scval.VOID, None))
+        return str(named) if kind == scval.ADDRESS and str(named).startswith("C") else None
+    return None
 
 
 def _routers_named_by(contracts: Iterable[str], entries: Entries, known: Collection[str]) -> list[Candidate]:
@@ -284,9 +285,10 @@ def _routers_named_by(contracts: Iterable[str], entries: Entries, known: Collect
     named = set()
     for contract in contracts:
         entry = entries[instance_key(contract)]
-        router = None if entry is None else layout.router_named_by(entry)
-        if router is not None and router not in known:
-            named.add(router)
+        with Barrier():  # the market that the contract belongs to is unread
+            router = None if entry is None else layout.router_named_by(entry)
+            if router is not None and router not in known:
+                named.add(router)
     return [Candidate(NAME, router, Origin.NAMED_BY_CONTRACT) for router in sorted(named)]
 
 
@@ -300,8 +302,7 @@ async def read_markets(
     keys = [key for market in markets for key in layout.router_keys(market)]
     entries = dict(await view.read([*keys, *map(instance_key, tokens)]))
     reader.reading.named = _routers_named_by({*markets, *tokens}, entries, known=set(markets))
-    for market in markets:
-        reader.take_router(market, entries)
+    reader.each_market(markets, lambda market: reader.take_router(market, entries))
     await view.make_room(sum(len(reader.members[market]) for market in reader.routers))
 
     keys = []
@@ -312,8 +313,7 @@ async def read_markets(
         for asset in members:
             keys += [layout.reserve_key(market, asset), layout.debt_ceiling_key(market, asset), instance_key(asset)]
     entries |= await view.read(keys)
-    for market in [*reader.routers]:
-        reader.take_reserves(market, entries)
+    reader.each_market(reader.routers, lambda market: reader.take_reserves(market, entries))
 
     keys = []
     for (_, asset), reserve in reader.reserves.items():
@@ -325,8 +325,7 @@ async def read_markets(
     reader.balances = await read_balances(
         view, [(asset, reserve.share_tokens["supply"]) for (_, asset), reserve in reader.reserves.items()]
     )
-    for market in reader.routers:
-        reader.take_market(market, entries)
+    reader.each_market(reader.routers, lambda market: reader.take_market(market, entries))
 
     await reader.take_prices(view)
     return reader.reading

@@ -79,23 +79,22 @@ class _Reader(Collector):
     def take_market(self, market: str) -> None:
         if not self.market_is_there(market, self.entries[instance_key(market)]):
             return
-        with self.noting(market):
-            controller = layout.decode_controller(market, self.entries)
-            listed = self.listed[market]
-            if controller.supported is None and not listed:
-                raise DecodeError("controller: entry SupportedMarkets is missing, and no vault of it is known")
-            self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
-            if controller.supported is None:
-                self.notice(f"market {market} has no list of its vaults; the known ones were read")
-            if controller.age_multiplier != layout.USUAL_AGE_MULTIPLIER:
-                self.notice(
-                    f"market {market} takes prices of up to {controller.age_multiplier} times its oracle's resolution; "
-                    f"the exporter refuses those older than {layout.USUAL_AGE_MULTIPLIER} times"
-                )
-            self.take_admin(market, "admin", market)
-            self.take_queued(market, None, market, layout.OF_CONTROLLER)
-            self.reading.controllers[market] = controller
-            self.members[market] = sorted({*listed, *(controller.supported or ())})
+        controller = layout.decode_controller(market, self.entries)
+        listed = self.listed[market]
+        if controller.supported is None and not listed:
+            raise DecodeError("controller: entry SupportedMarkets is missing, and no vault of it is known")
+        self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
+        if controller.supported is None:
+            self.notice(f"market {market} has no list of its vaults; the known ones were read")
+        if controller.age_multiplier != layout.USUAL_AGE_MULTIPLIER:
+            self.notice(
+                f"market {market} takes prices of up to {controller.age_multiplier} times its oracle's resolution; "
+                f"the exporter refuses those older than {layout.USUAL_AGE_MULTIPLIER} times"
+            )
+        self.take_admin(market, "admin", market)
+        self.take_queued(market, None, market, layout.OF_CONTROLLER)
+        self.reading.controllers[market] = controller
+        self.members[market] = sorted({*listed, *(controller.supported or ())})
 
     def take_admin(self, market: str, role: str, contract: str) -> None:
         with suppress(DecodeError):
@@ -128,7 +127,7 @@ class _Reader(Collector):
             self.take_admin(market, f"admin of vault {vault}", vault)
             self.take_queued(market, vault, vault, layout.OF_VAULT)
             self.take_queued(market, vault, market, layout.OF_VAULT_AT_CONTROLLER, address(vault))
-            with self.noting(market, vault):
+            with self.record_unread(market, vault):
                 decoded = layout.decode_vault(vault, self.entries)
                 if decoded.controller not in (None, market):
                     raise UnreadError("inconsistent", f"the vault says that its controller is {decoded.controller}")
@@ -291,13 +290,11 @@ async def read_markets(
         keys += [*layout.controller_keys(market), variant_key(market, layout.ADMIN)]
         keys += layout.queued_keys(market, layout.OF_CONTROLLER)
     reader.entries |= await view.read(keys)
-    for market in markets:
-        reader.take_market(market)
+    reader.each_market(markets, reader.take_market)
     await view.make_room(sum(map(len, reader.members.values())))
     members = ((market, vault) for market, own in reader.members.items() for vault in own)
     reader.entries |= await view.read(_keys_of(members))
-    for market in reader.members:
-        reader.take_vaults(market)
+    reader.each_market(reader.members, reader.take_vaults)
 
     controllers, pools = reader.reading.controllers, reader.vaults.items()
     held = [(decoded.token, vault) for (_, vault), decoded in pools]
@@ -321,7 +318,7 @@ async def read_markets(
     reader.answers = dict(zip(calls, await view.call(calls), strict=True))
     markets_read = {market: reader.append_market(market) for market in reader.members}
     for (market, vault), decoded in pools:
-        with reader.noting(market, vault):
+        with reader.record_unread(market, vault):
             reader.append_vault(markets_read[market], vault, balances[decoded.token, vault])
     await reader.read_prices(view)
     return reader.reading

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from exporter.deployments import Deployment
-from exporter.errors import DecodeError
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import read_asset_quotes
@@ -33,26 +32,24 @@ class _Reader(Collector):
     def take_market(self, market: str, entry: Entry | None) -> None:
         if not self.market_is_there(market, entry):
             return
-        with self.noting(market):
-            pool = self.pools[market] = layout.decode_instance(required(entry, "the market's instance"))
-            self.check_code(market, pool.wasm_hash, self.deployments, layout.VERSION)
-            self.take_admins(market, entry, {"Admin": "admin"})
-            self.take_reserves(market, pool)
+        pool = self.pools[market] = layout.decode_instance(required(entry, "the market's instance"))
+        self.check_code(market, pool.wasm_hash, self.deployments, layout.VERSION)
+        self.take_admins(market, entry, {"Admin": "admin"})
+        self.take_reserves(market, pool)
 
     def take_reserves(self, market: str, pool: layout.PoolInstance) -> None:
         members, decoded = [], {}
         for asset in pool.reserves:
-            try:
+            reserve, is_rwa = None, False
+            with self.record_unread(market, asset):
                 reserve = layout.decode_reserve(pool, asset)
-            except DecodeError as error:
-                self.unread(market, asset, "undecodable", str(error))
-                members.append(asset)
-                continue
-            if reserve is None:
+                is_rwa = reserve is None
+            if is_rwa:
                 self.notice(f"market {market}: reserve {asset} is of type RWA, which lends nothing; it is not a pool")
-            else:
+                continue
+            members.append(asset)
+            if reserve is not None:
                 decoded[asset] = reserve
-                members.append(asset)
         feeds = {reserve.feed and reserve.feed.contract for reserve in decoded.values()}
         found = Market(
             address=market,
@@ -100,8 +97,7 @@ async def read_markets(
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     entries = await view.read([instance_key(market) for market in markets])
-    for market in markets:
-        reader.take_market(market, entries[instance_key(market)])
+    reader.each_market(markets, lambda market: reader.take_market(market, entries[instance_key(market)]))
     await view.make_room(sum(len(market.members) for market in reader.reading.markets))
     keys = [layout.cash_key(found.address, asset, reserve.s_token) for found, asset, reserve in reader.reserves]
     tokens = dict.fromkeys(asset for _, asset, _ in reader.reserves)
@@ -110,7 +106,7 @@ async def read_markets(
     entries = await view.read([*keys, *feeds, *shares, *map(instance_key, tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
     for key, (found, asset, reserve) in zip(keys, reader.reserves, strict=True):
-        with reader.noting(found.address, asset):
+        with reader.record_unread(found.address, asset):
             reader.take_cash(found, asset, reserve, entries[key])
     feeds_by_pool = [(pool.state.feed, pool.token_address) for pool in reader.pools_read]
     assets = {(feed.contract, token): feed.asset for feed, token in feeds_by_pool if feed is not None}

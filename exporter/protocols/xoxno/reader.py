@@ -63,7 +63,7 @@ class _Reader(Collector):
         self.named = {market: dict(sorted(pools.items())) for market, pools in self.named.items()}
 
     def take_pool_id(self, market: str, pool: str, *, expected: bool) -> None:
-        with self.noting(market, pool):
+        with self.record_unread(market, pool):
             asset = layout.hub_asset(pool)
             self.named[market][asset] = expected or self.named[market].get(asset, False)
 
@@ -71,26 +71,26 @@ class _Reader(Collector):
         entry = entries[instance_key(market)]
         if not self.market_is_there(market, entry):
             return
-        with self.noting(market):
-            controller = self.controllers[market] = layout.decode_controller(required(entry, "the market's instance"))
-            self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
-            self.take_admins(market, entry, {"Owner": "owner"})
-            if controller.aggregator is None:
-                self.notice(f"market {market} names no price aggregator, so its pools have no price")
-            listed = next((item for item in self.deployments if market in item.markets), None)
-            for role, named, does in (
-                (POOL, controller.pool, "keeps its pools in"),
-                ("price_aggregator", controller.aggregator, "takes its prices from"),
-            ):
-                known = listed and listed.address(role)
-                if None not in (known, named) and known != named:
-                    self.notice(f"market {market} {does} contract {named}, not the listed {known}, and was read so")
-            last = controller.last_spoke
-            if last is None or last * len(self.named[market]) > MAX_SPOKE_ASSETS:
-                count = "not known" if last is None else f"{last}, too many"
-                self.notice(f"market {market}: what its spokes allow was not read; their number is {count}")
-            else:
-                self.spokes[market] = range(1, last + 1)
+        controller = layout.decode_controller(required(entry, "the market's instance"))
+        self.check_code(market, controller.wasm_hash, self.deployments, layout.VERSION)
+        self.take_admins(market, entry, {"Owner": "owner"})
+        if controller.aggregator is None:
+            self.notice(f"market {market} names no price aggregator, so its pools have no price")
+        listed = next((item for item in self.deployments if market in item.markets), None)
+        for role, named, does in (
+            (POOL, controller.pool, "keeps its pools in"),
+            ("price_aggregator", controller.aggregator, "takes its prices from"),
+        ):
+            known = listed and listed.address(role)
+            if None not in (known, named) and known != named:
+                self.notice(f"market {market} {does} contract {named}, not the listed {known}, and was read so")
+        self.controllers[market] = controller
+        last = controller.last_spoke
+        if last is None or last * len(self.named[market]) > MAX_SPOKE_ASSETS:
+            count = "not known" if last is None else f"{last}, too many"
+            self.notice(f"market {market}: what its spokes allow was not read; their number is {count}")
+        else:
+            self.spokes[market] = range(1, last + 1)
 
     def keys(self, market: str) -> Iterator[bytes]:
         """The keys of a controller's hub markets, the busiest first, of their oracles, and of what says more of it."""
@@ -181,7 +181,7 @@ class _Reader(Collector):
         )
         self.reading.markets.append(read)
         for pool in members:
-            with self.noting(market, pool.pool):
+            with self.record_unread(market, pool.pool):
                 self.take_pool(read, pool, stored[pool], entries)
 
     def take_pool(
@@ -218,10 +218,9 @@ async def read_markets(
     markets = sorted(reader.named)
     tokens = dict.fromkeys(pool.token for market in markets for pool in reader.named[market])
     entries = dict(await view.read(map(instance_key, (*markets, *tokens))))
-    for market in markets:
-        reader.take_controller(market, entries)
+    reader.each_market(markets, lambda market: reader.take_controller(market, entries))
     await view.make_room(sum(len(reader.named[market]) for market in reader.controllers))
-    entries |= await view.read([key for market in reader.controllers for key in reader.keys(market)])
+    entries |= await view.read(reader.keys_of_each(reader.controllers, reader.keys))
     entries |= await view.read(
         [
             layout.controller_key(market, "SpokeUsage", spoke, pool)
@@ -231,8 +230,7 @@ async def read_markets(
             if entries[layout.controller_key(market, "SpokeAsset", spoke, pool)] is not None
         ]
     )
-    for market in reader.controllers:
-        reader.take_pools(market, entries)
+    reader.each_market(reader.controllers, lambda market: reader.take_pools(market, entries))
 
     pools = reader.reading.pools
     reader.reading.tokens = await read_tokens(view, [pool.token_address for pool in pools])
