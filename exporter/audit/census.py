@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
+from exporter.audit.risk import RiskTally
 from exporter.audit.unproven import Reason, Unproven
 from exporter.config import Settings
 from exporter.console import Console
@@ -20,6 +21,7 @@ from exporter.deployments.networks import network_id, network_of
 from exporter.discovery.census import LENDING, CensusTaken, Found, Kind, classify_all
 from exporter.discovery.known_markets import KnownMarket, Memory
 from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError, pluralize
+from exporter.history.risk import with_checkpoint
 from exporter.job.evidence import Evidence
 from exporter.job.known_markets_file import save_memory
 from exporter.ledger.codec import strkey
@@ -38,9 +40,10 @@ from exporter.protocols.protocol import PoolEntries
 from exporter.publishing.published_state import read_published
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import Census, CensusCode, CensusContract, MarketList, SystemStatus
-from exporter.tree.families import CENSUS, LATEST_PARQUET, STATUS_KEY
-from exporter.tree.read_back import render_document
+from exporter.tree.documents import Census, CensusCode, CensusContract, MarketList, SystemStatus, encode
+from exporter.tree.families import CENSUS, LATEST_PARQUET, RISK, RISK_TABLE, STATUS_KEY
+from exporter.tree.read_back import parse_back, render_document
+from exporter.tree.risk import RiskDocument
 
 MARKETS_KEY = "v1/markets.json"
 
@@ -113,8 +116,7 @@ def run_read(store: Store) -> RunRead:
     return RunRead(status, read, pools, frozenset(map(strkey.encode_contract, touched)), reasons, skipped)
 
 
-def _take(index: StateIndex, instances: Iterable[tuple[str, ContractInstance]], passphrase: str) -> CensusTaken:
-    data = (data for _, data in index.contract_data())
+def _take(data: Iterable[bytes], instances: Iterable[tuple[str, ContractInstance]], passphrase: str) -> CensusTaken:
     return classify_all(PROTOCOLS, network_of(passphrase).deployments, data, instances)
 
 
@@ -124,7 +126,10 @@ def census(settings: Settings, given: FromArchive, store: Store | None, console:
     if run is not None and run.status.network != settings.passphrase:
         raise CheckError(f"the run is of the network {run.status.network!r}, not of {settings.passphrase!r}")
     with console.step("census", "taking the census") as facts, open_archive_state(settings, given) as state:
-        taken = _take(state.index, state.instances, settings.passphrase)
+        tally = RiskTally(settings, state.index, state.source, state.instances, state.proven)
+        data = tally.passing(state.index.contract_data())  # one pass gives both
+        taken = _take(data, state.instances, settings.passphrase)
+        risk = tally.document()
         facts.update(checkpoint=state.proven.ledger, contracts=sum(taken.counts.values()))
         document = _document(settings.passphrase, state.proven, taken, run)
         if store is not None:
@@ -133,7 +138,27 @@ def census(settings: Settings, given: FromArchive, store: Store | None, console:
     if store is not None:
         with store.exclusive():
             store.put(CENSUS.template, render_document(document).data)
+            _add_risk(store, risk, console)
     return document
+
+
+def _add_risk(store: Store, risk: RiskDocument, console: Console) -> None:
+    """Add the risk document of a checkpoint, which never changes, and its rows. Raises `CheckError`, `StoreError`.
+
+    Of a checkpoint that has one already it stays: which markets are listed may be another matter today.
+    """
+    key = RISK.key(checkpoint=risk.checkpoint)
+    data = encode(risk)
+    parse_back(key, data)
+    if store.get(key) is None:
+        earlier = store.get(RISK_TABLE.template)
+        try:
+            rows = with_checkpoint(None if earlier is None else earlier.data, risk)
+        except DecodeError as error:
+            console.warning(f"the table of risk begins again with this checkpoint: {error}")
+            rows = with_checkpoint(None, risk)
+        store.put(RISK_TABLE.template, rows)
+        store.put(key, data)  # last: without it, the next census writes both
 
 
 def _memory(
@@ -246,7 +271,7 @@ def check_complete(
     folder.mkdir()
     with open_state(archives, checkpoint, folder, network) as (index, source):
         recorded, vouching = recorded_markets(source, index, network)
-        taken = _take(index, index.instances(), network)
+        taken = _take((data for _, data in index.contract_data()), index.instances(), network)
         looked_at = {item.address: item for item in taken.lending if item.protocol is not None}
         for address, (protocol, _) in recorded.items():
             if instance_key(address) in index:

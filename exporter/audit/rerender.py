@@ -93,7 +93,7 @@ class FetchedTree:
     table, empty where there is none. ``earlier`` runs are newest first; ``left_out`` says by run id why others are not
     among them. ``records`` are census, verifier and list of organisations, by key, where there are, and
     ``publisher_records`` the publisher's own. ``keys`` are all of the tree; None where the source cannot list them.
-    ``strangers`` are whatever else is there, with what it is.
+    ``strangers`` are whatever else is there, with what it is. ``risk`` is the risk document that the run showed.
     """
 
     uri: str
@@ -110,6 +110,7 @@ class FetchedTree:
     joined: dict[HistoryFile, Path]
     liquidations: bytes
     as_published: bool
+    risk: bytes | None
     listed_proofs: ProofList | None
     proof_files: dict[str, bytes]
     records: dict[str, bytes]
@@ -230,6 +231,7 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
             if history.liquidations is None
             else await required(source, history.liquidations.key, history.liquidations.sha256),
             as_published=as_published,
+            risk=None if status.risk_key is None else await required(source, status.risk_key, status.risk_sha256),
             listed_proofs=listed_proofs,
             proof_files={
                 proof.run_id: await required(source, proof.proof_key, proof.proof_sha256)
@@ -368,6 +370,8 @@ def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) 
     store = open_store(settings.output.uri)
     if changes is not None:
         store.put(CHANGES.template, encode(changes))
+    if tree.risk is not None and tree.status.risk_key is not None:
+        store.put(tree.status.risk_key, tree.risk)
     path = tree.folder.with_name("evidence.jsonl.gz")
     path.write_bytes(tree.evidence)
     try:

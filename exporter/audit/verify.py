@@ -19,6 +19,7 @@ import msgspec
 import polars as pl
 
 from exporter.audit.census import Complete, check_complete, run_read
+from exporter.audit.derived_risk import is_unshown_risk, judge_risk
 from exporter.audit.history_files import refuse_other_version, rows_by_ledger, written_alike
 from exporter.audit.leftovers import Past, judge_leftovers
 from exporter.audit.prove import Outcome, claims_of, hold_against, proof_of
@@ -67,6 +68,8 @@ from exporter.tree.families import (
     HISTORY_MANIFEST_KEY,
     HISTORY_PREFIX,
     PROOFS,
+    RISK,
+    RISK_TABLE,
     RUN,
     RUN_FILES,
     STATUS_KEY,
@@ -220,6 +223,11 @@ def verify_tree(
                 facts.update(markets=found.markets)
         if CENSUS.template in tree.records and not _is_census_of(tree.records[CENSUS.template], found):
             unproven.add(Reason.STATEMENTS, [CENSUS.template])
+        if tree.risk is not None:
+            with console.step("risk", "judging the risk that the run shows"):
+                judged = judge_risk(tree, settings, evidence, opened, trusted, Path(folder), complete=complete)
+                unproven.add(Reason.STATEMENTS, judged)
+        unproven.add(Reason.STATEMENTS, (key for key in sorted(tree.keys or ()) if is_unshown_risk(key, status)))
         left = dict(uncovered(tree, covered))
         unproven.add(Reason.HISTORY, (f"{key} ({rows} rows)" for key, rows in left.items()))
         unproven.add(Reason.HISTORY, _liquidations(tree))
@@ -551,4 +559,5 @@ def _known(tree: FetchedTree, again: Store) -> set[str]:
         known |= {entry.key for entry in history.rollups}
     if history.liquidations is not None:
         known.add(history.liquidations.key)
+    known |= {key for key in tree.keys or () if RISK.pattern.fullmatch(key)} | {RISK_TABLE.template}
     return known

@@ -141,4 +141,6 @@ def status_document(
         evidence_key=evidence_key,
         market_pools_cap=output.market_pools_cap,
         proof_checkpoint=checkpoint_of(tables.ledger),
+        risk_key=None if tables.risk is None else tables.risk.key,
+        risk_sha256=None if tables.risk is None else tables.risk.sha256,
     )

@@ -43,6 +43,7 @@ from exporter.publishing.checker import TreeChecker
 from exporter.publishing.compaction import compact_history
 from exporter.publishing.proofs import published_proofs
 from exporter.publishing.publish import RunSummary, begin_publication, verify
+from exporter.publishing.published_risk import shown_risk
 from exporter.publishing.published_state import (
     LedgerNotNewerError,
     check_network,
@@ -194,6 +195,7 @@ def execute(
             held.read((*READ, *records), families.HISTORY_PREFIX)
             job = replace(job, store=held)
             job.check_newer(read)
+            tables = replace(tables, risk=shown_risk(store, tables, settings.passphrase))
             recorded = job.record(tables)
             summary = job.publish(tables, evidence, recorded)
             log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)

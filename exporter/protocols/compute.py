@@ -40,6 +40,7 @@ from exporter.tables import (
     VALID_PRICE,
 )
 from exporter.tree.documents import Absent, Bounded, SkippedMarket, Unpriced, Unread
+from exporter.tree.risk import PublishedRisk
 from exporter.tree.values import ParquetType
 
 _MOST = {
@@ -86,6 +87,8 @@ class Tables:
     frozen: set[tuple[str, str]] = field(default_factory=set)
     """Market and pool of those that need a key which the network froze."""
     tokens: dict[str, Token] = field(default_factory=dict)
+    risk: PublishedRisk | None = None
+    """The risk document that the run shows, of a checkpoint before its ledger."""
 
     def of_listed(self) -> Tables:
         """The pools and problems of listed markets alone: what strangers deploy moves no alarm and hides no problem."""

@@ -25,6 +25,7 @@ from exporter.protocols.accrual import AccrualRule
 from exporter.protocols.base import AnyPool, Candidate, ComputedPool, Liquidation, ProtocolReading
 from exporter.protocols.movement import MovingPoolsIn
 from exporter.protocols.numbers import PoolNumbers
+from exporter.protocols.positions import PositionRules
 from exporter.tables import Gate
 
 # Reading and projecting: what every protocol has.
@@ -315,6 +316,10 @@ class Protocol:
     """What the protocol's contracts answer, computed from entries alone."""
     oracle_forms: tuple[OracleForm, ...] = ()
     """The forms of oracles that belong to the protocol, for the report of who is behind prices."""
+    positions: PositionRules | None = None
+    """How positions are kept and judged. None if that is not known, or if a position is not one entry of the market."""
+    no_positions: str = ""
+    """Why ``positions`` is None, in words; empty if it is not."""
     moving_pools: MovingPoolsIn | None = None
     """For simulated networks: the pools that an entry is of. None if its pools stay as they are there."""
 

@@ -17,7 +17,7 @@ from exporter.render.site.templates import environment
 from exporter.render.yields import YieldsBorrows, YieldsPools
 from exporter.tree import documents, pools, problems, values
 from exporter.tree.documents import EXPORTER_VERSION, OpenApiDocument
-from exporter.tree.families import CENSUS, FAMILIES, LLMS, PROOFS
+from exporter.tree.families import CENSUS, FAMILIES, LLMS, PROOFS, RISK
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
@@ -110,6 +110,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
     "address_path": _in_path("address", "ContractAddress", "The token's contract."),
     "token_path": _in_path("token", "ContractAddress", "The token's contract."),
     "protocol_path": _in_path("protocol", "ProtocolName", "The protocol's name in `/v1/protocols`."),
+    "checkpoint_path": _in_path("checkpoint", "Ledger", "The ledger of a checkpoint: `risk.checkpoint` of a market."),
     "run_id_path": _in_path("run_id", "RunId", "The id of a run: `run_id` of `/v1/system/status`."),
 }
 """By their names here; a schema that is a bare name is that kind of value of `exporter.tree.values`."""
@@ -267,7 +268,8 @@ def _tolerant(schema: Any) -> Any:
 
 def render_llms() -> RenderedFile:
     """`/llms.txt`: what this tree is and how to read it, for language models."""
-    files = {family.path: family.template for family in FAMILIES if family not in (PROOFS, CENSUS)}  # may be absent
+    may_be_absent = PROOFS, CENSUS, RISK
+    files = {family.path: family.template for family in FAMILIES if family not in may_be_absent}
     files |= {path: f"{path[1:]}.json" for path in YIELDS_MODELS}
     listed = [(files[path], operation.summary) for path, _, operation in DESCRIBED if path in files]
     text = environment().get_template("llms.txt.j2").render(files=listed)

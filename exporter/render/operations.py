@@ -226,6 +226,13 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "Every contract of a proven checkpoint, counted by kind, and each lending contract that the run did "
         "not read. There is none before `exporter census` was run.",
     ),
+    "/v1/risk/{checkpoint}": Operation(
+        "getRisk",
+        "markets",
+        "What borrowers of listed markets owe and hold, at a checkpoint",
+        "Sums over all positions of a proven checkpoint, without naming anybody, and what falling prices would do. It "
+        "never changes. `risk` of `/v1/markets/{market}` names the newest; there is none before `exporter census`.",
+    ),
     "/datapackage.json": Operation(
         "getDataPackage",
         "history",

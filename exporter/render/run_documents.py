@@ -89,6 +89,7 @@ def render_markets(tables: Tables, cap: int) -> Iterator[RenderedFile]:
                 listed_source=listed_source,
                 backstop=insured.get(entry.market),
                 pending=[pending_change(item) for item in queued.get(entry.market, ())],
+                risk=None if tables.risk is None else tables.risk.of(entry.market),
             )
         )
 

@@ -18,6 +18,7 @@ from msgspec import Meta, Struct, field
 
 import exporter
 from exporter.tree.pools import MarketPool, NullableIdentity, PendingChange, PoolRow, PoolSnapshot
+from exporter.tree.risk import MarketRisk
 from exporter.tree.values import (
     AccountAddress,
     Amount,
@@ -202,6 +203,10 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     backstop: Annotated[MarketBackstop | None, doc("What insures its suppliers; null where it has none.")]
     pending: Annotated[list[PendingChange], doc("What is queued for the market or its pools.")]
+    risk: Annotated[
+        MarketRisk | None,
+        doc("What its borrowers owe and hold, at a proven checkpoint; null: none is recent."),
+    ]
 
 
 class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -1076,6 +1081,8 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     evidence_key: Annotated[ObjectKey, doc("Key of the file with everything that the run's numbers come from.")]
     market_pools_cap: Annotated[Positive, doc("The most pools in the document of a market.")]
     proof_checkpoint: Annotated[Ledger, doc("The ledger whose state the run can be held against.")]
+    risk_key: Annotated[ObjectKey | None, doc("The risk document that markets show; null: none is new enough.")]
+    risk_sha256: Annotated[Digest | None, doc("SHA-256 of that risk document, 64 hex digits; null without one.")]
     unpriced_bps: Annotated[
         BasisPoints, doc("Share of the pools read in listed markets that have no price, in basis points, rounded down.")
     ]

@@ -23,6 +23,7 @@ from exporter.tree.documents import AssetHistory, AssetsPage, PoolsPage, TotalsH
 from exporter.tree.files import FileKind
 from exporter.tree.pools import AssetDetail
 from exporter.tree.problems import Problem
+from exporter.tree.risk import RiskDocument
 from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL, RUN_ID
 
 _TOKEN = f"[A-Za-z0-9_-]{{{documents.PAGE_TOKEN_LENGTH}}}"
@@ -45,6 +46,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "day": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
     "month": "[0-9]{4}-[0-9]{2}",
     "ledger": "[1-9][0-9]*",
+    "checkpoint": "[1-9][0-9]*",
     "last": "[1-9][0-9]*",
     "digest": "[0-9a-f]{12}",
     "sha256": "[0-9a-f]{64}",
@@ -252,6 +254,9 @@ FAMILIES: Final[tuple[Family, ...]] = (
     # What `exporter prove` and `exporter census` add. The verifier checks proofs and needs nothing of ours.
     PROOFS := Family("v1/proofs.json", documents.ProofList, "/v1/proofs", sweep=Sweep.NEVER),
     CENSUS := Family("v1/census.json", documents.Census, "/v1/census", sweep=Sweep.NEVER),
+    RISK := Family(
+        "v1/risk/{checkpoint}.json", RiskDocument, "/v1/risk/{checkpoint}", kind=FileKind.PAGE, sweep=Sweep.NEVER
+    ),
     PROOF := Family("v1/proofs/{sha256}.json", kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION),
     VERIFIER := Family("v1/verifier/stellar_proof.py", sweep=Sweep.NEVER),
     TRUST := Family("v1/verifier/trust.json", sweep=Sweep.NEVER),
@@ -264,6 +269,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     HISTORY_NOTE := Family("history/README.txt"),
     POOLS_NOTE := Family("history/pools/README.txt"),
     LIQUIDATIONS := Family("history/liquidations.parquet", sweep=Sweep.NEVER),
+    RISK_TABLE := Family("history/risk.parquet", sweep=Sweep.NEVER),
     RUN_PARQUET := Family(
         "history/pools/date={day}/{ledger}.parquet", kind=FileKind.HISTORY, sweep=Sweep.AFTER_RETENTION
     ),

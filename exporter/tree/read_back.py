@@ -13,6 +13,7 @@ from exporter.tree import documents
 from exporter.tree.families import FAMILIES, RUN_FILES, key_of, kind_of, parse_key
 from exporter.tree.files import RenderedFile
 from exporter.tree.pools import AssetDetail
+from exporter.tree.risk import RiskDocument
 
 
 def contradiction(document: Struct, names: Mapping[str, str], data: bytes) -> str | None:
@@ -32,6 +33,9 @@ def contradiction(document: Struct, names: Mapping[str, str], data: bytes) -> st
             for index, file in enumerate(document.files):
                 if file.url != f"../{file.key}":
                     return f"$.files[{index}].url does not lead to its key {file.key}"
+        case RiskDocument():
+            if names.get("checkpoint") != str(document.checkpoint):
+                return f"$.checkpoint is {document.checkpoint}"
         case documents.RunManifest():
             if document.files_key != RUN_FILES.key(run_id=document.run_id):
                 return f"$.files_key is {document.files_key}"

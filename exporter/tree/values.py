@@ -269,6 +269,9 @@ Change = Annotated[int, Meta(ge=1 - 2**53, le=2**53 - 1, description="A differen
 CentsChange = Annotated[
     str, _text("(0|-?[1-9][0-9]*)", "A difference of money in US cents, an exact integer in digits.", "-1204500")
 ]
+AmountChange = Annotated[
+    str, _text("(0|-?[1-9][0-9]*)", "A difference of amounts or shares, an exact integer in digits.", "-1204500")
+]
 PeriodName = Annotated[str, _text("(24h|7d|30d)", "A day, a week, or 30 days.", "7d")]
 Scope = Annotated[str, _text("(market|token|protocol|network)", "What a total is of.", "market")]
 ScopeId = Annotated[

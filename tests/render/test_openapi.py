@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from exporter.render.openapi import DESCRIBED, PROBLEMS, YIELDS_MODELS, openapi_document
-from exporter.tree.families import CENSUS, ERROR, PROOFS, YIELDS, family_of
+from exporter.tree.families import CENSUS, ERROR, PROOFS, RISK, YIELDS, family_of
 from exporter.tree.pools import PoolSnapshot
 from exporter.tree.problems import encode_problem
 from exporter.tree.read_back import render_document
@@ -27,7 +27,7 @@ from tests.render.rendering import SIZES, contract
 
 M, P = contract(1), contract(2)
 
-ADDED = {PROOFS.path, CENSUS.path}
+ADDED = {PROOFS.path, CENSUS.path, RISK.path}
 """Paths of what no run writes: `exporter prove` and `exporter census` add it."""
 
 
@@ -137,7 +137,7 @@ def test_every_problem_has_its_example() -> None:
     assert set(PROBLEMS) == seen
 
 
-PLACES = {"market": M, "pool": P, "address": M, "token": M, "protocol": "blend", "run_id": "1-a"}
+PLACES = {"market": M, "pool": P, "address": M, "token": M, "protocol": "blend", "run_id": "1-a", "checkpoint": "63"}
 
 
 @pytest.mark.parametrize("path", [path for path, _, _ in DESCRIBED])

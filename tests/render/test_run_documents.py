@@ -141,7 +141,7 @@ def test_golden_market_document() -> None:
         '"borrow_apy_bps":1199,"utilization_bps":6540,"total_supplied":"170141183460469231731687303715884105727",'
         '"total_borrowed":"21562828886421","oracle_price_usd":"1.000000000000000001","tvl_usd_cents":"329670245"}'
         '],"truncated":false,"tvl_usd_cents":"329670245","priced_count":1,"listed":true,'
-        '"listed_reason":"package_list","listed_source":"the app","backstop":null,"pending":[]}'
+        '"listed_reason":"package_list","listed_source":"the app","backstop":null,"pending":[],"risk":null}'
     )
 
     assert {A: expected.encode()} == market_documents(pools, markets_frame(pools, {A: 1}))

@@ -26,7 +26,10 @@ DIGEST = "0123456789ab"
 
 NOT_IN_A_SMALL_TREE = {
     "v1/skipped/2.json": "v1/skipped/{number}.json",
-    **{key: key for key in ("history/liquidations.parquet", "v1/census.json", "v1/proofs.json")},
+    "v1/risk/63.json": "v1/risk/{checkpoint}.json",
+    **{
+        key: key for key in ("history/liquidations.parquet", "history/risk.parquet", "v1/census.json", "v1/proofs.json")
+    },
     **{key: key for key in ("v1/verifier/stellar_proof.py", "v1/verifier/trust.json", "v1/system/superseded.json")},
     **{key: key for key in (".exporter.lease", ".exporter.lock")},
     "markets-2.html": "{list}-{number}.html",

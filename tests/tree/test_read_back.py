@@ -66,6 +66,7 @@ def summary(**changes: object) -> MarketSummary:
         "listed_source": "the app",
         "backstop": None,
         "pending": [],
+        "risk": None,
     }
     return MarketSummary(**fields | changes)  # type: ignore[arg-type]
 

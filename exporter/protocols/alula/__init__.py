@@ -60,4 +60,5 @@ ALULA = Protocol(
     accrual=RULE,
     views=VIEWS,
     moving_pools=moving_pools,
+    no_positions="what an account owes and holds is an entry whose form this version does not read",
 )

@@ -8,6 +8,7 @@ from exporter.protocols.blend.layout import GENERATIONS, SETUP
 from exporter.protocols.blend.liquidations import liquidations_in
 from exporter.protocols.blend.math import ACCRUAL, RATE_MODEL, project
 from exporter.protocols.blend.movement import moving_pools
+from exporter.protocols.blend.positions import POSITION_RULES
 from exporter.protocols.blend.views import VIEWS
 from exporter.protocols.protocol import (
     Coverage,
@@ -81,5 +82,6 @@ BLEND = Protocol(
     liquidations=liquidations_in,
     storage_rules=(aggregator_rule,),
     oracle_forms=(AGGREGATOR, ORACLE_OF_2024),
+    positions=POSITION_RULES,
     moving_pools=moving_pools,
 )

@@ -73,4 +73,5 @@ PERIDOT = Protocol(
     accrual=RULE,
     views=VIEWS,
     moving_pools=moving_pools,
+    no_positions="a position is spread over the vaults, each a contract of its own",
 )

@@ -66,4 +66,5 @@ XOXNO = Protocol(
     storage_rules=(oracle_rule,),
     oracle_forms=(OracleForm(names=frozenset({"OracleKeys"}), token_key=layout.oracle_key),),
     moving_pools=moving_pools,
+    no_positions="an account has an entry for each hub market that it uses, with the factors of the day it was opened",
 )

@@ -196,6 +196,34 @@ def curve(points: Sequence[tuple[int, int]], now: tuple[int, int]) -> Markup:
     )
 
 
+def fall_chart(points: Sequence[tuple[int, int]], what: str) -> Markup:
+    """Draw what part of a market's debt can be liquidated by how far prices fall, both in basis points."""
+    widest = points[-1][0]
+    top, step = _scale(max(max(part for _, part in points), 1))
+
+    def place(fall: int, part: int) -> tuple[int, int]:
+        return _LEFT + fall * (_RIGHT - _LEFT) // widest, _BOTTOM - part * (_BOTTOM - _TOP) // top
+
+    ticks = range(0, widest // 100 + 1, 10)
+    axis = _axis_labels([(_LEFT + tick * 100 * (_RIGHT - _LEFT) // widest, f"{tick}{THIN}%") for tick in ticks])
+    said = [f"at a fall of {percent(fall)}, {exact_percent(part)} of the debt" for fall, part in points]
+    path = "L".join([f"{x} {y}" for x, y in (place(*point) for point in points)])
+    knots = "".join(
+        [
+            f'<circle class="knot" cx="{x}" cy="{y}" r="6"><title>{described}</title></circle>'
+            for (x, y), described in zip((place(*point) for point in points), said, strict=True)
+        ]
+    )
+    title = f"Debt that can be liquidated if {escape(what)} falls"
+    return Markup(
+        f'<figure class="chart"><figcaption>{title}</figcaption>'
+        '<svg class="plot" viewBox="0 0 720 360" role="img" aria-labelledby="fall-t fall-d">'
+        f'<title id="fall-t">{title}, in parts of all debt, by how far the price falls</title>'
+        f'<desc id="fall-d">{"; ".join(said)}.</desc>'
+        f'{_value_axis(RATE, top, step)}{axis}<path class="line k2" d="M{path}"/>{knots}</svg></figure>'
+    )
+
+
 def _costs(utilization: int, rate: int) -> str:
     return f"at a utilization of {exact_percent(utilization)} borrowing costs {exact_percent(rate)} a year"
 

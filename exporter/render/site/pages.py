@@ -18,6 +18,7 @@ from exporter.protocols.compute import Tables, pending_by_market
 from exporter.render.run_documents import basis_points, rate_curves
 from exporter.render.site.charts import curve
 from exporter.render.site.reference import api_reference
+from exporter.render.site.risk import RiskWords, risk_words
 from exporter.render.site.rows import (
     Row,
     full_name,
@@ -63,6 +64,7 @@ class _Site:
         self.tables, self.coverage, self.history = tables, coverage, history
         network, xlm = network_of(passphrase).name, native(passphrase)
         self.pools = with_names(tables.pools, xlm)
+        self.shown_symbols = dict(self.pools.select("token_address", "symbol").iter_rows())
         self.trends = Trends(series, tables.pools)
         self.protocols = {item.protocol: item for item in coverage.data}
         self.common: dict[str, Any] = {
@@ -125,6 +127,10 @@ class _Site:
             problems=self.tables.of_listed(),
         )
 
+    def _risk(self, market: str, token: str | None = None) -> RiskWords | None:
+        published = self.tables.risk
+        return None if published is None else risk_words(published.of(market), self.shown_symbols, token)
+
     def _page(self, key: str, template: str, **context: Any) -> RenderedFile:
         root = "../" * key.count("/")
         page = environment().get_template(f"{template}.html.j2").render(self.common, root=root, key=key, **context)
@@ -152,6 +158,7 @@ class _Site:
                 pending=[item for item in queued.get(place[0], ()) if item.pool in (None, place[1])],
                 curve=points and curve([(point.utilization_bps, point.borrow_apr_bps) for point in points], now),
                 charts=pool_charts(trend),
+                risk=self._risk(place[0], pool["token_address"]),
                 bucket=trend.every,
             )
 
@@ -171,6 +178,7 @@ class _Site:
                 market=by_address[name],
                 pending=queued.get(name, ()),
                 backstop=backstops.get(name),
+                risk=self._risk(name),
             )
 
     def _group_pages(

@@ -178,6 +178,11 @@ def moment(seconds: int) -> str:
     return f"{at.day} {MONTHS[at.month - 1]} {at.year}, {at:%H:%M} UTC"
 
 
+def moment_of(written: str) -> str:
+    """A time as documents write it, as people write it."""
+    return moment(int(datetime.fromisoformat(written).timestamp()))
+
+
 def _sized(number: int) -> str:
     for least, unit in _SIZES:
         if 2 * number >= 2 * least - least // 1000:

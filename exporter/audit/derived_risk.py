@@ -1,0 +1,93 @@
+"""Deriving the risk that a run shows again, from all positions of its checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from exporter.audit.rerender import FetchedTree
+from exporter.audit.risk import RiskTally
+from exporter.config import MarketSettings, Settings
+from exporter.errors import ArchiveError, RefutedError
+from exporter.job.evidence import Evidence
+from exporter.ledger.codec.entries import instance_key
+from exporter.past.archive.archive_places import Archives
+from exporter.past.archive.checkpoint_proof import NotProvableError, make_proof
+from exporter.past.archive.stellar_proof import Trust, check_proof
+from exporter.past.archive_source import open_state
+from exporter.protocols.base import Origin
+from exporter.tree.decoding import decode_json
+from exporter.tree.documents import SystemStatus
+from exporter.tree.families import RISK, RISK_TABLE
+from exporter.tree.risk import RiskDocument
+
+
+def is_unshown_risk(key: str, status: SystemStatus) -> bool:
+    """Whether a key is that of figures that the run does not show: they are what the publisher says."""
+    return key == RISK_TABLE.template or (RISK.pattern.fullmatch(key) is not None and key != status.risk_key)
+
+
+def judge_risk(
+    tree: FetchedTree,
+    settings: Settings,
+    evidence: Evidence,
+    archives: Archives,
+    trust: Trust,
+    folder: Path,
+    *,
+    complete: bool,
+) -> Iterator[str]:
+    """What of the shown risk only the publisher says. Raises `RefutedError` where the checkpoint gives other figures.
+
+    Without ``complete`` that is all of it. Nothing is said of a market that was not listed for the run.
+    """
+    key = str(tree.status.risk_key)
+    if not complete:
+        yield f"{key} (--complete derives it again)"
+        return
+    try:
+        theirs = decode_json(tree.risk or b"", RiskDocument)
+    except msgspec.DecodeError as error:
+        raise RefutedError(f"{key} cannot be understood: {error}") from None
+    try:
+        ours = _derived(theirs.checkpoint, _with_configured(settings, evidence), archives, trust, folder)
+    except (NotProvableError, ArchiveError) as error:
+        yield f"{key}: checkpoint {theirs.checkpoint} could not be read: {error}"
+        return
+    if (theirs.header, theirs.checkpoint_close_time) != (ours.header, ours.checkpoint_close_time):
+        raise RefutedError(f"{key} is not of the network's checkpoint {theirs.checkpoint}")
+    own = {item.market: item for item in ours.data}
+    for item in theirs.data:
+        if item.market not in own:
+            yield f"{key}: the figures of {item.market}, which was not listed for the run"
+        elif item != own[item.market]:
+            raise RefutedError(f"{key}: the figures of {item.market} are not what its positions give")
+    left_out = {item.market for item in theirs.left_out}
+    for market in own.keys() - {item.market for item in theirs.data}:
+        if market in left_out:
+            raise RefutedError(f"{key}: it leaves out {market}, whose positions can be read")
+        yield f"{key}: it lacks {market}, which is listed for the run"
+
+
+def _with_configured(settings: Settings, evidence: Evidence) -> Settings:
+    """The settings with the markets that the run's operator configured, which are listed by that."""
+    named = (item for item in evidence.candidates if item.origin is Origin.CONFIGURATION)
+    return structs.replace(
+        settings, markets=tuple(MarketSettings(protocol=item.protocol, address=item.address) for item in named)
+    )
+
+
+def _derived(checkpoint: int, settings: Settings, archives: Archives, trust: Trust, folder: Path) -> RiskDocument:
+    found, proof = make_proof(archives, checkpoint, trust)
+    own = folder / "risk"
+    own.mkdir()
+    with open_state(archives, found, own, settings.passphrase) as (index, source):
+        bare = ((address, instance._replace(storage=None)) for address, instance in index.instances())
+        instances = sorted(bare, key=lambda item: instance_key(item[0]))
+        tally = RiskTally(settings, index, source, instances, check_proof(proof, trust))
+        for _ in tally.passing(index.contract_data()):
+            pass
+        return tally.document()

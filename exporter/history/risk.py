@@ -1,0 +1,92 @@
+"""``history/risk.parquet``: what falling prices do to each listed market's debt.
+
+A row is one checkpoint, market and fall of prices.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from exporter.errors import DecodeError
+from exporter.parquet_bounds import open_parquet
+from exporter.tree.risk import RiskDocument
+
+_CENTS = pa.decimal128(38, 0)
+
+SCHEMA = pa.schema(
+    [
+        ("checkpoint", pa.int64()),  # a ledger; no run's
+        ("checkpoint_close_time", pa.timestamp("us", "UTC")),
+        ("protocol", pa.large_string()),
+        ("market", pa.large_string()),
+        ("token_address", pa.large_string()),  # whose price falls; null: all that are not stable together
+        ("fall_bps", pa.int64()),  # 0: the prices as they are
+        ("supplier_count", pa.int64()),
+        ("borrower_count", pa.int64()),
+        ("not_judged_count", pa.int64()),
+        ("debt_usd_cents", _CENTS),  # this and the next two are null with fewer than five judged borrowers
+        ("liquidatable_usd_cents", _CENTS),
+        ("uncovered_usd_cents", _CENTS),
+        ("backstop_usd_cents", _CENTS),
+    ]
+)
+
+
+def with_checkpoint(earlier: bytes | None, document: RiskDocument) -> bytes:
+    """The table with a checkpoint's rows, in place of those that it has of that checkpoint; ascending by it.
+
+    Raises `DecodeError` if the earlier file cannot be read.
+    """
+    rows = [row for row in _rows(earlier) if row["checkpoint"] != document.checkpoint]
+    rows += _rows_of(document)
+    rows.sort(key=lambda row: (row["checkpoint"], row["market"], row["token_address"] or "", row["fall_bps"]))
+    target = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), target, compression="zstd")
+    return target.getvalue()
+
+
+def _rows(data: bytes | None) -> list[dict[str, Any]]:
+    if data is None:
+        return []
+    try:
+        table = open_parquet(data).read()
+        return list(table.cast(SCHEMA).to_pylist())
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DecodeError(f"it is no table of risk: {error}") from None
+
+
+def _rows_of(document: RiskDocument) -> Iterator[dict[str, Any]]:
+    closed = datetime.fromisoformat(document.checkpoint_close_time)
+    for market in document.data:
+        common = {
+            "checkpoint": document.checkpoint,
+            "checkpoint_close_time": closed,
+            "protocol": market.protocol,
+            "market": market.market,
+            "supplier_count": market.supplier_count,
+            "borrower_count": market.borrower_count,
+            "not_judged_count": market.not_judged_count,
+            "debt_usd_cents": None if market.now is None else Decimal(market.now.debt_usd_cents),
+            "backstop_usd_cents": None if market.backstop_usd_cents is None else Decimal(market.backstop_usd_cents),
+        }
+        now = market.now
+        yield common | {
+            "token_address": None,
+            "fall_bps": 0,
+            "liquidatable_usd_cents": None if now is None else Decimal(now.liquidatable_usd_cents),
+            "uncovered_usd_cents": None if now is None else Decimal(now.uncovered_usd_cents),
+        }
+        for fall in market.falls:
+            yield common | {
+                "token_address": fall.token_address,
+                "fall_bps": fall.fall_bps,
+                "liquidatable_usd_cents": Decimal(fall.liquidatable_usd_cents),
+                "uncovered_usd_cents": Decimal(fall.uncovered_usd_cents),
+            }
