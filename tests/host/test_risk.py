@@ -43,7 +43,8 @@ def facts(world: World, asset: str, price: int | None) -> PoolFacts:
 
 def tally_of(world: World, prices: Sequence[int]) -> MarketTally:
     """The empty sums of the market by these prices; one that is not above zero is none."""
-    pools = [facts(world, *item) for item in zip(world.assets, (price if price > 0 else None for price in prices))]
+    known = [price if price > 0 else None for price in prices]
+    pools = [facts(world, *item) for item in zip(world.assets, known, strict=True)]
     market = Market(POOL, "blend", "v2", "x", "active", None, "", "", tuple(world.assets))
     return MarketTally(market, pools, 7, None, POSITION_RULES)
 
@@ -167,9 +168,8 @@ def test_the_rule_is_the_contracts(world: World) -> None:
             more = 0 if when == "now" else tally.more[fall].liquidatable
             assert auctioned == tally.now.liquidatable + more
 
-    assert {
-        f"{said} {when}" for said in ("healthy", "liquidatable", "refused") for when in ("now", "after a fall")
-    } == set(seen)
+    said_of = ("healthy", "liquidatable", "refused")
+    assert {f"{said} {when}" for said in said_of for when in ("now", "after a fall")} == set(seen)
     assert min(seen.values()) > 50, seen
 
 
