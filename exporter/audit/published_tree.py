@@ -161,6 +161,14 @@ async def _check(
     await _read_rollups(source, checker, status.run_id, whole=sample is None)
     await _read_proofs(source, checker, status)
     await _single(source, checker, CENSUS.template, Census)
+    if status.risk_key is not None:
+        risk = await source.get(status.risk_key, FILE_BYTES)
+        if risk is None:
+            checker.fault(status.risk_key, f"is missing, though {STATUS_KEY} names it")
+        else:
+            checker.add(status.risk_key, risk)
+            if hashlib.sha256(risk).hexdigest() != status.risk_sha256:
+                checker.fault(status.risk_key, f"does not have the SHA-256 that {STATUS_KEY} gives for it")
     if sample is None:
         for key in sorted(filter(lacks_extension, source.keys("v1/") or ())):
             checker.fault(key, "has no extension: a copy by an earlier version, or somebody else's; remove it")

@@ -350,6 +350,7 @@ class Job:
             )
             checker.seen.update(kept)  # the checker of the run before saw them
             checker.add_rendered(part.file)
+            checker.seen.update([] if tables.risk is None else [tables.risk.key])  # which a census checked
             published = store.get(families.CHANGES.template)
             previous = read_changes(None if published is None else published.data)
             changes = change_list(tables, previous, settings.passphrase, replaced)

@@ -1,0 +1,243 @@
+"""The risk of listed markets: what a census adds up, what a run shows of it, and what is derived again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+import pytest
+
+from exporter.audit.census import census
+from exporter.audit.unproven import Reason
+from exporter.audit.verify import verify_tree
+from exporter.console import Silence
+from exporter.deployments.networks import derived_address, network_id
+from exporter.errors import RefutedError
+from exporter.ledger.codec import scval
+from exporter.ledger.codec.entries import (
+    ARCHIVED,
+    TEMPORARY,
+    ContractData,
+    data_key,
+    decode_contract_data,
+    encode_contract_data,
+)
+from exporter.ledger.codec.fields import Fields
+from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, vec
+from exporter.ledger.snapshot_file import LedgerSnapshot
+from exporter.ledger.source import RawEntry
+from exporter.localnet.player import RecordedNetwork
+from exporter.past.archive_source import FromArchive
+from exporter.protocols.blend.layout import market_keys, reserve_data_key
+from exporter.protocols.blend.positions import USER_LIQUIDATION, positions_key
+from exporter.stores import open_store
+from exporter.tree.families import RISK
+from exporter.tree.risk import RiskDocument, RiskOfMarket
+from tests.job.recorded_archive import CHECKPOINT, recorded_archive
+from tests.jobs import run, settings_for
+from tests.localnet.recorded import BLEND_V2
+from tests.snapshot_files import write_snapshot
+
+HOLDERS = 6
+"""Who shares what the market has, in parts of 1, 2, 3, ...; the last has the rest."""
+
+KEY = RISK.key(checkpoint=CHECKPOINT)
+Entries = dict[bytes, RawEntry]
+
+
+def assets_of(entries: Mapping[bytes, RawEntry]) -> list[str]:
+    """The tokens of the market, in the order of its list."""
+    listed = decode_contract_data(entries[market_keys(BLEND_V2)[1]].data).value
+    return [item[1] for item in listed[1]]
+
+
+def shares_of(entries: Mapping[bytes, RawEntry], name: str) -> list[list[int]]:
+    """All shares of a kind, divided among the holders, one list a holder."""
+    totals = [
+        Fields.of(decode_contract_data(entries[reserve_data_key(BLEND_V2, asset)].data).value, "ResData").i128(name)
+        for asset in assets_of(entries)
+    ]
+    whole = sum(range(1, HOLDERS + 1))
+    parts = [[total * (holder + 1) // whole for holder in range(HOLDERS - 1)] for total in totals]
+    rests = [[total - sum(own)] for own, total in zip(parts, totals, strict=True)]
+    return [list(each) for each in zip(*([*own, *rest] for own, rest in zip(parts, rests, strict=True)), strict=True)]
+
+
+def entry_of(key: scval.ScVal, value: scval.ScVal, like: RawEntry, durability: int = 1) -> tuple[bytes, RawEntry]:
+    """An entry of the market that lives as long as another."""
+    data = encode_contract_data(ContractData(BLEND_V2, key, durability, value))
+    return data_key(BLEND_V2, key, durability), RawEntry(data, like.last_modified, like.live_until)
+
+
+def shares_map(shares: Mapping[int, int]) -> scval.ScVal:
+    """A map of shares by index, as the contract keeps it."""
+    return (scval.MAP, tuple((u32(index), i128(count)) for index, count in sorted(shares.items())))
+
+
+def position(holder: int, collateral: list[int], debt: list[int], like: RawEntry) -> tuple[bytes, RawEntry]:
+    """A holder's position with all of its supply as collateral."""
+    named = {"collateral": collateral, "liabilities": debt, "supply": []}
+    value = struct_map({name: shares_map(dict(enumerate(shares))) for name, shares in named.items()})
+    return entry_of(vec(symbol("Positions"), address(derived_address(f"holder {holder}"))), value, like)
+
+
+def with_positions(entries: Entries) -> None:
+    """Give all shares of the market to the holders; the first one's position is archived, the second one's on sale."""
+    like = entries[market_keys(BLEND_V2)[0]]
+    supplied, owed = shares_of(entries, "b_supply"), shares_of(entries, "d_supply")
+    for holder in range(HOLDERS):
+        key, entry = position(holder, supplied[holder], owed[holder], like)
+        entries[key] = RawEntry(entry.data, entry.last_modified, CHECKPOINT - 1) if holder == 0 else entry
+    for holder, until in ((1, CHECKPOINT + 10), (2, CHECKPOINT - 1)):  # the third one's auction is over
+        user = struct_map({"auct_type": u32(USER_LIQUIDATION), "user": address(derived_address(f"holder {holder}"))})
+        bid = struct_map({"bid": (scval.MAP, ()), "block": u32(1), "lot": (scval.MAP, ())})
+        key, entry = entry_of(vec(symbol("Auction"), user), bid, like, TEMPORARY)
+        entries[key] = RawEntry(entry.data, entry.last_modified, until)
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FromArchive]:
+    """A tree whose run shows the risk of the checkpoint that it is of, and the archive."""
+    return _published(tmp_path_factory.mktemp("risk"), with_positions)
+
+
+def _published(folder: Path, change: Callable[[Entries], None]) -> tuple[Path, FromArchive]:
+    _, given = recorded_archive(folder, change)
+    network = RecordedNetwork()
+    chain = network.chain
+    entries = {key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
+    closed = chain.close_time(chain.latest) + 300 - (CHECKPOINT - chain.latest)  # as the archive has it
+    earlier = folder / "earlier.json"
+    write_snapshot(LedgerSnapshot(28, chain.latest, closed, network_id(network.passphrase), entries), earlier)
+    settings = settings_for(folder / "out")
+    run(settings, snapshot=earlier)
+    census(settings, given, open_store(str(folder / "out")), Silence())
+    run(settings, archive=given)
+    return folder / "out", given
+
+
+def figures(out: Path) -> RiskOfMarket:
+    """What the risk document of a tree says of the market."""
+    document = msgspec.json.decode((out / KEY).read_bytes(), type=RiskDocument)
+    return next(item for item in document.data if item.market == BLEND_V2)
+
+
+def test_all_shares_are_explained(counted: tuple[Path, FromArchive]) -> None:
+    """Archived positions are in the sums, which are those of the pools; nobody is named."""
+    market = figures(counted[0])
+
+    assert (BLEND_V2, HOLDERS, HOLDERS, 0) == (
+        market.market,
+        market.supplier_count,
+        market.borrower_count,
+        market.not_judged_count,
+    )
+    assert {("0", "0")} == {(pool.supply_shares_unexplained, pool.debt_shares_unexplained) for pool in market.pools}
+    text = (counted[0] / KEY).read_text()
+    assert not any(derived_address(f"holder {holder}") in text for holder in range(HOLDERS))
+
+
+def test_sums_agree_with_each_other(counted: tuple[Path, FromArchive]) -> None:
+    """What secures the pools' debt is all debt; the larger the fall, the more; the largest six owe all."""
+    market = figures(counted[0])
+    assert market.now is not None
+    parts = [
+        int(cents)
+        for pool in market.pools
+        for cents in (
+            *(item.secured_usd_cents for item in pool.secured_by),
+            pool.secured_by_others_usd_cents or 0,
+            pool.not_secured_usd_cents or 0,
+        )
+    ]
+    together = [fall for fall in market.falls if fall.token_address is None]
+
+    assert 0 <= int(market.now.debt_usd_cents) - sum(parts) <= len(parts)  # each part is rounded down
+    assert [500, 1_000, 2_000, 3_000, 5_000] == [fall.fall_bps for fall in together]
+    assert market.largest_borrowers is not None
+    assert 10_000 == market.largest_borrowers.largest_10_bps == market.largest_borrowers.largest_100_bps
+    assert market.largest_borrowers.largest_1_bps < 10_000
+    assert 0 < int(market.now.in_auction_usd_cents) < int(market.now.debt_usd_cents)
+
+
+def test_the_run_shows_it(counted: tuple[Path, FromArchive]) -> None:
+    """The market's document has its figures with the checkpoint, the status its digest, the pages two sentences."""
+    out, _ = counted
+    status = json.loads((out / "v1/system/status.json").read_bytes())
+    risk = json.loads((out / f"v1/markets/{BLEND_V2}.json").read_bytes())["risk"]
+    page = (out / f"markets/{BLEND_V2}.html").read_text()
+
+    assert (KEY, CHECKPOINT) == (status["risk_key"], risk["checkpoint"])
+    assert risk["figures"] == msgspec.to_builtins(figures(out))
+    assert "that borrowers owe" in page
+    assert "the ten largest borrowers owe" in page
+    assert "Debt that can be liquidated if" in page
+    assert all("that borrowers owe" in path.read_text() for path in (out / f"pools/{BLEND_V2}").iterdir())
+
+
+def test_the_table_has_its_rows(counted: tuple[Path, FromArchive]) -> None:
+    """One row as prices are, and one a fall, of the market; a second census of the checkpoint changes nothing."""
+    out, given = counted
+    before = (out / "history/risk.parquet").read_bytes(), (out / KEY).read_bytes()
+    census(settings_for(out), given, open_store(str(out)), Silence())
+    rows = pl.read_parquet(out / "history/risk.parquet").filter(market=BLEND_V2)
+    market = figures(out)
+
+    assert before == ((out / "history/risk.parquet").read_bytes(), (out / KEY).read_bytes())
+    assert 1 + len(market.falls) == rows.height
+    assert {CHECKPOINT} == set(rows["checkpoint"])
+
+
+def verified(out: Path, given: FromArchive, *, complete: bool) -> list[str]:
+    """The statements that a verification of the tree names."""
+    found = verify_tree(str(out), list(given.uris), given.trust, Silence(), complete=complete)
+    return list(found.unproven.names.get(Reason.STATEMENTS, ()))
+
+
+def test_it_is_derived_again(counted: tuple[Path, FromArchive], tmp_path: Path) -> None:
+    """With `--complete` it is proven, without it is a statement; another number is refuted."""
+    out, given = counted
+
+    assert KEY not in " ".join(verified(out, given, complete=True))
+    assert f"{KEY} (--complete derives it again)" in verified(out, given, complete=False)
+
+    def lied(content: dict[str, Any]) -> None:
+        content["data"][-1]["borrower_count"] += 1
+
+    _lie(out, tmp_path / "out", lied)
+    run(settings_for(tmp_path / "out"), archive=given)
+    with pytest.raises(RefutedError, match="are not what its positions give"):
+        verified(tmp_path / "out", given, complete=True)
+
+
+def _lie(out: Path, into: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """A tree of the earlier run alone, with another risk document."""
+    settings = settings_for(into)
+    run(settings, snapshot=out.parent / "earlier.json")
+    content = json.loads((out / KEY).read_bytes())
+    change(content)
+    (into / KEY).parent.mkdir(parents=True)
+    (into / KEY).write_bytes(msgspec.json.encode(msgspec.convert(content, RiskDocument)))
+
+
+def test_positions_that_lack_shares(tmp_path: Path) -> None:
+    """Without a holder's position the document says how many shares nobody has; few borrowers are only counted."""
+
+    def change(entries: Entries) -> None:
+        with_positions(entries)
+        for holder in (4, 5):
+            del entries[positions_key(BLEND_V2, derived_address(f"holder {holder}"))]
+
+    out, _ = _published(tmp_path, change)
+    market = figures(out)
+    page = (out / f"markets/{BLEND_V2}.html").read_text()
+
+    assert all(int(pool.supply_shares_unexplained) > 0 for pool in market.pools)
+    assert (4, None, None, []) == (market.borrower_count, market.now, market.largest_borrowers, market.falls)
+    assert {(None, ())} == {(pool.largest_borrowers, tuple(pool.secured_by)) for pool in market.pools}
+    assert "Fewer than 5 borrowers here can be judged" in page
+    assert ARCHIVED < CHECKPOINT
