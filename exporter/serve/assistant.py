@@ -18,13 +18,14 @@ from typing import Any, Literal
 
 import polars as pl
 import polars.selectors as cs
-from msgspec import DecodeError
+from msgspec import DecodeError, ValidationError, convert
 
 from exporter.best import in_order, is_listed, with_ranks
 from exporter.docstrings import restore
 from exporter.errors import ConfigError, ExporterError, SourceError
 from exporter.errors import DecodeError as UnreadableError
 from exporter.parquet_bounds import open_parquet
+from exporter.render.site.risk import risk_words
 from exporter.render.site.text import cut
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tables import POOLS_SCHEMA
@@ -41,6 +42,7 @@ from exporter.tree.families import (
     TOTALS_PAGE,
     totals_key,
 )
+from exporter.tree.risk import MarketRisk
 from exporter.tree.values import CONTRACT, POOL, as_written
 
 INSTRUCTIONS = """\
@@ -134,14 +136,16 @@ class Answers:
     async def market(self, market: str) -> _Json:
         """One market: status, value, mean yields, and of Blend's what insures it (the backstop) and is queued there.
 
-        `find_pools` has its pools.
+        `find_pools` has its pools. `risk` has what its borrowers owe and hold, at a checkpoint before the run, and
+        `risk_in_words` says it in two sentences: repeat them as they are. It is no prediction; null: nothing recent.
 
         Args:
             market: the market's contract address, or its name.
         """
         entry = await self._market(market)
         document = await self._document(MARKET.key(market=entry["market"]))
-        return {**entry, **{name: value for name, value in document.items() if name != "pools"}}
+        shown = {name: value for name, value in document.items() if name != "pools"}
+        return {**entry, **shown, "risk_in_words": _risk_in_words(document.get("risk"))}
 
     async def tokens(self, token: str | None = None) -> _Json:
         """Tokens that are lent: issuer (of classic assets), identity, their pools counted and summed, their best rates.
@@ -383,6 +387,21 @@ def _of(pools: pl.DataFrame, token: str | None, protocol: str | None, market: st
         names = ", ".join(sorted(pools["protocol"].unique()))
         pools = _some(pools, pl.col("protocol") == protocol, f"none is of {protocol[:80]!r}; the protocols are {names}")
     return pools
+
+
+def _risk_in_words(risk: _Json | None) -> str | None:
+    """The two sentences of the site; None without a risk, or where a newer exporter has it in another form."""
+    try:
+        known = None if risk is None else convert(risk, MarketRisk)
+    except ValidationError:
+        return None
+    symbols = {} if known is None else {pool.token_address: _shown_symbol(pool.symbol) for pool in known.figures.pools}
+    words = risk_words(known, symbols)
+    return None if words is None else " ".join(words.sentences)
+
+
+def _shown_symbol(symbol: str) -> str:
+    return "XLM" if symbol == NATIVE else cut(symbol)
 
 
 def _names_token(token: str, entry: _Json) -> bool:
