@@ -17,13 +17,13 @@ from exporter.ledger.storage_rules import redstone, reflector, token_contract
 from exporter.ledger.storage_rules.host import NotFromStorageError, Rule, StorageHost, TrapError
 
 Read = Callable[[bytes], RawEntry | None]
-"""Gives the entry under a LedgerKey XDR as a reader at the ledger sees it."""
+"""A function that gives the entry under a LedgerKey XDR, as a reader at the ledger sees it."""
 
 NOT_FROM_STORAGE: Final = "not from storage: "
-"""How the error begins of a call that entries do not answer."""
+"""The beginning of the error of a call that cannot be answered from entries."""
 
 RULES: Final[Sequence[Rule]] = (token_contract, reflector, redstone)
-"""Of contracts that no single protocol owns; `exporter.protocols.storage_answers` adds those of the protocols."""
+"""The rules of contracts that no single protocol owns. `exporter.protocols.storage_answers` adds the protocols' own."""
 
 
 _BUGS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -39,7 +39,7 @@ class StorageAnswers:
         self._close_time = close_time
 
     def answer(self, call: ContractCall) -> SimulationAnswer:
-        """The call's result, or its error. The footprint is what was looked at, found or not, also with an error."""
+        """The call's result or its error. The footprint has every key that was looked at, also if the call fails."""
         host = StorageHost(self._read, self._close_time, self._rules)
         result, error = None, None
         try:
@@ -48,13 +48,13 @@ class StorageAnswers:
             error = f"HostError: {trap}"
         except (NotFromStorageError, DecodeError) as why:
             error = f"{NOT_FROM_STORAGE}{why}"
-        except _BUGS as bug:  # costs this call alone
+        except _BUGS as bug:  # an entry that cannot be decoded fails this call alone
             error = f"{NOT_FROM_STORAGE}the rule failed: {type(bug).__name__}: {bug}"[:300]
         return SimulationAnswer(self._ledger, result, error, tuple(host.footprint), "storage")
 
 
 AnswersAt = Callable[[Read, int, int], StorageAnswers]
-"""Makes the answers of a ledger: from its entries, its number and its close time."""
+"""A function that makes the answers of a ledger from its entries, its number and its close time."""
 
 
 class StoredSource:

@@ -13,10 +13,10 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 
 MAX_FILTERS = 5
-"""Filters of one request, contracts of one filter, and topics of one filter."""
+"""The most filters in a request, contracts in a filter, and topics in a filter."""
 
 MAX_EVENTS_PER_PAGE = 1_000
-"""Asked for at once. The RPC allows ten times as many; a page of these stays below a megabyte."""
+"""Events in one page. The RPC allows ten times as many; a page of this size stays below a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class EventsPage:
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """Instead of a page: the ledger asked for is not among those kept, ``oldest`` to ``latest``.
+    """The answer in place of a page: the ledger asked for is not among those kept, ``oldest`` to ``latest``.
 
     With several endpoints it is the widest range of those that said so; ``certain`` when every endpoint did.
     """

@@ -1,4 +1,4 @@
-"""What was observed of keys and calls in one read transaction, and the ledgers it is known to hold for.
+"""Observations of keys and calls in one read transaction, each with the ledgers for which it is known to hold.
 
 An entry read at ledger M whose last change was at ledger k had this very value at every ledger of [k, M]: any
 write in between would have moved k (docs/rpc.md, "The rule"). Two things are known at M alone, because no
@@ -20,7 +20,7 @@ from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import ContractCall, LedgerSource, RawEntry, SimulationAnswer
 
 MAX_REASON_LENGTH = 200
-"""Of a failed call's error; the host's own texts are far shorter."""
+"""Longest reason of a failed call, in characters. The host's own texts are far shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Interval:
 
 ALWAYS = Interval(0, 1 << 32)
 REMEMBERED = 1024
-"""Decoded entries that are remembered: values take ten times the room of their bytes."""
+"""The most decoded entries that are remembered. A decoded value takes ten times the memory of its bytes."""
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -86,7 +86,7 @@ class Entry:
 
 
 Entries = Mapping[bytes, Entry | None]
-"""By LedgerKey XDR; None where there is no entry."""
+"""Entries by LedgerKey XDR; None if there is no entry."""
 
 
 def _version(raw: RawEntry | None) -> tuple[int, bool] | None:
@@ -144,9 +144,9 @@ class KeyObservation:
 
 NO_CONTRACT = "its address is that of no contract"
 EXCLUDED = "the configuration excludes it"
-"""Why there is no answer of a contract that the operator told the run to leave alone."""
+"""The reason of a call that was not made, because the operator told the run to leave the contract alone."""
 UNCERTIFIED = "not known to hold"
-"""How the reason begins of a call that has a result, but none that is known to be of the run's ledger."""
+"""The beginning of the reason of a call whose result is not known to be of the run's ledger."""
 _UNDECODABLE = "the result cannot be decoded"
 
 
@@ -160,7 +160,7 @@ class CallResult:
 
     @property
     def refused(self) -> bool:
-        """Whether the call itself failed, as it would for another contract; False where only the reading did."""
+        """Whether the call itself failed, as it would for another contract. False if only the reading failed."""
         return self.error is not None and not self.error.startswith(
             (NOT_FROM_STORAGE, UNCERTIFIED, EXCLUDED, _UNDECODABLE)
         )
@@ -217,7 +217,7 @@ class CallObservation:
 
 
 class Observed:
-    """All that was read, and which of it the current run of the program uses.
+    """Everything that was read, and what the current run of the program uses of it.
 
     ``changed`` says whether something used is another now than when the program was given it. A `branch` knows the same
     answers and has uses of its own.
@@ -233,7 +233,7 @@ class Observed:
         self._users = [self]
 
     def branch(self) -> Observed:
-        """The same answers, for another program."""
+        """An observer with the same answers, for another program."""
         other = Observed(self._source)
         other.keys, other.calls, other._users = self.keys, self.calls, self._users
         self._users.append(other)
@@ -257,7 +257,7 @@ class Observed:
                         user.changed |= key in user.used_keys
 
     async def simulate(self, calls: list[ContractCall]) -> None:
-        """Simulate calls, again where they are known."""
+        """Simulate calls, also those whose result is known already."""
         for call, answer in zip(calls, await asyncio.gather(*map(self._source.simulate, calls)), strict=True):
             seen = self.calls.get(call)
             if seen is None:

@@ -43,7 +43,7 @@ class Quote:
 
 
 def asset_config_key(oracle: str, token: str) -> bytes:
-    """The ledger key under which several forms of oracle keep whom they ask for a token."""
+    """The ledger key under which several kinds of oracle store where they get a token's price."""
     return variant_key(oracle, "AssetConfig", by_address(token))
 
 
@@ -58,7 +58,7 @@ def by_symbol(name: str) -> ScVal:
 
 
 def parts_of(pairs: Iterable[tuple[str, str]], most: int) -> list[tuple[str, list[str]]]:
-    """Pairs of oracle and token as oracles, each with at most ``most`` of its tokens."""
+    """Groups of pairs by oracle, each with at most ``most`` of the oracle's tokens."""
     tokens: dict[str, list[str]] = {}
     for oracle, token in dict.fromkeys(pairs):
         tokens.setdefault(oracle, []).append(token)

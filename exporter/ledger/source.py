@@ -9,10 +9,10 @@ from typing import Protocol
 from exporter.ledger.codec.scval import ScVal
 
 MAX_KEYS_PER_REQUEST = 200
-"""``getLedgerEntries`` takes this many keys at most."""
+"""The most keys that ``getLedgerEntries`` takes in a request."""
 
 LATEST_CLOSE_TIME = 253_370_764_799
-"""Unix seconds of the end of the year 9998. A later close time is refused: buckets of time would end after 9999."""
+"""Unix seconds of the end of the year 9998. A later close time is refused, because time buckets would end after 9999."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ T = TypeVar("T")
 Q = TypeVar("Q", bound=Hashable)
 
 BATCH_TURNS = 5
-"""How many turns of the event loop a batch waits for further questions: by then every part of a program waits."""
+"""Turns of the event loop that a batch waits for further questions. By then every part of a program waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class ViewLimits:
 
 
 MAX_ROUNDS_TOGETHER = 3
-"""Rounds in which a program that has its ledger is read again, for what is read aside."""
+"""Further rounds for readings aside, once the program itself has its ledger."""
 
-_CANNOT_BE_CALLED = ("G", "M", "B", "L", "W")  # how strkeys begin of accounts, muxed addresses, balances and pools
+_CANNOT_BE_CALLED = ("G", "M", "B", "L", "W")  # first letters of the strkeys of accounts, muxed addresses, balances and pools
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +105,18 @@ class Batcher(Generic[Q]):
         self._under_way: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
-        """Cancel what is under way."""
+        """Cancel the requests that are under way."""
         for task in self._under_way:
             task.cancel()
 
     async def ask(self, questions: Iterable[Q]) -> None:
-        """Wait until these are answered. Raises what ``send`` does."""
+        """Wait until these questions are answered. Raises what ``send`` raises."""
         self._batch.update(dict.fromkeys(questions))
         if self._sending is None:
             self._sending = asyncio.create_task(self._send_soon())
             self._under_way.add(self._sending)
             self._sending.add_done_callback(self._under_way.discard)
-        await asyncio.shield(self._sending)  # the others still wait for it when this part is cancelled
+        await asyncio.shield(self._sending)  # a part that is cancelled must not cancel the request for the others
 
     async def _send_soon(self) -> None:
         for _ in range(BATCH_TURNS):
@@ -126,15 +126,15 @@ class Batcher(Generic[Q]):
 
 
 class Aside(Protocol):
-    """Readings next to a program. They never fix its ledger, none of these raises, and all end within ``seconds``."""
+    """Readings next to a program. They never decide its ledger, they raise nothing, and they end within ``seconds``."""
 
     @property
     def seconds(self) -> float | None:
-        """What is left of the time for all of them; None where it is not bounded."""
+        """The seconds that are left for all readings aside, or None without a bound."""
         ...
 
     async def read(self) -> None:
-        """Read what was not read yet, and again what changed."""
+        """Read what was not read yet, and what has changed since."""
         ...
 
     def absent_keys(self) -> list[bytes]:
@@ -142,11 +142,11 @@ class Aside(Protocol):
         ...
 
     async def read_busy(self) -> None:
-        """Read again what changes often."""
+        """Read the entries again that change often."""
         ...
 
     async def holds_at(self, ledger: int) -> bool:
-        """Whether all of it that was read is known to hold at the ledger; reads again what is older."""
+        """Whether all that was read aside is known to hold at the ledger. Reads entries again that are too old."""
         ...
 
 
@@ -179,16 +179,16 @@ class LedgerView:
         return view
 
     def batcher(self) -> Batcher[bytes]:
-        """A batcher of keys for branches of this view."""
+        """A batcher that collects the keys of branches of this view."""
         return Batcher(self._fetch)
 
     @property
     def known(self) -> Observed:
-        """What was observed, and what of it this view's program uses."""
+        """The observations, and which of them this view's program uses."""
         return self._known
 
     async def make_room(self, pools: int) -> None:
-        """Say how many pools a market has before they are read. Raises `NoRoomError` where they are too many."""
+        """Announce the number of a market's pools before they are read. Raises `NoRoomError` if there are too many."""
         if self._room is not None:
             await self._room(pools)
 

@@ -53,7 +53,7 @@ def is_instance_key(key: bytes) -> bool:
 
 
 def names_no_contract(key: bytes) -> bool:
-    """Whether a LedgerKey XDR is of data of an account or another address that is not a contract: nothing has such."""
+    """Whether a LedgerKey XDR is of data of an account, or of another address that is no contract. No such entry exists."""
     return key[:4] == _OF_CONTRACT[:4] and key[:8] != _OF_CONTRACT
 
 
@@ -158,7 +158,7 @@ def code_holder_key(data: bytes) -> bytes | None:
 
     ``data`` is LedgerEntryData XDR. None for what is not the instance of such a contract, or cannot be decoded.
     """
-    # The head of contract data, a contract's address, the key of an instance and the durability come before.
+    # What comes before: the head of contract data, the contract's address, the key of an instance and the durability.
     if data[:4] != b"\0\0\0\x06" or data[52:60] != _EXTERNAL_INSTANCE:
         return None
     try:

@@ -15,7 +15,7 @@ from exporter.ledger.codec.scval import KIND_NAMES, ScVal
 
 
 class Number(NamedTuple):
-    """A number in a struct: its kind, and the least and the most that it can be where the contract computes with it."""
+    """A number in a struct: its kind, and the lowest and highest value that the contract can compute with."""
 
     kind: int
     least: int = 0
@@ -26,14 +26,14 @@ AMOUNT: Final = Number(scval.I128)
 """An i128 that is not negative."""
 
 TIME: Final = Number(scval.U64, most=(1 << 62) - 1)
-"""A u64 of unix time, in whatever part of a second; a later one no clock will ever show."""
+"""A u64 of unix time, in whatever part of a second; no clock will ever show a later time."""
 
 
 _T = TypeVar("_T")
 
 
 def decoded_or_none(decode: Callable[..., _T], *arguments: Any) -> _T | None:
-    """What a decoder gives for these arguments; None where it fails, also in a way that nobody foresaw."""
+    """The result of a decoder for these arguments, or None if it fails, also in a way that nobody foresaw."""
     with Barrier():
         return decode(*arguments)
     return None

@@ -1,4 +1,4 @@
-"""Ledger headers, as archives and metas of ledgers have them: with their hash before them."""
+"""Ledger headers as history archives and ledger metas store them: preceded by their hash."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LedgerHeader:
 
 
 def later_protocol(what: str, version: int) -> str:
-    """How to say that something is of a later protocol than `LATEST_PROTOCOL`."""
+    """The words of an error about something of a later protocol than `LATEST_PROTOCOL`."""
     return f"{what} is of protocol {version}, and this version understands those up to {LATEST_PROTOCOL}; {UPDATE}"
 
 

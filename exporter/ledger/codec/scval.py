@@ -78,7 +78,7 @@ NUMBERS: Final = {
     **{kind: (size, False) for kind, size in _UNSIGNED.items()},
     **{kind: (size, True) for kind, size in _SIGNED.items()},
 }
-"""The bytes of a number, and whether it has a sign."""
+"""For each kind of number: its size in bytes, and whether it has a sign."""
 OPAQUES: Final = (BYTES, STRING, EXECUTABLE_TAG)
 
 _u32 = struct.Struct(">I").unpack_from
@@ -92,7 +92,7 @@ _ADDRESSES: Final = {
     4: (strkey.LIQUIDITY_POOL, 0, 32),
     5: (strkey.MUXED_CONTRACT, 0, _MUXED),
 }
-"""By the union's arm: the strkey's version, and the bytes of a kind of its own, which is always 0, and of the rest."""
+"""For each arm of the union: the strkey's version, the bytes of an inner kind (always 0), and the bytes of the rest."""
 
 
 def is_symbol(text: str) -> bool:
@@ -175,7 +175,7 @@ def read_opaque(data: bytes, position: int) -> tuple[bytes, int]:
 
 @lru_cache(maxsize=1 << 14)
 def _symbol(content: bytes) -> str:
-    """A symbol; contracts use few, and each is checked and kept once."""
+    """A symbol. Contracts use few different ones, so each is checked once and remembered."""
     text = content.decode("ascii", "replace")
     if not is_symbol(text):
         raise DecodeError(f"{content[:40]!r} is not a symbol")

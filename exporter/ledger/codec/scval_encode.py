@@ -1,4 +1,4 @@
-"""The way back of `exporter.ledger.codec.scval`: XDR of ScVals, and short constructors of their usual kinds."""
+"""Encoding ScVals to XDR, the reverse of `exporter.ledger.codec.scval`, and short constructors of the usual kinds."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ u128: Final[Callable[[int], ScVal]] = _of(scval.U128)
 i128: Final[Callable[[int], ScVal]] = _of(scval.I128)
 symbol: Final[Callable[[str], ScVal]] = _of(scval.SYMBOL)
 address: Final[Callable[[str], ScVal]] = _of(scval.ADDRESS)
-"""Of its strkey."""
+"""An address, from its strkey."""
 
 
 def string(text: str) -> ScVal:
-    """A string, in UTF-8."""
+    """A contract's string, encoded as UTF-8."""
     return (scval.STRING, text.encode())
 
 
 def vec(*items: ScVal) -> ScVal:
-    """A vector."""
+    """A vector of values."""
     return (scval.VEC, items)
 
 

@@ -20,7 +20,7 @@ from exporter.errors import DecodeError
 
 Walk: TypeAlias = Callable[[bytes, int], int]
 Part: TypeAlias = int | Walk
-"""A type, or the bytes of one that always has the same."""
+"""A type: a walk over it, or its size in bytes if that never differs."""
 
 word: Final = struct.Struct(">I").unpack_from
 signed: Final = struct.Struct(">i").unpack_from
@@ -100,19 +100,19 @@ _ADDRESSES: Final = {0: 36, 1: 32, 2: 40, 3: 36, 4: 32, 5: 40}
 """Account, contract, muxed account, claimable balance (with its own type), liquidity pool, muxed contract."""
 
 address: Final = union("kind of address", _ADDRESSES)
-asset: Final = union("kind of asset", {0: 0, 1: 4 + _ACCOUNT, 2: 12 + _ACCOUNT, 3: 32})  # or a trust line's
+asset: Final = union("kind of asset", {0: 0, 1: 4 + _ACCOUNT, 2: 12 + _ACCOUNT, 3: 32})  # a trust line has the same form
 _executable: Final = union("kind of executable", {0: 32, 1: 0, 2: in_turn(address, opaque)})
 
 _VEC, _MAP, _ADDRESS, _INSTANCE = 16, 17, 18, 19
 _OPAQUES: Final = frozenset({13, 14, 15, 22})
 _FIXED = {0: 8, 1: 4, 2: 12, 3: 8, 4: 8, 5: 12, 6: 12, 7: 12, 8: 12, 9: 20, 10: 20, 11: 36, 12: 36, 20: 4, 21: 12}
-"""Sizes, with the kind before, of the values that always have the same."""
+"""Sizes in bytes, with the kind in front, of the values whose size never differs."""
 
 
 def value(data: bytes, position: int, count: int = 1) -> int:
     """This many SCVals, one after the other."""
     fixed, opaques, addresses, read = _FIXED, _OPAQUES, _ADDRESSES, word
-    while count:  # each step moves forward, so the end of the bytes ends it
+    while count:  # every step moves forward, so the loop ends with the bytes
         count -= 1
         (kind,) = read(data, position)
         size = fixed.get(kind)
@@ -212,7 +212,7 @@ _setting: Final = union(
         12: array(8, 8),  # the window of state sizes
         17: _frozen_keys,
         18: in_turn(_frozen_keys, _frozen_keys),
-        19: _hashes,  # of transactions that may touch them
+        19: _hashes,  # numbers of transactions that may touch them
         20: in_turn(_hashes, _hashes),
     },
 )
@@ -270,7 +270,7 @@ _RESULTS: Final[dict[int, Part]] = {
     14: 36,  # create claimable balance
     24: 32,  # invoke host function
 }
-"""Of operations that succeeded; all others give nothing."""
+"""Results of operations that succeeded. Operations of all other kinds return nothing."""
 _LAST_OPERATION: Final = 26
 _NO_ISSUER: Final = -9
 
@@ -310,7 +310,7 @@ def result_pair(data: bytes, position: int) -> int:
 def contract_events(
     data: bytes, position: int, head: int = 0, seen: Callable[[bytes, int, int], None] | None = None
 ) -> int:
-    """An array of ContractEvents, each after ``head`` bytes; ``seen`` gets a contract's id, the begin and the end."""
+    """An array of ContractEvents, each after ``head`` bytes. ``seen`` is called with the contract's id, begin and end."""
     count = count_at(data, position, 20 + head)
     position += 4
     for _ in range(count):

@@ -15,7 +15,7 @@ from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, s
 from exporter.ledger.source import RawEntry
 
 MAX_KEYS: Final = 400
-"""No network lets a transaction look at more entries."""
+"""The most entries that a call may look at. No network lets a transaction look at more."""
 
 I128_MAX: Final = 2**127 - 1
 U64_MAX: Final = 2**64 - 1
@@ -98,7 +98,7 @@ class StorageHost:
         return None if entry is None else entries.decode_contract_data(entry.data).value
 
     def contract(self, address: str) -> Contract:
-        """A contract by its strkey. One without an instance may as well be one that is not held."""
+        """A contract by its strkey. If it has no instance here, it may still exist on the network."""
         if not address.startswith("C"):
             raise NotFromStorageError(f"{address} is not a contract")
         entry = self.entry(entries.instance_key(address))
@@ -109,7 +109,7 @@ class StorageHost:
         return _contract(address, entry.data, None if held is None else held.data)
 
     def code(self, contract: Contract) -> bytes | None:
-        """The LedgerEntryData of a contract's code, which has the wasm in it, or None where it is not held."""
+        """The LedgerEntryData of a contract's code, with its wasm, or None if it is not among the entries."""
         wasm_hash = contract.instance.wasm_hash
         entry = None if wasm_hash is None else self.entry(entries.code_key(wasm_hash))
         return None if entry is None else entry.data
@@ -131,11 +131,11 @@ class StorageHost:
         raise NotFromStorageError(f"no rule for {address}, which runs {code}")
 
     def try_call(self, address: str, function: str, *arguments: ScVal) -> ScVal | None:
-        """As `call`, but None where the other contract fails, as a caller has it that goes on then."""
+        """The result of `call`, or None if the contract fails: for callers that handle the failure themselves."""
         try:
             return self.call(address, function, *arguments)
         except TrapError as error:
-            if str(error) == BUDGET:  # nobody goes on after that
+            if str(error) == BUDGET:  # no contract can handle that failure
                 raise
             return None
 
@@ -156,7 +156,7 @@ def unknown_function(call: Call) -> NotFromStorageError:
 
 
 def present(value: ScVal | None) -> ScVal:
-    """A value that the contract takes for granted: without it, it panics."""
+    """A value that the contract relies on. Raises `TrapError` if it is None, as the contract panics then."""
     if value is None:
         raise TrapError(PANIC)
     return value
@@ -185,7 +185,7 @@ def truncated(dividend: int, divisor: int) -> int:
 
 
 def rescaled(price: int, given: int, wanted: int) -> int:
-    """A price of this many decimals in other ones, truncated as Rust's division does."""
+    """A price converted to another number of decimals, truncated as Rust's division does."""
     if abs(given - wanted) > 38:  # 10^39 does not fit
         raise TrapError(PANIC)
     return truncated(price, 10 ** (given - wanted)) if given > wanted else signed(price * 10 ** (wanted - given))

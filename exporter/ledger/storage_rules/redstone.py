@@ -28,7 +28,7 @@ ADAPTER_OF: Final = {
         "CA526Y2NQWGWVVQ7RFFPGAZMU66PSYJ3UC2MTVAV4ZU7OM5BOPHDXUSG"
     )
 }
-"""Mainnet's SEP-40 contract with its adapter. Nothing in the instances of others shows either: their code does."""
+"""Mainnet's SEP-40 contract with its adapter. The instances of other deployments show neither; their code does."""
 
 MAX_AGE_MS: Final = 30 * 60 * 60 * 1000
 MISSING: Final = "Error(Storage, MissingValue)"
@@ -69,7 +69,7 @@ def _adapter(host: StorageHost, contract: Contract, call: Call) -> ScVal:
 
 
 def _fresh(host: StorageHost, contract: Contract, feed: ScVal) -> ScVal:
-    """A feed's last price, unless it was written 30 hours ago, or before."""
+    """A feed's last price, unless it is 30 hours old or older."""
     stored = host.data(contract.address, feed)
     if stored is None:
         raise TrapError(MISSING)
@@ -102,7 +102,7 @@ def _sep40(host: StorageHost, contract: Contract, call: Call) -> ScVal:
 def _of_feed(
     host: StorageHost, contract: Contract, asset: ScVal, most: int, function: str, *arguments: ScVal
 ) -> list[ScVal]:
-    """The prices of an asset's feed in the decimals of the contract; void where one is too long."""
+    """The prices of an asset's feed in the decimals of the contract, or void if one has too many digits."""
     feed = host.data(contract.address, vec(symbol("AssetToFeed"), asset))
     answered = None if feed is None else host.try_call(_adapter_of(host, contract), function, feed, *arguments)
     if feed is None or answered is None:

@@ -30,13 +30,13 @@ from exporter.ledger.storage_rules.host import (
 
 _DAY_MS: Final = 86_400_000
 _TRACKED: Final = 255
-"""The oldest update, in periods before the last one, that the newest release knows of."""
+"""The oldest update that the newest release knows of, counted in periods before the last update."""
 
 MAX_RECORDS: Final = 20
 
 
 class Release(Enum):
-    """Which rule a contract's prices follow."""
+    """The rule that a contract's prices follow."""
 
     FOUR = "4"
     SIX_BEFORE = "6, whose entries are still those of release 4"
