@@ -161,7 +161,7 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
     given = opened.evidence is not None
     unlisted = UnlistedMarkets(view, others, lambda: tried.deployments, None if given else budget)
     async with reading_deadline(settings):
-        reading = await view.settle(program, unlisted)
+        reading = await view.run_until_consistent(program, unlisted)
         ledger = reading.certificate.ledger
         close_time = await opened.source.close_time(ledger)
     gathered = unlisted.gather(ledger)

@@ -128,7 +128,7 @@ class UnlistedMarkets:
                 self._pools_left, self._looks_left = budget.pools, budget.pools * LOOKS_FOR_EACH_POOL
         self._time_is_up = True
         async with self._in_time():
-            await self._read_parts([part for part in self._readable() if part.view.known.changed])
+            await self._read_parts([part for part in self._readable() if part.view.observed.changed])
             while self._waiting and self._pools_left != 0 and self._looks_left != 0:
                 group = self._next_group()
                 for part in group:
@@ -164,13 +164,13 @@ class UnlistedMarkets:
         part.reading, part.skipped = None, None
         name = part.market.protocol
         deployments = [item for item in self._deployments() if item.protocol == name]
-        part.view.known.begin()
+        part.view.observed.begin()
         try:
             reading = await read_contained(PROTOCOLS[name], part.view, part.candidates, deployments)
             if reading.markets and not part.counted.is_set():  # by a reader that does not say it before
                 await part.view.make_room(sum(len(market.members) for market in reading.markets))
             await watch_prices_contained(part.view, [reading], oracle_forms())
-            if SETTING_KEY in part.view.known.keys:  # an endpoint that does not know it refuses what is next to it
+            if SETTING_KEY in part.view.observed.keys:  # an endpoint that does not know it refuses what is next to it
                 await mark_frozen(part.view, [reading])
             part.reading = reading
         except NoRoomError:
@@ -205,9 +205,11 @@ class UnlistedMarkets:
         """The keys that markets look for and that are absent: only a request at the ledger itself shows that."""
         found: dict[bytes, None] = {}
         for part in self._readable():
-            known = part.view.known
+            observed = part.view.observed
             found |= {
-                key: None for key in known.used_keys if known.keys[key].entry is None and not known.keys[key].kept
+                key: None
+                for key in observed.used_keys
+                if observed.keys[key].entry is None and not observed.keys[key].is_never_removed
             }
         return list(found)
 
@@ -215,30 +217,30 @@ class UnlistedMarkets:
         """Read again what changes often, and repeat the calls that looked at something that changed."""
         keys, calls = dict[bytes, None](), dict[ContractCall, None]()
         for part in self._readable():
-            known = part.view.known
-            for key in known.used_keys:
-                if known.keys[key].entry is not None and known.keys[key].busy:
+            observed = part.view.observed
+            for key in observed.used_keys:
+                if observed.keys[key].entry is not None and observed.keys[key].busy:
                     keys[key] = None
-            for call in known.used_calls:
-                if known.calls[call].binding and known.calls[call].must_repeat(known.keys):
+            for call in observed.used_calls:
+                if observed.calls[call].binding and observed.calls[call].must_repeat(observed.keys):
                     calls[call] = None
-        known = self._view.known
+        observed = self._view.observed
         async with self._in_time():
             with suppress(SourceError):
-                await asyncio.gather(known.fetch(list(keys)), known.simulate(list(calls)))
+                await asyncio.gather(observed.fetch(list(keys)), observed.simulate(list(calls)))
 
     async def holds_at(self, ledger: int) -> bool:
         """Whether all markets that were read are known to hold at a ledger; reads again what is older."""
         keys: dict[bytes, None] = {}
         for part in self._readable():
-            known = part.view.known
-            keys |= dict.fromkeys(known.older_than(ledger, known.used_keys))
-            for seen in known.binding_calls():
-                if ledger not in seen.interval(known.keys):
-                    keys |= dict.fromkeys(known.older_than(max(ledger, seen.answer.ledger), seen.answer.footprint))
+            observed = part.view.observed
+            keys |= dict.fromkeys(observed.older_than(ledger, observed.used_keys))
+            for seen in observed.binding_calls():
+                if ledger not in seen.interval(observed.keys):
+                    keys |= dict.fromkeys(observed.older_than(max(ledger, seen.answer.ledger), seen.answer.footprint))
         async with self._in_time():
             with suppress(SourceError):
-                await self._view.known.fetch(list(keys))
+                await self._view.observed.fetch(list(keys))
         return all(_holds(part, ledger) for part in self._readable())
 
     @asynccontextmanager
@@ -281,8 +283,8 @@ class _Room:
 
 
 def _holds(part: _Part, ledger: int) -> bool:
-    known = part.view.known
-    return not known.changed and ledger in known.common()
+    observed = part.view.observed
+    return not observed.changed and ledger in observed.common()
 
 
 def by_market(candidates: Iterable[Candidate]) -> list[list[Candidate]]:

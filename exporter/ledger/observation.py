@@ -97,16 +97,16 @@ def _version(raw: RawEntry | None) -> tuple[int, bool] | None:
 class KeyObservation:
     """The newest thing known about a key: its entry (None: absent), as read at ``ledger``.
 
-    A ``kept`` entry is one that nothing ever removes.
+    ``is_never_removed`` says that nothing ever removes the entry.
     """
 
     entry: Entry | None
     ledger: int
-    kept: bool = False
+    is_never_removed: bool = False
 
     @property
     def interval(self) -> Interval:
-        if self.entry is None and self.kept:
+        if self.entry is None and self.is_never_removed:
             return Interval(0, self.ledger)
         if self.entry is None or self.entry.archived:
             return Interval(self.ledger, self.ledger)

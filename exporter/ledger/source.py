@@ -12,7 +12,7 @@ MAX_KEYS_PER_REQUEST = 200
 """The most keys that ``getLedgerEntries`` takes in a request."""
 
 LATEST_CLOSE_TIME = 253_370_764_799
-"""Unix seconds of the end of the year 9998. A later close time is refused, because time buckets would end after 9999."""
+"""Unix seconds of the end of the year 9998. A later close time is refused, because its time buckets end after 9999."""
 
 
 @dataclass(frozen=True, slots=True)

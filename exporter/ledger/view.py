@@ -58,7 +58,13 @@ class ViewLimits:
 MAX_ROUNDS_TOGETHER = 3
 """Further rounds for readings aside, once the program itself has its ledger."""
 
-_CANNOT_BE_CALLED = ("G", "M", "B", "L", "W")  # first letters of the strkeys of accounts, muxed addresses, balances and pools
+_CANNOT_BE_CALLED = (
+    "G",
+    "M",
+    "B",
+    "L",
+    "W",
+)  # first letters of the strkeys of accounts, muxed addresses, balances and pools
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +167,7 @@ class LedgerView:
     ) -> None:
         self._source = source
         self._limits = limits or ViewLimits()
-        self._known = Observed(source)
+        self._observed = Observed(source)
         self._keys = Batcher(self._fetch)
         self._ask_calls: Callable[[list[ContractCall]], Awaitable[None]] = Batcher(self._simulate).ask
         self._excluded = excluded
@@ -174,7 +180,7 @@ class LedgerView:
         ``keys`` sends what it and others ask for. ``room`` is asked before a market's pools are read.
         """
         view = LedgerView(self._source, self._limits, self._excluded)
-        view._known = self._known.branch()
+        view._observed = self._observed.branch()
         view._keys, view._ask_calls, view._room = keys, view._simulate, room  # a slow call delays no other market
         return view
 
@@ -183,33 +189,34 @@ class LedgerView:
         return Batcher(self._fetch)
 
     @property
-    def known(self) -> Observed:
+    def observed(self) -> Observed:
         """The observations, and which of them this view's program uses."""
-        return self._known
+        return self._observed
 
     async def make_room(self, pools: int) -> None:
         """Announce the number of a market's pools before they are read. Raises `NoRoomError` if there are too many."""
         if self._room is not None:
             await self._room(pools)
 
-    async def read(self, keys: Iterable[bytes], kept: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
+    async def read(self, keys: Iterable[bytes], never_removed: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
         """The entries of LedgerKey XDRs, None where there is none. Ask for the busiest first. Raises `SourceError`.
 
-        ``kept`` are further keys, of entries that their contract never removes: where there is none, there never was.
+        ``never_removed`` are further keys, of entries that their contract never removes: what is absent now never
+        existed.
         """
-        known = self._known
-        never_removed = dict.fromkeys(kept)
-        asked = dict.fromkeys(keys) | never_removed
+        observed = self._observed
+        further = dict.fromkeys(never_removed)
+        asked = dict.fromkeys(keys) | further
         # Only contracts have data. A key of another address, which anybody can put where a contract's belongs, is not
         # sent: an endpoint that does not know its kind refuses all the keys next to it.
         wanted = {key: None for key in asked if not names_no_contract(key)}
-        missing = [key for key in wanted if key not in known.keys]
+        missing = [key for key in wanted if key not in observed.keys]
         if missing:
             await self._keys.ask(missing)
-        known.used_keys.update(wanted)
-        for key in wanted.keys() & never_removed.keys():
-            known.keys[key].kept = True
-        entries = {key: known.keys[key].entry if key in wanted else None for key in asked}
+        observed.used_keys.update(wanted)
+        for key in wanted.keys() & further.keys():
+            observed.keys[key].is_never_removed = True
+        entries = {key: observed.keys[key].entry if key in wanted else None for key in asked}
         return entries | await self._with_held_code(entries)
 
     async def _with_held_code(self, entries: Mapping[bytes, Entry | None]) -> dict[bytes, Entry | None]:
@@ -235,49 +242,51 @@ class LedgerView:
             if call.contract in self._excluded or call.contract.startswith(_CANNOT_BE_CALLED)
         }
         wanted = {call: None for call in asked if call not in refused}
-        missing = [call for call in wanted if call not in self._known.calls]
+        missing = [call for call in wanted if call not in self._observed.calls]
         if missing:
             await self._ask_calls(missing)
-        self._known.used_calls.update(wanted)
+        self._observed.used_calls.update(wanted)
         return [self._result(call) if call in wanted else CallResult(None, refused[call], 0) for call in asked]
 
     @property
     def calls_made(self) -> list[ContractCall]:
-        return list(self._known.used_calls)
+        return list(self._observed.used_calls)
 
     def footprint(self, call: ContractCall) -> tuple[bytes, ...]:
         """The footprint of a call, as the source gives it."""
-        seen = self._known.calls.get(call)
+        seen = self._observed.calls.get(call)
         return () if seen is None else seen.answer.footprint
 
     async def _fetch(self, keys: list[bytes]) -> None:
-        _bound(len(self._known.keys) + len(keys), self._limits.max_keys, "ledger keys")
-        await self._known.fetch(keys)
+        _bound(len(self._observed.keys) + len(keys), self._limits.max_keys, "ledger keys")
+        await self._observed.fetch(keys)
 
     async def _simulate(self, calls: list[ContractCall]) -> None:
-        _bound(len(self._known.calls) + len(calls), self._limits.max_calls, "contract calls")
-        await self._known.simulate(calls)
+        _bound(len(self._observed.calls) + len(calls), self._limits.max_calls, "contract calls")
+        await self._observed.simulate(calls)
 
     def _result(self, call: ContractCall) -> CallResult:
-        seen = self._known.calls[call]
-        if self._refused_at is not None and seen.binding and self._refused_at not in seen.interval(self._known.keys):
+        seen = self._observed.calls[call]
+        if self._refused_at is not None and seen.binding and self._refused_at not in seen.interval(self._observed.keys):
             return CallResult(None, f"{UNCERTIFIED} at ledger {self._refused_at}", seen.answer.ledger)
         return seen.result
 
     async def _read_again(self, aside: Aside | None, *, along: bool) -> None:
         """Read again what is too old for what changed last; with ``along`` the busy entries in any case."""
-        known = self._known
-        if not along and not known.entries_interval().empty:
+        observed = self._observed
+        if not along and not observed.entries_interval().empty:
             # Only calls made at another ledger are left: what they looked at may close the gap.
-            await known.certify_calls(known.entries_interval().last)
-            if known.changed or not known.common().empty:
+            await observed.certify_calls(observed.entries_interval().last)
+            if observed.changed or not observed.common().empty:
                 return
-        needed = known.used_keys | known.footprints()
-        stale = known.older_than(known.newest_change(), needed)
-        busy = [key for key in needed if key in known.keys and known.keys[key].busy]
+        needed = observed.used_keys | observed.footprints()
+        stale = observed.older_than(observed.newest_change(), needed)
+        busy = [key for key in needed if key in observed.keys and observed.keys[key].busy]
         # What they looked at changed, or cannot vouch for another ledger.
         again = [
-            call for call in known.used_calls if known.calls[call].binding and known.calls[call].must_repeat(known.keys)
+            call
+            for call in observed.used_calls
+            if observed.calls[call].binding and observed.calls[call].must_repeat(observed.keys)
         ]
         if along or again or not stale.isdisjoint(busy):
             quiet = stale.difference(busy)
@@ -285,35 +294,37 @@ class LedgerView:
             together = busy + beside
             filling = [key for key in needed if key in quiet][: -len(together) % MAX_KEYS_PER_REQUEST]
             reading_aside = [] if aside is None else [aside.read_busy()]
-            await asyncio.gather(known.fetch(together + filling), known.simulate(again), *reading_aside)
-            stale = known.older_than(known.newest_change(), needed)
-        await known.fetch([key for key in needed if key in stale])
-        if not known.entries_interval().empty:
-            await known.certify_calls(known.entries_interval().last)
+            await asyncio.gather(observed.fetch(together + filling), observed.simulate(again), *reading_aside)
+            stale = observed.older_than(observed.newest_change(), needed)
+        await observed.fetch([key for key in needed if key in stale])
+        if not observed.entries_interval().empty:
+            await observed.certify_calls(observed.entries_interval().last)
 
-    async def settle(self, program: Callable[[LedgerView], Awaitable[T]], aside: Aside | None = None) -> Reading[T]:
+    async def run_until_consistent(
+        self, program: Callable[[LedgerView], Awaitable[T]], aside: Aside | None = None
+    ) -> Reading[T]:
         """Run a program until everything it used is the state of one ledger. Raises `NoCommonLedgerError`.
 
         What is read ``aside`` begins when the program first ended. If it does not hold at the program's ledger, the two
         are read once more together, and where that does not succeed in time the first ledger stays.
         """
-        known = self._known
+        observed = self._observed
         deadline = time.monotonic() + self._limits.max_seconds
         result = await self._run(program)
         if aside is not None:
             await aside.read()
         rounds = 1
         # A program that asks for a key twice at once may see two versions of it, and is out of date when it ends.
-        while known.changed or known.common().empty:
+        while observed.changed or observed.common().empty:
             late = time.monotonic() > deadline
             if rounds >= self._limits.max_rounds or late:
-                reading = await self._settle_without_calls(program, rounds)
+                reading = await self._run_without_calls(program, rounds)
                 if aside is not None:
                     await aside.holds_at(reading.certificate.ledger)
                 return reading
             rounds += 1
             await self._read_again(aside, along=False)
-            if known.changed:
+            if observed.changed:
                 result = await self._run(program)
             if aside is not None:
                 await aside.read()
@@ -322,76 +333,78 @@ class LedgerView:
             return reading
         with suppress(TimeoutError, SourceError):
             async with asyncio.timeout(aside.seconds):
-                return await self._settle_together(program, result, aside, rounds)
+                return await self._run_together(program, result, aside, rounds)
         return reading
 
-    async def _settle_together(
+    async def _run_together(
         self, program: Callable[[LedgerView], Awaitable[T]], result: T, aside: Aside, rounds: int
     ) -> Reading[T]:
         """Read what changes often once more, of the program and aside in one request. Raises `SourceError`."""
-        known = self._known
+        observed = self._observed
         for further in range(1, MAX_ROUNDS_TOGETHER + 1):
             await self._read_again(aside, along=further == 1)
-            if known.changed:
+            if observed.changed:
                 result = await self._run(program)
             await aside.read()
-            if not known.changed and not known.common().empty:
+            if not observed.changed and not observed.common().empty:
                 reading = await self._agreed(result, rounds + further)
                 await aside.holds_at(reading.certificate.ledger)
                 return reading
         raise NoCommonLedgerError("what changes often changed again")
 
     async def _agreed(self, result: T, rounds: int) -> Reading[T]:
-        common = self._known.common()
-        if not self._known.used_keys and not self._known.binding_calls():  # nothing was read: true of any ledger
+        common = self._observed.common()
+        if not self._observed.used_keys and not self._observed.binding_calls():  # nothing was read: true of any ledger
             tip = await self._source.tip()
             common = Interval(tip, tip)
         return self._reading(result, common, rounds)
 
     def _reading(self, result: T, interval: Interval, rounds: int, uncertified: int = 0) -> Reading[T]:
-        known = self._known
+        observed = self._observed
         ledger = interval.last - (interval.last + 1) % self._limits.spacing
         certificate = Certificate(
             ledger=ledger if ledger in interval else interval.last,
             interval=interval,
             rounds=rounds,
-            keys=len(known.used_keys),
-            calls=len(known.used_calls),
-            footprint_keys=len(known.footprints()),
+            keys=len(observed.used_keys),
+            calls=len(observed.used_calls),
+            footprint_keys=len(observed.footprints()),
             uncertified_calls=uncertified,
         )
         return Reading(result, certificate, *self.used())
 
     def used(self) -> tuple[dict[bytes, RawEntry | None], dict[ContractCall, SimulationAnswer]]:
         """The entries and calls that the program used, with what it was given for them."""
-        known = self._known
-        entries = {key: None if (entry := known.keys[key].entry) is None else entry.raw for key in known.used_keys}
+        observed = self._observed
+        entries = {
+            key: None if (entry := observed.keys[key].entry) is None else entry.raw for key in observed.used_keys
+        }
         calls = {}
-        for call in known.used_calls:
-            answer, given = known.calls[call].answer, self._result(call)
+        for call in observed.used_calls:
+            answer, given = observed.calls[call].answer, self._result(call)
             if given.error is not None:
                 answer = replace(answer, result=None, error=given.error)
             calls[call] = answer
         return entries, calls
 
     def _run(self, program: Callable[[LedgerView], Awaitable[T]]) -> Awaitable[T]:
-        self._known.begin()
+        self._observed.begin()
         return program(self)
 
-    async def _settle_without_calls(self, program: Callable[[LedgerView], Awaitable[T]], rounds: int) -> Reading[T]:
+    async def _run_without_calls(self, program: Callable[[LedgerView], Awaitable[T]], rounds: int) -> Reading[T]:
         """The entries may agree on a ledger although some calls do not: those calls are then without result."""
-        known = self._known
-        interval = known.entries_interval()
+        observed = self._observed
+        interval = observed.entries_interval()
         if not interval.empty:
             self._refused_at = interval.last
             result = await self._run(program)
-            if not known.changed and interval.last in known.entries_interval():
-                refused = sum(interval.last not in seen.interval(known.keys) for seen in known.binding_calls())
+            if not observed.changed and interval.last in observed.entries_interval():
+                refused = sum(interval.last not in seen.interval(observed.keys) for seen in observed.binding_calls())
                 return self._reading(result, Interval(interval.last, interval.last), rounds, refused)
-        newest = max(known.used_keys, key=lambda key: known.keys[key].interval.first, default=None)
-        oldest = min(known.used_keys, key=lambda key: known.keys[key].interval.last, default=None)
-        asked = len(known.used_keys)
-        changing = sum(known.keys[key].busy for key in known.used_keys)
+        newest = max(observed.used_keys, key=lambda key: observed.keys[key].interval.first, default=None)
+        oldest = min(observed.used_keys, key=lambda key: observed.keys[key].interval.last, default=None)
+        asked = len(observed.used_keys)
+        changing = sum(observed.keys[key].busy for key in observed.used_keys)
         raise NoCommonLedgerError(
             f"after {rounds} rounds no ledger covers everything that was read: the newest change is at ledger "
             f"{interval.first} (key {newest.hex() if newest else 'none'}), the oldest read at ledger {interval.last} "
@@ -413,4 +426,4 @@ async def read_at_one_ledger(
 
     Raises `NoCommonLedgerError` when the bounds are hit, and any other `SourceError` of the source.
     """
-    return await LedgerView(source, limits).settle(program)
+    return await LedgerView(source, limits).run_until_consistent(program)

@@ -55,7 +55,7 @@ async def mark_frozen(view: LedgerView, readings: Sequence[ProtocolReading]) -> 
     it. A network without it has frozen nothing, and never had: no upgrade removes a setting.
     """
     try:
-        entry = (await view.read([], kept=[SETTING_KEY]))[SETTING_KEY]
+        entry = (await view.read([], never_removed=[SETTING_KEY]))[SETTING_KEY]
         frozen = frozenset() if entry is None else decode_frozen_keys(entry.raw.data)
     except (SourceError, DecodeError):
         return UNKNOWN_FROZEN

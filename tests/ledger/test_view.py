@@ -114,7 +114,7 @@ class TestFinishing:
         source = ChainSource(chain, requests_per_ledger=pace)
 
         async def program(view: LedgerView) -> State:
-            found = [*(await view.read(QUIET)).items(), *(await view.read(busy, kept=awaited)).items()]
+            found = [*(await view.read(QUIET)).items(), *(await view.read(busy, never_removed=awaited)).items()]
             return {key: data_of(entry) for key, entry in found}
 
         reading = asyncio.run(read_at_one_ledger(source, program))

@@ -53,7 +53,7 @@ def is_instance_key(key: bytes) -> bool:
 
 
 def names_no_contract(key: bytes) -> bool:
-    """Whether a LedgerKey XDR is of data of an account, or of another address that is no contract. No such entry exists."""
+    """Whether a LedgerKey XDR is of data of an address that is no contract, such as an account: none has data."""
     return key[:4] == _OF_CONTRACT[:4] and key[:8] != _OF_CONTRACT
 
 

@@ -100,7 +100,9 @@ _ADDRESSES: Final = {0: 36, 1: 32, 2: 40, 3: 36, 4: 32, 5: 40}
 """Account, contract, muxed account, claimable balance (with its own type), liquidity pool, muxed contract."""
 
 address: Final = union("kind of address", _ADDRESSES)
-asset: Final = union("kind of asset", {0: 0, 1: 4 + _ACCOUNT, 2: 12 + _ACCOUNT, 3: 32})  # a trust line has the same form
+asset: Final = union(
+    "kind of asset", {0: 0, 1: 4 + _ACCOUNT, 2: 12 + _ACCOUNT, 3: 32}
+)  # a trust line has the same form
 _executable: Final = union("kind of executable", {0: 32, 1: 0, 2: in_turn(address, opaque)})
 
 _VEC, _MAP, _ADDRESS, _INSTANCE = 16, 17, 18, 19
@@ -310,7 +312,7 @@ def result_pair(data: bytes, position: int) -> int:
 def contract_events(
     data: bytes, position: int, head: int = 0, seen: Callable[[bytes, int, int], None] | None = None
 ) -> int:
-    """An array of ContractEvents, each after ``head`` bytes. ``seen`` is called with the contract's id, begin and end."""
+    """An array of ContractEvents, each after ``head`` bytes. ``seen`` gets each one's contract id, begin and end."""
     count = count_at(data, position, 20 + head)
     position += 4
     for _ in range(count):

@@ -179,7 +179,7 @@ async def read_pools(
     named = {candidate.address: candidate for candidate in ordered if candidate.pool is None}
     # The records come first: archived ones are known at single ledgers, and one request is one ledger.
     wanted = [*records.keys_of(named), *records.own_keys(), *_keys_of_markets(named)]
-    entries = dict(await view.read(wanted, kept=[*records.keys_of(named), *map(plan_key, named)]))
+    entries = dict(await view.read(wanted, never_removed=[*records.keys_of(named), *map(plan_key, named)]))
     records.take_own(entries)
     reader.reading.contracts = {(label, FACTORY): factory for label, factory in records.learned.items()}
 
