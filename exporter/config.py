@@ -85,7 +85,7 @@ RPC URLs are separated by white space or commas. Headers are ``NAME: VALUE``, on
 
 
 class _Renamed(NamedTuple):
-    """A name that an earlier version had: its name now, and the unit that its number was in."""
+    """The present name of something that was renamed, and the unit that its number was in."""
 
     now: str
     unit: str
@@ -126,7 +126,7 @@ class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class OutputSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where the tree goes, and its shape."""
+    """The output: where the tree goes, how it is paged, and how long earlier runs stay."""
 
     uri: str = "./public"
     page_sizes: tuple[Annotated[int, Meta(ge=1, le=10_000)], ...] = (1, 5, 10, 20, 50, 100, 200)
@@ -137,33 +137,33 @@ class OutputSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class ScheduleSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """When the next run is to be expected; None: nobody knows."""
+    """The schedule. ``interval`` is the time from run to run that readers are promised; None: no promise."""
 
     interval: timedelta | None = None
 
 
 class HistorySettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Whether runs compact the history, and from when on a file a month is enough."""
+    """The history: whether runs compact it, and how many whole months keep a file for each day."""
 
     compact: bool = True
     months: Annotated[int, Meta(ge=0, le=1200)] = 2
 
 
 class DiscoverySettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Whether markets are looked for beyond those that are named."""
+    """Discovery: whether a run looks for markets that the configuration does not name."""
 
     enabled: bool = True
 
 
 class MarketSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A market to read in any case."""
+    """A market that is always read, and counts as listed."""
 
     protocol: str
     address: str
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything that decides a run but the ledger itself."""
+    """All settings of a run. With the state of the ledger they decide its result."""
 
     network: NetworkSettings = field(default_factory=NetworkSettings)
     output: OutputSettings = field(default_factory=OutputSettings)
@@ -196,7 +196,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Configuration(Struct, frozen=True):
-    """Settings, and for each key that is not at its default where it came from."""
+    """Settings, and the origin of each key that is not at its default."""
 
     settings: Settings
     origins: dict[str, str]
@@ -247,10 +247,10 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
     for name, renamed in _RENAMED_VARIABLES.items():
         if environment.get(name):
             raise ConfigError(_said_of_renamed(f"environment variable {name}", renamed, environment[name], "{}"))
-    known = (*ENVIRONMENT, *_READ_ELSEWHERE)
+    accepted = (*ENVIRONMENT, *_READ_ELSEWHERE)
     for name in sorted(environment):
-        if name.startswith("EXPORTER_") and environment[name] and name not in known and not _FOREIGN.fullmatch(name):
-            (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0)
+        if name.startswith("EXPORTER_") and environment[name] and name not in accepted and not _FOREIGN.fullmatch(name):
+            (nearest,) = difflib.get_close_matches(name, accepted, n=1, cutoff=0)
             listed = ", ".join((*sorted(ENVIRONMENT), "EXPORTER_CONFIG"))
             raise ConfigError(f"unknown environment variable {name}; did you mean {nearest}? Known are {listed}")
 
@@ -264,7 +264,7 @@ def _refuse_renamed(merged: Mapping[str, Any], origins: Mapping[str, str]) -> No
 
 
 def _said_of_renamed(old: str, renamed: _Renamed, value: object, written: str) -> str:
-    """The message about a name of before: the new name, and its value, if the old one was a whole number."""
+    """The message about an old name: the new name, with the same value if that was a whole number."""
     number = bare_number(value)
     example = written.format(f"{30 if number is None else number}{renamed.unit}")
     return f"{old} is now {renamed.now}; write {'a duration such as ' if number is None else ''}{example}"
@@ -356,8 +356,8 @@ def _convert(merged: dict[str, Any], origins: Mapping[str, str]) -> Settings:
         unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
         if unknown:
             name = f"{key}.{unknown[1]}" if key else unknown[1]
-            known = sorted({known for known in ACCEPTED if not key or known.startswith(f"{key}.")})
-            raise ConfigError(f"unknown key {name}; known keys are {', '.join(known)}") from None
+            keys = sorted(accepted for accepted in ACCEPTED if not key or accepted.startswith(f"{key}."))
+            raise ConfigError(f"unknown key {name}; known keys are {', '.join(keys)}") from None
         missing = re.fullmatch(r"Object missing required field `(.*)`", message)
         name = f"{key}.{missing[1]}" if missing else key or "the configuration"
         raise _error(name, message, origins) from None

@@ -21,14 +21,14 @@ LOG_FORMATS = ("auto", "text", "json")
 
 
 def own_command(*arguments: str) -> str:
-    """A command of ours as it can be typed here: by the path that this process was started by, or by its Python."""
+    """A command of the exporter as a user can type it here: by the path or the Python that started this process."""
     started = Path(sys.argv[0])
     program = [sys.argv[0]] if started.name == "exporter" else [sys.executable, "-m", "exporter"]
     return shlex.join([*program, *arguments])
 
 
 def _echo(text: str, stream: TextIO) -> None:
-    """Write at once. Who closes a log stops no work; who closes standard output wants no more (``BrokenPipeError``)."""
+    """Write at once. A closed log stops no work; a closed standard output ends the command (``BrokenPipeError``)."""
     try:
         click.echo(text, file=stream, nl=False)
     except BrokenPipeError:
@@ -37,7 +37,11 @@ def _echo(text: str, stream: TextIO) -> None:
 
 
 class Console:
-    """``auto`` is text, with progress on a terminal; ``stamped`` text elsewhere begins with the time."""
+    """Prints events as text or JSON lines.
+
+    The format ``auto`` is text, with progress on a terminal. ``stamped`` text begins with the time, unless it goes to
+    a terminal. ``quiet`` prints only warnings and errors.
+    """
 
     def __init__(
         self, log_format: str = "auto", stream: TextIO | None = None, *, stamped: bool = False, quiet: bool = False
@@ -48,7 +52,7 @@ class Console:
         self._progress = log_format == "auto" and self._stream.isatty() and not quiet
         self._stamped = stamped and not self._stream.isatty()
         self._quiet = quiet
-        self._doing = ""  # what is on the terminal's line while a step runs
+        self._doing = ""  # the text on the terminal's line while a step runs
 
     @property
     def is_json(self) -> bool:
@@ -76,7 +80,7 @@ class Console:
 
     @contextmanager
     def step(self, name: str, doing: str) -> Iterator[dict[str, Any]]:
-        """A step: on a terminal shown while it runs; when it is done, one line with its time and its facts."""
+        """Report a step. A terminal shows it while it runs; when it is done, one line has its time and its facts."""
         facts: dict[str, Any] = {}
         began = monotonic()
         if self._progress:
@@ -106,7 +110,7 @@ class Console:
 
 
 class Silence(Console):
-    """Says nothing: for those who call the exporter as a library."""
+    """A console that prints nothing, for callers of the library."""
 
     def __init__(self) -> None:
         super().__init__("text")
@@ -116,7 +120,7 @@ class Silence(Console):
 
 
 class Progress:
-    """Counts up on one line of a terminal, a few times a second at most."""
+    """A counter on one line of a terminal, updated at most ten times a second."""
 
     def __init__(self, label: str, stream: TextIO | None) -> None:
         self._label, self._stream = label, stream

@@ -227,12 +227,12 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
 def pluralize(number: int, one: str, many: str | None = None) -> str:
-    """A number of things: ``1 market``, ``1,234 markets``; ``many`` where it is not ``one`` with an s."""
+    """A number of things: ``1 market``, ``1,234 markets``. ``many`` is the plural if it is not ``one`` with an s."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def lasting(seconds: int) -> str:
-    """A time that is not negative, in its two largest units, cut off: ``16 days 4 hours``, ``1 hour 1 second``."""
+    """A duration in words, in its two largest units, rounded down: ``16 days 4 hours``, ``1 hour 1 second``."""
     words = []
     for length, unit in _UNITS:
         number, seconds = divmod(seconds, length)
@@ -246,13 +246,13 @@ _TREE_FILE: Final = re.compile(r"/(?:v1|history|static)/[^?#]*\.(?:json|parquet|
 
 
 def without_keys(text: str) -> str:
-    """A message with every web URL, which may hold a key, cut down to its host and the tree's file at its end."""
+    """A message in which every web URL is cut down to its host and a tree's file at its end: a URL may hold a key."""
 
     def shortened(found: re.Match[str]) -> str:
         authority, slash, path = found["rest"].partition("/")
         host = re.split(r"[?#]", authority.rpartition("@")[2], maxsplit=1)[0]
         file = _TREE_FILE.search(slash + path)
-        kept = found["rest"][len(found["rest"].rstrip(":,;.")) :]  # punctuation of the sentence
+        kept = found["rest"][len(found["rest"].rstrip(":,;.")) :]  # the punctuation belongs to the sentence
         if file is not None:
             return f"{found['scheme']}://{host}{'/…' if file.start() else ''}{(slash + path)[file.start() :]}"
         shown = "/…" if path.strip("/:,;.") or host != authority else slash

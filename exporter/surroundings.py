@@ -1,4 +1,4 @@
-"""What the environment says of proxies and certificates, for every HTTP client, looked at before the first request.
+"""The environment's settings of proxies and certificates, checked before the first request of any HTTP client.
 
 The libraries read these variables themselves, each in its own way, and some end in an error of their own, or ignore
 what they do not understand. Here a setting that would break a request is a `ConfigError` that names the variable. No
@@ -39,7 +39,7 @@ def is_loopback(host: str) -> bool:
 
 
 def proxy_of(url: str, *, socks: bool = True) -> str | None:
-    """The URL of the proxy through which a URL is to be asked; None: none, as always for this machine.
+    """The URL of the proxy for requests to a URL, or None without one. This machine is never asked through a proxy.
 
     ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` decide, also in small letters. ``NO_PROXY`` takes
     host names with all below them, addresses, networks (``10.0.0.0/8``, ``fd00::/8``), each also with a port, and
@@ -97,7 +97,7 @@ def http_options(urls: Iterable[httpx.URL], limits: httpx.Limits) -> dict[str, A
     import httpx
 
     every = list(urls)
-    # Loading certificates takes its time.
+    # Loading certificates is slow.
     verify = tls_context() if any(url.scheme == "https" for url in every) else False
     socks = find_spec("socksio") is not None
     mounts = {}

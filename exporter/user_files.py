@@ -23,7 +23,7 @@ from exporter.errors import ConfigError
 STANDARD_OUTPUT = Path("-")
 
 READER_SECONDS = 30.0
-"""How long a pipe may have no reader."""
+"""Seconds to wait for a reader of a pipe."""
 
 _READER_PAUSE_SECONDS = 0.05
 
@@ -82,7 +82,7 @@ def writing(target: Path, setting: str) -> Iterator[Path]:
 
 
 def write_text(target: Path, text: str, setting: str) -> None:
-    """Write one file as `writing` does, of this text."""
+    """Write a text to one file, as `writing` does."""
     with writing(target, setting) as path:
         path.write_text(text, encoding="utf-8")
 

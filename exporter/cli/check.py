@@ -1,4 +1,4 @@
-"""``exporter check``, what was checked and every fault, and ``exporter status``."""
+"""The commands ``exporter check`` and ``exporter status``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from exporter.errors import ConfigError, ExitCode, pluralize
 if TYPE_CHECKING:
     from exporter.audit.on_chain import ChainCheck
 
-SHOWN_DIFFERENCES = 200
-SHOWN_WITHOUT = 20
+MAX_NAMED_DIFFERENCES = 200
+MAX_NAMED_MARKETS = 20
 
 
 @click.command(
@@ -51,8 +51,8 @@ def check(
     """Check a published tree, or the exporter's own numbers.
 
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. Reads every file of the published run,
-    follows every link and cursor, and renders the run again from its evidence: all but web pages that it kept of an
-    earlier run, and lists of history files that were compacted since, must come out byte for byte.
+    follows every link and cursor, and renders the run again from its evidence. Everything must come out byte for
+    byte, but for lists of history files that were compacted since.
 
     With --on-chain and no URI, reads the listed markets (all, where none is there) and compares them with the
     contracts' views at the same ledger. --config, --network, --rpc-url, --snapshot and --out are for that.
@@ -94,19 +94,19 @@ def _report_chain(check: ChainCheck, console: Console) -> int:
     answers = answers_next_to(console)
     for notice in check.notices:
         console.warning(notice)
-    for item in check.differences[:SHOWN_DIFFERENCES]:
+    for item in check.differences[:MAX_NAMED_DIFFERENCES]:
         answers.event(
             "difference",
             f"{item.market} {item.pool or 'market'}: {item.field} is {item.ours}, the contract says {item.contract}",
             **asdict(item),
         )
-    for text in check.other_clock[:SHOWN_DIFFERENCES]:
+    for text in check.other_clock[:MAX_NAMED_DIFFERENCES]:
         console.warning(text)
-    for failed in check.failed[:SHOWN_DIFFERENCES]:
+    for failed in check.failed[:MAX_NAMED_DIFFERENCES]:
         console.warning(f"{failed.market} {failed.pool}: {failed.function} could not be compared: {failed.reason}")
     for reason in dict.fromkeys(item.reason for item in check.without):
         markets = [item.market for item in check.without if item.reason == reason]
-        shown = ", ".join(markets[:SHOWN_WITHOUT]) + (", ..." if len(markets) > SHOWN_WITHOUT else "")
+        shown = ", ".join(markets[:MAX_NAMED_MARKETS]) + (", ..." if len(markets) > MAX_NAMED_MARKETS else "")
         console.warning(f"{reason}: {shown}")
     each = ", ".join(f"{name} {count:,}" for name, count in sorted(check.by_protocol.items()) if count)
     summary = (

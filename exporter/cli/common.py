@@ -32,7 +32,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class _File(click.Path):
-    """The path of a file. A URL is refused at once: a part of it would otherwise be named as the file's name."""
+    """The path of a file. A URL is refused at once, because an error about the file would quote a part of it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if "://" in str(value):
@@ -64,7 +64,7 @@ WRITTEN_FILE = _File(path_type=Path, dir_okay=False, allow_dash=True)
 
 
 class MainGroup(click.Group):
-    """A group whose usage errors show no URL that was put where another value belongs: it may hold a key.
+    """A group of commands whose usage errors quote no URL, because a URL may hold a key.
 
     A command whose standard output is closed, as by ``head``, ends at once and says nothing, as other programs do.
     """
@@ -174,7 +174,7 @@ def configuration_of(
 def archive_of(
     archives: tuple[str, ...], checkpoint: int | None, trust: Path | None, bucket_cache: str | None
 ) -> FromArchive | None:
-    """The archives that `archive_options` name; None without any."""
+    """The archives that `archive_options` name, or None if they name none."""
     if not archives:
         if (checkpoint, trust, bucket_cache) != (None, None, None):
             raise ConfigError("--checkpoint, --trust and --bucket-cache are for --archive, which is not given")
@@ -185,7 +185,7 @@ def archive_of(
 
 
 def answers_next_to(console: Console) -> Console:
-    """Standard output, for what a command is asked: JSON lines where progress is in these, else text."""
+    """A console on standard output for a command's answers: JSON lines if progress is in these, otherwise text."""
     return Console("json" if console.is_json else "text", sys.stdout)
 
 
@@ -214,7 +214,7 @@ def ending(console: Console) -> Iterator[None]:
         console.error("interrupted; what was published before is unchanged", ExitCode.UNEXPECTED)
         sys.exit(ExitCode.UNEXPECTED)
     except BrokenPipeError:
-        raise  # for `MainGroup`
+        raise  # `MainGroup` handles it
     except Exception as error:
         if not console.is_json:
             click.echo(without_keys(traceback.format_exc()), err=True, nl=False)

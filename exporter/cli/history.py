@@ -1,4 +1,4 @@
-"""``exporter history``, to list, compact, export and rebuild the history of a tree, and ``exporter backfill``."""
+"""The commands ``exporter history`` (list, compact, rebuild, export) and ``exporter backfill``."""
 
 from __future__ import annotations
 
@@ -134,10 +134,10 @@ def compact(console: Console, uri: str, months: int, dry_run: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @reporting
 def rebuild(console: Console, uri: str, dry_run: bool) -> None:
-    """Make v1/history.json of the Parquet files that are there.
+    """Make v1/history.json again from the Parquet files.
 
-    URI: a folder or s3://BUCKET/PREFIX. For a manifest that was lost, or is older than the tree. Names every file and
-    what becomes of it; none is removed.
+    URI: a folder or s3://BUCKET/PREFIX. Use it if the manifest was lost, or is older than the tree. Names every file
+    and what becomes of it; none is removed.
     """
     from exporter.publishing.rebuild import Fate, rebuild_history
     from exporter.stores import open_store

@@ -1,4 +1,4 @@
-"""``exporter prove``, ``exporter verify`` and ``exporter census``: what archives say of published runs."""
+"""The commands ``exporter prove``, ``verify`` and ``census``, which compare runs with history archives."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ allow_option = click.option(
 
 
 def report_unproven(answers: Console, unproven: Unproven, allowed: frozenset[Reason]) -> int:
-    """Print what is not proven and what was allowed not to be; gives the exit code."""
+    """Print what is not proven, and what was allowed not to be. Gives the exit code."""
     code = unproven.exit_code(allowed)
     if allowed:
         answers.event("allowed", f"allowed as unproven: {', '.join(sorted(allowed))}", allowed=sorted(allowed))
@@ -202,11 +202,11 @@ def census(console: Console, config: Path | None, network: str | None, out: str 
     given = archive_of(**archive_given)
     if given is None:
         raise ConfigError("--archive: name the history archive to read")
-    found = take(settings, given, None if out is None else open_store(out), console)
+    taken = take(settings, given, None if out is None else open_store(out), console)
     if out is None:
-        click.echo(encode(found).decode())
+        click.echo(encode(taken).decode())
         return
-    for item in found.unread:
+    for item in taken.unread:
         named = f" of {item.protocol}" if item.protocol else ""
         answers.event(
             "unread",
@@ -215,9 +215,9 @@ def census(console: Console, config: Path | None, network: str | None, out: str 
         )
     answers.event(
         "census",
-        f"checkpoint {found.checkpoint}: {found.contract_count} contracts, {found.unread_count} unread ones that lend",
-        checkpoint=found.checkpoint,
-        contracts=found.contract_count,
-        unread=found.unread_count,
-        counts=found.counts,
+        f"checkpoint {taken.checkpoint}: {taken.contract_count} contracts, {taken.unread_count} unread ones that lend",
+        checkpoint=taken.checkpoint,
+        contracts=taken.contract_count,
+        unread=taken.unread_count,
+        counts=taken.counts,
     )

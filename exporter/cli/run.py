@@ -1,4 +1,4 @@
-"""``exporter run`` and ``exporter plan``."""
+"""The commands ``exporter run`` and ``exporter plan``."""
 
 from __future__ import annotations
 

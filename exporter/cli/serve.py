@@ -1,4 +1,4 @@
-"""``exporter serve``, ``edge`` and ``mcp`` for a published tree, ``demo`` and ``localnet`` for a recorded network."""
+"""The commands ``serve``, ``edge``, ``mcp`` (for a published tree), ``demo`` and ``localnet`` (a recorded network)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 CLOSE_SECONDS = 5
 QUIET_LEDGERS = 30 * 86_400 // CLOSE_SECONDS
 SETTLING = 3
-"""How many times every pool moves before the past: to the size of a market, where the recording has less or more."""
+"""How often every pool moves before the simulated past, so that markets get a usual size."""
 
 PAST_CLOSE_SECONDS = 4 * 3_600
 PAST_EVERY = 8 * 3_600
 ON_ICE = 3
-"""The status of Blend's markets in the run before, so that a new demo has changes to look at."""
+"""The status of Blend's markets in a new demo's first run, so that its second run has changes to show."""
 
 _FIRST_LEDGER = 65_000_000
 _FIRST_TIME = 1_790_000_000
@@ -143,7 +143,7 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
     past_ledgers = past // timedelta(seconds=PAST_CLOSE_SECONDS)
     flags: dict[str, Any] = {
         "network.name": NETWORK,
-        "network.requests_per_second": 1000.0,  # it is this machine that is asked
+        "network.requests_per_second": 1000.0,  # the network is on this machine
         "output.uri": out,
         "output.report": report,
     }
@@ -157,7 +157,9 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
         window=QUIET_LEDGERS,
         quiet_ledgers=QUIET_LEDGERS,
     )
-    flags["markets"] = [{"protocol": "blend", "address": market} for market in network.copies]  # no list has these
+    flags["markets"] = [
+        {"protocol": "blend", "address": market} for market in network.copies
+    ]  # no list names the copies
 
     def publish(behaviour: Behaviour) -> exporter.RunResult:
         with running(create_app(network, behaviour)) as url:

@@ -77,8 +77,8 @@ class StoredSource:
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
         asked = tuple(dict.fromkeys(keys))
-        found = {key: entry for key in asked if (entry := self._read(key)) is not None}
-        return [EntriesAnswer(self._ledger, asked, found, self.label)] if asked else []
+        entries = {key: entry for key in asked if (entry := self._read(key)) is not None}
+        return [EntriesAnswer(self._ledger, asked, entries, self.label)] if asked else []
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
         self.called[call.contract] = None

@@ -120,12 +120,12 @@ def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[Prove
 
 
 STATE_PREFIX = "state-"
-"""How the name of a run's own folder for its index begins, below the folder of the buckets."""
+"""The beginning of the name of a run's own folder for its index, below the folder of the buckets."""
 
 
 @contextmanager
 def private_folder(bucket_cache: Path) -> Iterator[Path]:
-    """A folder of this run alone, on the disk of the buckets. What a run that was killed left there is removed.
+    """A folder of this run alone, on the disk of the buckets. Leftovers of runs that were killed are removed.
 
     Buckets are compared with their digests whenever they are read, so it does not matter who put them there. An index
     of the state could not be.

@@ -20,7 +20,7 @@ from exporter.tree.run_listing import ledger_of
 from exporter.tree.verifier import verifier_file
 
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 13, 5.0
-"""So a run that publishes at the same time is waited for a minute."""
+"""Tries and pauses that add up to a minute of waiting for a run that publishes at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def proof_entry(
 
 
 def add_when_free(store: Store, network: str, trust: Path | None, added: Sequence[tuple[Proof, bytes]]) -> list[Proof]:
-    """Add the proofs of runs that are still there, waiting for a publisher within bounds. Raises `LostRaceError`."""
+    """Add proofs of runs that are still in the tree. Waits for a publisher within bounds. Raises `LostRaceError`."""
     for left in reversed(range(LOCK_TRIES)):
         try:
             with store.exclusive():

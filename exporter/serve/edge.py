@@ -1,4 +1,4 @@
-"""The rule from URL to file (`exporter.tree.routes`) for web servers and content delivery networks, as ports of it.
+"""Ports of the rule from URL to file (`exporter.tree.routes`) for web servers and content delivery networks.
 
 Their templates are ``site_templates/edge``; one suite of cases holds for all (tests/serve/edge).
 """
@@ -77,7 +77,7 @@ def _ranges(low: int, high: int) -> Iterator[str]:
 
 
 def limits(sizes: Sequence[int]) -> list[tuple[int, str]]:
-    """(page size, expression of the limits that it answers), ascending; the first is the page without rows."""
+    """Pairs of a page size and an expression of the limits it answers, ascending; the first page has no rows."""
     bounds = [*sizes[1:], MAX_LIMIT + 1]
     pages = [(size, integers(size, above - 1)) for size, above in zip(sizes, bounds, strict=True)]
     return [(0, f"(?:{_DIGIT_PREFIX}0)++"), *pages]
@@ -86,7 +86,7 @@ def limits(sizes: Sequence[int]) -> list[tuple[int, str]]:
 Platform = Literal["nginx", "cloudfront", "cloudflare"]
 
 MAX_FUNCTION_BYTES = 10_240
-"""What CloudFront accepts as the code of a function."""
+"""The longest code of a function that CloudFront accepts, in bytes."""
 
 _UNQUOTABLE = re.compile(r"[\x00-\x1f\"'$\\]")
 """Characters that cannot be in a quoted path of an nginx configuration (``$`` has no escape there)."""
@@ -198,7 +198,7 @@ def _cloudfront(environment: jinja2.Environment) -> dict[str, str]:
 
 
 _ANSWERS = {403: 404, 416: 416, 500: 500, 502: 503, 503: 503, 504: 503}
-"""What CloudFront answers instead of an error of the bucket, which says 403 for what is missing."""
+"""CloudFront's answers in place of the bucket's errors: a bucket says 403 for what is missing."""
 
 
 def _error_response(code: int, answer: int) -> dict[str, Any]:

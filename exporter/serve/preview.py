@@ -54,14 +54,14 @@ def create_app(root: Path) -> ASGIApp:
         except Exception:
             failed = problems.problem(500, "The request could not be answered.")
             await _error(request.method, failed)(scope, receive, send)
-            raise  # for whoever runs the server
+            raise  # shown to whoever runs the server
         await response(scope, receive, send)
 
     return answer
 
 
 def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], None] | None = None) -> None:
-    """Serve until interrupted; ``on_ready`` receives the address (port 0: any). Raises `ConfigError`."""
+    """Serve until interrupted. ``on_ready`` receives the address; port 0 is any free port. Raises `ConfigError`."""
     if not root.is_dir():
         making = own_command("demo")
         raise ConfigError(f"{root} is not a folder. Name the folder of a published tree, or make one: {making}")
@@ -77,7 +77,7 @@ def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], 
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket, or ConfigError when the address cannot be had. Port 0 takes any free port."""
+    """A listening socket. Port 0 takes any free port. Raises `ConfigError` if the address cannot be had."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.create_server((str(address[0]), port), family=family)
@@ -108,7 +108,7 @@ def make_server(root: Path) -> uvicorn.Server:
 
 
 def read_file(root: Path, key: str) -> bytes | None:
-    """The bytes of a key; None where it is not a plain file inside the folder, to which links may lead."""
+    """The bytes of a key, or None if it is no plain file inside the folder. Links may lead to one."""
     try:
         folder = root.resolve(strict=True)
         path = (folder / key).resolve(strict=True)

@@ -63,23 +63,23 @@ def addresses(value: ScVal, what: str, most: int) -> tuple[str, ...]:
 
 def contracts(value: ScVal, what: str, most: int) -> tuple[str, ...]:
     """A vector of at most ``most`` contracts, each listed once, as strkeys. Raises `DecodeError`."""
-    found = addresses(value, what, most)
-    if len(set(found)) != len(found):
+    strkeys = addresses(value, what, most)
+    if len(set(strkeys)) != len(strkeys):
         raise DecodeError(f"{what}: an address is listed twice")
-    if not all(contract.startswith("C") for contract in found):
+    if not all(contract.startswith("C") for contract in strkeys):
         raise DecodeError(f"{what}: an address is not a contract")
-    return found
+    return strkeys
 
 
 def named(storage: Iterable[tuple[ScVal, ScVal]] | None) -> dict[str, ScVal]:
     """The values of a storage under symbols, and under enum variants without values, by name."""
-    found = {}
+    by_name = {}
     for (kind, payload), value in storage or ():
         if kind == scval.SYMBOL:
-            found[payload] = value
+            by_name[payload] = value
         elif kind == scval.VEC and payload and len(payload) == 1 and payload[0][0] == scval.SYMBOL:
-            found[payload[0][1]] = value
-    return found
+            by_name[payload[0][1]] = value
+    return by_name
 
 
 class Fields:

@@ -332,8 +332,8 @@ def _refusal(response: httpx.Response, limits: RpcLimits) -> Failure | None:
 def parse_retry_after(value: str | None) -> float | None:
     """The seconds that a Retry-After header demands; None for anything else, as for a date: gateways send seconds."""
     value = (value or "").strip()
-    known = value.isascii() and value.isdigit() and len(value) <= 20
-    return float(value) if known else None
+    is_seconds = value.isascii() and value.isdigit() and len(value) <= 20
+    return float(value) if is_seconds else None
 
 
 def failure_of(error: Exception) -> Failure:

@@ -263,8 +263,8 @@ def events_params(filters: Sequence[EventFilter], start: int | str) -> dict[str,
 
 def range_in(answer: str) -> tuple[int, int] | None:
     """The oldest and the latest ledger with events, where an answer says that another one was asked for."""
-    found = _RANGE.search(answer)
-    oldest, latest = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _RANGE.search(answer)
+    oldest, latest = (int(match[1]), int(match[2])) if match else (0, 0)
     return (oldest, latest) if 1 <= oldest <= latest < 2**32 else None
 
 

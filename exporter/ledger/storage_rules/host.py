@@ -206,7 +206,7 @@ def price_parts(value: ScVal) -> tuple[int, int] | None:
 
 def items(value: ScVal, what: str) -> tuple[ScVal, ...]:
     """The items of a vector."""
-    found = expect(value, scval.VEC, what)
-    if found is None:
+    payload = expect(value, scval.VEC, what)
+    if payload is None:
         raise DecodeError(f"{what}: the vector is missing")
-    return tuple(found)
+    return tuple(payload)

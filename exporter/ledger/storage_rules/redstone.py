@@ -90,12 +90,12 @@ def _sep40(host: StorageHost, contract: Contract, call: Call) -> ScVal:
         case ["resolution"]:
             return contract.storage[vec(symbol("Resolution"))]
         case ["lastprice", asset]:
-            found = _of_feed(host, contract, asset, most, "read_price_data_for_feed")
-            return found[0] if found else VOID
+            prices = _of_feed(host, contract, asset, most, "read_price_data_for_feed")
+            return prices[0] if prices else VOID
         case ["prices", asset, (scval.U32, int(records))]:
-            found = _of_feed(host, contract, asset, most, "read_price_history", u32(records))
-            given = [price for price in found if price != VOID]
-            return vec(*given) if given else VOID
+            prices = _of_feed(host, contract, asset, most, "read_price_history", u32(records))
+            valid = [price for price in prices if price != VOID]
+            return vec(*valid) if valid else VOID
     raise unknown_function(call)
 
 
@@ -119,16 +119,16 @@ def _of_feed(
 
 
 def _adapter_of(host: StorageHost, contract: Contract) -> str:
-    known = ADAPTER_OF.get(contract.address)
-    if known is not None:
-        return known
-    found = set()
+    listed = ADAPTER_OF.get(contract.address)
+    if listed is not None:
+        return listed
+    candidates = set()
     for match in _STRKEY.findall(host.code(contract) or b""):
         try:
             strkey.decode(match.decode())
         except DecodeError:
             continue
-        found.add(match.decode())
-    if len(found) != 1:
+        candidates.add(match.decode())
+    if len(candidates) != 1:
         raise NotFromStorageError("RedStone's adapter, which only the contract's code names, is not known")
-    return str(found.pop())
+    return str(candidates.pop())

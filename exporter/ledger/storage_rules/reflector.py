@@ -54,9 +54,9 @@ def recognises(_host: StorageHost, contract: Contract) -> bool:
 
 def release_of(host: StorageHost, contract: Contract) -> Release:
     """The release. Raises `NotFromStorageError` where neither the hash nor the code shows it."""
-    known = RELEASES.get((contract.instance.wasm_hash or b"").hex())
-    if known is not None:
-        return known
+    listed = RELEASES.get((contract.instance.wasm_hash or b"").hex())
+    if listed is not None:
+        return listed
     protocol = contract.get(string("protocol"), scval.U32)
     code = host.code(contract)
     if code is None:
@@ -92,8 +92,8 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
             asked = unsigned(expect(time, scval.U64, "price(): timestamp") * 1000)
             return oracle.given(asset, asked - asked % oracle.resolution if oracle.resolution else 0)
         case ["prices", asset, records]:
-            found = oracle.records(asset, expect(records, scval.U32, "prices(): records"))
-            return vec(*(price_data(price, time // 1000) for price, time in found)) if found else VOID
+            prices = oracle.records(asset, expect(records, scval.U32, "prices(): records"))
+            return vec(*(price_data(price, time // 1000) for price, time in prices)) if prices else VOID
     raise unknown_function(call)
 
 
@@ -114,8 +114,8 @@ class _Oracle:
         parts = items(asset, "asset")
         if len(parts) != 2 or parts[0] not in ((scval.SYMBOL, "Stellar"), (scval.SYMBOL, "Other")):
             raise NotFromStorageError("the asset is neither Stellar(address) nor Other(symbol)")
-        found = self.contract.storage.get(parts[1])
-        return None if found is None else expect(found, scval.U32, "index of an asset") % 256
+        stored = self.contract.storage.get(parts[1])
+        return None if stored is None else expect(stored, scval.U32, "index of an asset") % 256
 
     def newest(self) -> int | None:
         """The time of the last update, unless it is of the future or two periods old."""

@@ -1,4 +1,4 @@
-"""Where archives are kept: a folder, a web server, a bucket. Several archives of a network replace each other."""
+"""Archives in a folder, on a web server or in a bucket. Several archives of one network replace each other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHUNK_BYTES = 1 << 18
 TRIES = 5
 FIRST_PAUSE_SECONDS = 0.25
 REQUEST_SECONDS = 30.0
-"""The longest that one request may take. What came until then is kept, and the next request asks for the rest."""
+"""The longest that one request may take. What has come by then is kept, and the next request asks for the rest."""
 
 
 PATIENCE_SECONDS = 15.0
@@ -36,7 +36,7 @@ PATIENCE_SECONDS = 15.0
 
 
 class Deadline:
-    """When a command must have read all that it needs of history archives; ``setting`` names what bounds it."""
+    """The time by which a command must have read all that it needs of history archives. ``setting`` names the bound."""
 
     def __init__(self, seconds: float = 300.0, setting: str = "the deadline") -> None:
         limit = timedelta(seconds=seconds)
@@ -44,14 +44,14 @@ class Deadline:
         self._error = f"reading history archives took longer than {setting} = {duration_text(limit)}; raise it"
 
     def left(self) -> float:
-        """The seconds that are left. Raises `ArchiveError` where none are."""
+        """The seconds that are left. Raises `ArchiveError` if there are none."""
         if (left := self._end - monotonic()) <= 0:
             raise ArchiveError(self._error)
         return left
 
 
 class Answering:
-    """Which of the archives that a command reads still answer. One that does not is left alone while another does."""
+    """Which of a command's archives still answer. One that does not is left alone as long as another does."""
 
     def __init__(self, count: int = 1) -> None:
         self._count = count
@@ -121,7 +121,7 @@ class RemoteFiles:
             try:
                 self._fetch(name, file, max_bytes)
             except ArchiveError:
-                if file.tell() in (0, begun):  # nothing to continue from
+                if file.tell() in (0, begun):  # there is no earlier part to continue from
                     partial.unlink()
                 raise
         try:
@@ -133,7 +133,7 @@ class RemoteFiles:
         partial.replace(path)
 
     def _fetch(self, name: str, file: IO[bytes], max_bytes: int) -> None:
-        """Append what follows in the archive's file. A request that breaks is continued, but for a few in vain."""
+        """Append what follows in the archive's file. A request that breaks is continued, until a few bring nothing."""
         self._deadline.left()
         self._answering.require(self)
         tries, came = 0, monotonic()
@@ -167,7 +167,7 @@ class RemoteFiles:
                 if tries == TRIES or is_refused or (has_others and monotonic() - came >= seconds):
                     kind = type(error).__name__
                     failed = ArchiveError(f"{self.label}: {name} cannot be fetched ({kind}); try again")
-                    if not is_refused:  # some buckets say so of a file that they do not have
+                    if not is_refused:  # some S3 buckets answer this for a file that they do not have
                         self._answering.note(self, failed)
                     raise failed from error
                 sleep(min(left, seconds, FIRST_PAUSE_SECONDS * 2 ** (tries - 1)))
@@ -214,10 +214,10 @@ class Archives:
 
     def newest(self) -> int:
         """The newest checkpoint that any archive says it has. Raises `ArchiveError` where none says anything."""
-        found = []
+        checkpoints = []
         for archive in self.each:
             with suppress(ArchiveError):
-                found.append(archive.newest())
-        if not found:
-            return self.first(HistoryArchive.newest)  # says what is wrong with each
-        return max(found)
+                checkpoints.append(archive.newest())
+        if not checkpoints:
+            return self.first(HistoryArchive.newest)  # its error says what is wrong with each archive
+        return max(checkpoints)

@@ -137,7 +137,9 @@ class HistoryArchive:
             )
         found, header = self._state_file(state_name(ledger)), self.headers(ledger)[-1]
         live, hot = _digests(found.current_buckets), tuple[bytes, ...]()
-        if header.protocol_version >= HOT_ARCHIVE_PROTOCOL:  # what a file says of one before, no header commits to
+        if (
+            header.protocol_version >= HOT_ARCHIVE_PROTOCOL
+        ):  # no header commits to what a file says of an earlier protocol
             hot = _digests(found.hot_archive_buckets or ())
         with self._named(state_name(ledger)):
             if found.current_ledger != ledger:
@@ -190,7 +192,7 @@ def decode_transactions_record(record: bytes) -> tuple[int, bytes]:
 
 
 def empty_set(previous_hash: bytes, previous_protocol: int) -> bytes:
-    """The set without transactions that follows a header: of such ledgers archives have no record."""
+    """The set without transactions that follows a header. Archives have no record of such a set."""
     if previous_protocol < GENERALIZED_PROTOCOL:
         return previous_hash
     second = _CLASSIC_PHASE if previous_protocol < PARALLEL_PROTOCOL else _PARALLEL_PHASE
@@ -199,7 +201,7 @@ def empty_set(previous_hash: bytes, previous_protocol: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Externalized:
-    """A validator's word on a ledger's close value. ``envelope`` is the SCPEnvelope XDR, its signature included."""
+    """A validator's statement of a close value. ``envelope`` is the SCPEnvelope XDR, its signature included."""
 
     node: bytes
     ledger: int
@@ -210,7 +212,10 @@ class Externalized:
 
 @dataclass(frozen=True, slots=True)
 class ScpRecord:
-    """What an archive's node saw of a ledger; ``quorum_sets`` has all validators named, by the SHA-256 of their set."""
+    """Consensus messages about a ledger that an archive's node saw.
+
+    ``quorum_sets`` has all validators that a quorum set names, by the SHA-256 of the set.
+    """
 
     ledger: int
     quorum_sets: dict[bytes, set[bytes]]
@@ -230,7 +235,7 @@ def decode_scp_record(record: bytes) -> ScpRecord:
             quorum_sets[hashlib.sha256(record[position:end]).digest()] = nodes
             position = end
         (ledger,) = word(record, position)
-        found = []
+        externalized = []
         count, position = xdr.count_at(record, position + 4, 100), position + 8
         for _ in range(count):
             end = xdr.scp_envelope(record, position)
@@ -241,10 +246,10 @@ def decode_scp_record(record: bytes) -> ScpRecord:
                 at = position + _VALUE_AT
                 behind = xdr.opaque(record, at) + 4  # the number of confirmed ballots is between
                 value = record[at + 4 : at + 4 + word(record, at)[0]]
-                found.append(Externalized(node, slot, value, record[behind : behind + 32], record[position:end]))
+                externalized.append(Externalized(node, slot, value, record[behind : behind + 32], record[position:end]))
             position = end
     except struct.error:
         raise DecodeError("the bytes end inside a record of SCP messages") from None
     if position != len(record):
         raise DecodeError(f"a record of SCP messages of ledger {ledger} does not end where it must")
-    return ScpRecord(ledger, quorum_sets, found)
+    return ScpRecord(ledger, quorum_sets, externalized)

@@ -54,7 +54,7 @@ def make_proof(archives: Archives, ledger: int, trust: Trust) -> tuple[Checkpoin
     messages = _messages(archives, after)
     refused: list[str] = []
     costs = sorted((len(content) + 600 * at, at) for at, content in sets.items())
-    for _, at in costs:  # the smallest first
+    for _, at in costs:  # smallest transaction sets first
         signed = _envelopes(messages.get(at_checkpoint + at, ()), headers[at - 1], trust.network)
         content = _proof(checkpoint, [*before, *headers[: at - 1]], sets[at], signed, trust.network)
         try:
@@ -69,7 +69,7 @@ def make_proof(archives: Archives, ledger: int, trust: Trust) -> tuple[Checkpoin
 
 
 def newest_proof(archives: Archives, trust: Trust) -> tuple[Checkpoint, bytes]:
-    """The same for the newest checkpoint that can be proven. Raises `ArchiveError` where none of the last ones can."""
+    """The newest checkpoint that can be proven, and its proof file. Raises `ArchiveError` without one."""
     newest, problems = archives.newest(), list[ArchiveError]()
     for ledger in range(newest, max(newest - MAX_NEWEST_TRIED * CHECKPOINT_LEDGERS, 0), -CHECKPOINT_LEDGERS):
         try:
@@ -119,7 +119,7 @@ def _sets(archive: HistoryArchive, previous: LedgerHeader, headers: list[LedgerH
 
 
 def _messages(archives: Archives, checkpoint: int) -> dict[int, set[Externalized]]:
-    """Validators' messages about a checkpoint's ledgers: each archive has what its own node saw."""
+    """Validators' messages about a checkpoint's ledgers, from all archives: each has what its own node saw."""
     found: dict[int, set[Externalized]] = {}
     for archive in archives.each:
         with suppress(ArchiveError):
@@ -130,7 +130,7 @@ def _messages(archives: Archives, checkpoint: int) -> dict[int, set[Externalized
 
 
 def _envelopes(messages: Iterable[Externalized], header: LedgerHeader, network: str) -> list[bytes]:
-    """Of what validators said of a ledger one message each, of the value that it closed with, rightly signed."""
+    """One correctly signed message per validator, all for the value that the ledger closed with."""
     known: dict[bytes, bytes] = {}
     for message in messages:
         if message.node not in known and header.content.startswith(message.value, VALUE_AT):

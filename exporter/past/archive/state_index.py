@@ -23,7 +23,7 @@ from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint import Checkpoint, HistoryArchive
 
 _ENTRY, _EVICTED, _LIFE, _INSTANCE, _BUCKET = b"E", b"H", b"T", b"I", b"B"
-"""How the rows' names begin; then follows the SHA-256 of a LedgerKey, or the digest of a bucket that is in."""
+"""First bytes of the rows' names. The SHA-256 of a LedgerKey follows, or the digest of a bucket that was read."""
 
 LIVE: Final = b"\0\0\0\0"  # in a bucket of the hot archive: an entry that was evicted
 DEAD: Final = b"\0\0\0\1"  # in a bucket of the hot archive: the key of an entry that came back
@@ -51,7 +51,7 @@ class StateIndex(Mapping[bytes, RawEntry]):
         folder: Path,
         wanted: Callable[[bytes], bool] = lambda _key: True,
     ) -> None:
-        """Make it in a folder of the caller's own; of the keys that are ``wanted``.
+        """Make an index of the keys that are ``wanted``, in a folder of the caller's own.
 
         Raises `ArchiveError`, and `FileExistsError` where the folder has one.
         """
@@ -60,7 +60,9 @@ class StateIndex(Mapping[bytes, RawEntry]):
         self._path.touch(mode=0o600, exist_ok=False)
         self._rows = sqlite3.connect(self._path)
         try:
-            self._rows.execute("PRAGMA synchronous = OFF")  # nobody reads it after a crash
+            self._rows.execute(
+                "PRAGMA synchronous = OFF"
+            )  # durability is not needed: nobody reads the index after a crash
             self._rows.execute("CREATE TABLE row (name BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
             lists = ((_ENTRY, checkpoint.live), (_EVICTED, checkpoint.hot))
             for prefix, digest in ((prefix, digest) for prefix, digests in lists for digest in digests):
@@ -114,11 +116,11 @@ class StateIndex(Mapping[bytes, RawEntry]):
                 try:
                     entry = entries.decode_contract_data(value[4:])
                     yield entry.contract, entries.instance_of(entry)
-                except DecodeError:  # of a newer protocol; decoding it reports that
+                except DecodeError:  # it is of a newer protocol, which decoding it reports
                     continue
 
     def _take(self, archive: HistoryArchive, prefix: bytes, digest: bytes) -> None:
-        with self._rows:  # one transaction: nothing stays of a bucket that is not what its name says
+        with self._rows:  # one transaction: if a bucket does not have the digest in its name, nothing of it stays
             self._rows.executemany(
                 "INSERT OR IGNORE INTO row VALUES (?, ?)", self._rows_of(archive.bucket(digest), prefix)
             )
@@ -134,7 +136,7 @@ class StateIndex(Mapping[bytes, RawEntry]):
         yield from self._rows.execute("SELECT name, value FROM row WHERE name >= ? AND name < ?", (prefix, after))
 
     def _rows_of(self, records: Iterator[bytes], prefix: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-        """A bucket's records, by name; what newer buckets said stays, since it is there already."""
+        """Rows for a bucket's records. A row that is there already came from a newer bucket, and stays."""
         for record in records:
             is_dead = record[:4] == DEAD
             kind = record[4:8] if is_dead else record[8:12]

@@ -1,4 +1,4 @@
-"""Whose signatures count: the lists that come with the exporter, one a network, and those that a reader gives."""
+"""The organisations whose signatures count: the exporter's own list for each network, or a list that a reader gives."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def trust_file(passphrase: str, path: Path | None = None) -> tuple[bytes, str]:
 
 
 def signed_by(proven: Proven, trust: Trust) -> int:
-    """How many of the trusted organisations signed: more than half of their validators did."""
+    """How many of the trusted organisations signed. One signed if more than half of its validators did."""
     return sum(2 * proven.signed[name] > len(keys) for name, keys in trust.organisations.items())

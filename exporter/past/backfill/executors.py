@@ -1,4 +1,4 @@
-"""Where the work is done: processes of this machine, or a Dask cluster. Both are a ``concurrent.futures.Executor``."""
+"""The workers of a backfill: local processes, or a Dask cluster. Both are a ``concurrent.futures.Executor``."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from exporter.past.backfill.start_state import archive_start, empty_start, ledge
 from exporter.past.lake.objects import Lake, decode_config
 from exporter.stores import open_store
 
-SHOWN = 20
+MAX_NAMED = 20
 REPORTED_EVERY_SECONDS = 10.0
 
 
@@ -114,22 +114,22 @@ def run_lake_backfill(
 
 
 def _exit_code(result: LakeResult, settings: Settings, console: Console) -> int:
-    for gap in result.gaps[:SHOWN]:
+    for gap in result.gaps[:MAX_NAMED]:
         console.warning(
             f"ledgers {gap.first} to {gap.last} are not known: {gap.reason}", first=gap.first, last=gap.last
         )
-    for ledger, reason in sorted((result.refused | result.failed).items())[:SHOWN]:
+    for ledger, reason in sorted((result.refused | result.failed).items())[:MAX_NAMED]:
         console.warning(f"ledger {ledger} was not added: {reason}", ledger=ledger)
-    if len(result.refused) + len(result.failed) > SHOWN:
+    if len(result.refused) + len(result.failed) > MAX_NAMED:
         console.warning(f"{pluralize(len(result.refused) + len(result.failed), 'ledger')} in all were not added")
-    for item in result.tally.mismatches[:SHOWN]:
+    for item in result.tally.mismatches[:MAX_NAMED]:
         console.warning(
             f"ledger {item.ledger}: {item.protocol} wrote {item.found} as {item.field}, the exporter computes "
             f"{item.computed} (key {item.key[:200]}, code {item.code})",
             ledger=item.ledger,
         )
     surprises = {place for place in result.unread if not settings.may_be_unread(place)}
-    for place in sorted(surprises)[:SHOWN]:
+    for place in sorted(surprises)[:MAX_NAMED]:
         console.warning(f"{place} could not be read at some ledgers")
     if result.refused or result.failed:
         return ExitCode.SOURCE

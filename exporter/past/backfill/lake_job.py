@@ -63,7 +63,7 @@ Content = TypeVar("Content")
 
 @dataclass(frozen=True, slots=True)
 class LakePlan:
-    """The questions. ``begins`` and ``ends`` are the times of the boundaries, in unix seconds.
+    """The plan of a backfill. ``begins`` and ``ends`` are the times of the boundaries, in unix seconds.
 
     ``first`` is the ledger that the first boundary has, ``last`` the last one that is needed. ``settings`` go to other
     machines, so they are kept without the RPCs, of which a backfill asks none.
@@ -87,7 +87,7 @@ class LakePlan:
 
 @dataclass(slots=True)
 class LakeResult:
-    """The result. ``refused`` has the reason by ledger; ``failed`` are readings that did not work."""
+    """The result of a backfill. ``refused`` has the reason by ledger; ``failed`` are readings that did not work."""
 
     boundaries: int = 0
     added: int = 0
@@ -113,7 +113,7 @@ class _Done(msgspec.Struct, frozen=True):
 
 
 class _Journal(msgspec.Struct):
-    """What jobs over a history have done, and what their readings wanted to be watched."""
+    """A record of what earlier jobs over a history did, and of what their readings wanted to be watched."""
 
     segments: dict[str, _Done] = {}
     watched: Watch = Watch()
@@ -143,7 +143,7 @@ class LakeJob:
         self._deployments: tuple[Deployment, ...] = ()
 
     def run(self) -> LakeResult:
-        """Do all of it. Raises `LakeError` and `StoreError`; what was written before stays, and is not done again."""
+        """Do the whole backfill. Raises `LakeError` and `StoreError`. What was written stays, and is not done again."""
         result = self.result
         self._watched = self._fixpoint() | self._journal().watched
         for round_number in range(1, MAX_ROUNDS + 1):
@@ -211,11 +211,11 @@ class LakeJob:
         def todo() -> Iterator[RangeOfLedgers]:
             nonlocal done
             for first, last, name in self._ranges():
-                known = self._load(name + _LEDGERS, LedgerRange)
-                if known is not None and (not known.gaps or name in self._tried):
+                earlier = self._load(name + _LEDGERS, LedgerRange)
+                if earlier is not None and (not earlier.gaps or name in self._tried):
                     done += last - first + 1
                     continue
-                ahead = LOOK_AHEAD_BYTES // self._at_once  # no more ranges are extracted at a time
+                ahead = LOOK_AHEAD_BYTES // self._at_once  # bounds how many ranges are extracted at a time
                 passphrase = self._network.passphrase
                 yield RangeOfLedgers(name, plan.lake, plan.config, passphrase, first, last, self._watched, ahead)
 
@@ -292,7 +292,7 @@ class LakeJob:
         return missing
 
     def _epochs(self) -> Iterator[tuple[StartState, int]]:
-        """Where a state is known: from a start until the ledger before a gap, and from a checkpoint behind it."""
+        """Spans of ledgers in which the state is known: from the start to a gap, and from a checkpoint after it."""
         start: StartState | None = self.plan.start
         for gap in self.result.gaps:
             if start is not None and gap.last > start.ledger:
@@ -308,15 +308,15 @@ class LakeJob:
     def _work(self, left: Sequence[tuple[str, list[Close]]]) -> Iterator[Segment]:
         """The segments that are left, each with the state that it begins with, cut where the state is not known."""
         wanted = [(name, close) for name, closes in left for close in closes]
-        known = set[int]()
+        covered = set[int]()
         for start, until in self._epochs() if wanted else ():
             # Of the last ledger before a gap nobody knows if another one followed by the time of the boundary.
             own = [(name, close) for name, close in wanted if start.ledger <= close[0] < until]
-            known |= {ledger for _, (ledger, _, _) in own}
+            covered |= {ledger for _, (ledger, _, _) in own}
             if own:
                 yield from self._work_from(start, own)
         for _, (ledger, _, _) in wanted:
-            if ledger not in known:
+            if ledger not in covered:
                 gap = next(gap for gap in reversed(self.result.gaps) if gap.first <= ledger + 1)
                 self.result.refused[ledger] = (
                     f"{_shown(gap)} not known ({gap.reason}), and no checkpoint since gives the state"

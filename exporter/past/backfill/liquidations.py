@@ -53,14 +53,14 @@ def with_liquidations(
 
     What the table had of these ledgers is replaced. The same ledgers give the same bytes. Raises `StoreError`.
     """
-    before, known = pl.DataFrame(pl.from_arrow(SCHEMA.empty_table())), list[LedgerSpan]()
+    before, spans_before = pl.DataFrame(pl.from_arrow(SCHEMA.empty_table())), list[LedgerSpan]()
     if manifest.liquidations is not None:
         data = data_of(store.get(KEY), manifest.liquidations)
         try:
             open_parquet(data)
         except DecodeError as error:
             raise StoreError(f"{KEY}: {error}") from error
-        before, known = pl.read_parquet(io.BytesIO(data)).cast(before.schema), manifest.liquidations.spans
+        before, spans_before = pl.read_parquet(io.BytesIO(data)).cast(before.schema), manifest.liquidations.spans
     covered = pl.any_horizontal(
         pl.lit(False), *(pl.col("observed_ledger").is_between(span.first_ledger, span.last_ledger) for span in spans)
     )
@@ -70,6 +70,6 @@ def with_liquidations(
     frame = frame.sort("observed_ledger", "event_index", maintain_order=True)
     data = written(frame)
     store.put(KEY, data)
-    covered_spans = joined([*known, *spans])
+    covered_spans = joined([*spans_before, *spans])
     entry = LiquidationsFile(KEY, file_reference(KEY), frame.height, len(data), etag_of(data), covered_spans)
     return msgspec.structs.replace(manifest, liquidations=entry)

@@ -1,4 +1,4 @@
-"""Putting files of past ledgers into a published history, between the files that it has, or inside compacted ones."""
+"""Adding past ledgers to a published history: as files between the others, or inside compacted files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from exporter.stores.store import Store, utc_now
 from exporter.tree.documents import HistoryManifest, LedgerSpan, Transitions
 
 WAIT_SECONDS = 600.0
-"""How long a backfill waits for a publisher that is at work."""
+"""Seconds that a backfill waits for a publisher that is at work."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
     with _exclusive(store):
         manifest = read_whole_history(store)
         _refuse_other_network(store, manifest, network)
-        # The newest ledger that a reader knows of; None where nothing was published yet.
+        # The newest ledger that readers know of, or None if nothing is published yet.
         published = read_published(store)
         intent = unfinished_run(published, read_intent(store))
         if intent is not None:
@@ -97,7 +97,7 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
             manifest = extend_history(manifest, part.entry)
         added, superseded = list(new), dict[str, str | None]()
         for key, belonging in inside.items():
-            assert manifest is not None  # or there were no file to belong into
+            assert manifest is not None  # otherwise there would be no file that it belongs into
             manifest, fresh, replaced = _with_rebuilt(store, manifest, key, belonging)
             added += fresh
             superseded |= replaced
@@ -110,7 +110,7 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
 
 
 def try_output(store: Store) -> None:
-    """Find out before the work whether its result could be kept. Raises `FormatError`, `StoreError`."""
+    """Find out, before the work begins, whether the output takes its result. Raises `FormatError`, `StoreError`."""
     published, manifest = read_published(store), read_whole_history(store)
     if published is None and manifest is None:
         refuse_files_of_others(store)
@@ -120,10 +120,10 @@ def try_output(store: Store) -> None:
 def _refuse_other_network(store: Store, manifest: HistoryManifest | None, network: str) -> None:
     for file in [] if manifest is None else manifest.files[-1:]:
         stored = store.get(file.key)
-        found = None if stored is None else pl.read_parquet_metadata(io.BytesIO(stored.data)).get("network")
-        if found != network:
+        its_network = None if stored is None else pl.read_parquet_metadata(io.BytesIO(stored.data)).get("network")
+        if its_network != network:
             raise CheckError(
-                f"the history of {store.uri} is of the network {found!r}, and the files are of {network!r}; "
+                f"the history of {store.uri} is of the network {its_network!r}, and the files are of {network!r}; "
                 "use an output for each network"
             )
 
@@ -136,8 +136,8 @@ def _with_rebuilt(
     Next come these parts, and then the files that it replaces, with its key.
     """
     holder, column = next(file for file in manifest.files if file.key == key), "observed_ledger"
-    known = set(scan_rows(data_of(store.get(key), holder)).select(column).collect()[column].unique())
-    fresh = [part for part in parts if part.entry.first_ledger not in known]
+    ledgers = set(scan_rows(data_of(store.get(key), holder)).select(column).collect()[column].unique())
+    fresh = [part for part in parts if part.entry.first_ledger not in ledgers]
     if not fresh:
         return manifest, fresh, {}
     _write_parts(store, fresh)
@@ -157,7 +157,7 @@ def _write_parts(store: Store, parts: Sequence[HistoryPart]) -> None:
 def finish_history(
     store: Store, transitions: list[Transitions], rows: Sequence[Row], spans: Sequence[LedgerSpan]
 ) -> None:
-    """After the last merge: make the rollups due, and say in the manifest what replayed accruals prove."""
+    """Finish after the last merge: make the rollups that are due, and record in the manifest what replays prove."""
     with _exclusive(store):
         manifest = read_whole_history(store)
         if manifest is not None:
@@ -167,7 +167,7 @@ def finish_history(
 
 
 def ledgers_of(store: Store) -> Callable[[int], bool]:
-    """Whether the history may have a ledger; raises `StoreError`."""
+    """Whether the history may have a given ledger. Raises `StoreError`."""
     manifest = read_history_manifest(store)
     spans = [] if manifest is None else [(file.first_ledger, file.last_ledger) for file in manifest.files]
     return lambda ledger: any(first <= ledger <= last for first, last in spans)

@@ -40,7 +40,7 @@ from exporter.protocols.protocol import event_filters, market_events
 
 
 class Read(NamedTuple):
-    """What was read at a boundary: no ``part`` where the ledger has no market; ``unread`` as MARKET or MARKET/POOL."""
+    """The reading at a boundary. ``part`` is None if the ledger has no market; ``unread`` has MARKET or MARKET/POOL."""
 
     part: HistoryPart | None
     unread: list[str]
@@ -68,7 +68,7 @@ class Segment:
 
 
 class SegmentResult(NamedTuple):
-    """What came of each boundary, what else ought to be watched, and what the transitions between them prove.
+    """The outcome of each boundary, what else should be watched, and what the transitions between them prove.
 
     Of a boundary that is a text why it failed, or None where its reading looked at what is not watched.
     """
@@ -79,7 +79,7 @@ class SegmentResult(NamedTuple):
 
 
 def replay_segment(work: Segment) -> SegmentResult:
-    """Replay a segment. What goes wrong at a boundary is its outcome; nothing is raised on purpose."""
+    """Replay a segment. A failure at a boundary is that boundary's outcome; nothing is raised on purpose."""
     state = ReplayedState(work.entries, work.ledger, work.protocol, wrongly_archived(work.settings.passphrase))
     named = EventNames(work.deployments, work.found)
     prover = Prover(work.entries)
@@ -127,7 +127,7 @@ class EventNames:
                     if event.contract in each.contracts and event.starts_with(each.topics):
                         self.found.update(dict.fromkeys(self._events[name].candidates(event)))
             except DecodeError:
-                continue  # as a run does: events are hints
+                continue  # a run does the same: events are only hints
 
 
 def read_state(
@@ -157,7 +157,7 @@ def _used_by(readings: Sequence[ProtocolReading], source: StoredSource, deployme
         own |= markets
         if PROTOCOLS[reading.protocol].liquidations is not None:
             publishing |= markets
-    by_key = _ids(tokens - own)  # also where they are called: everybody moves them
+    by_key = _ids(tokens - own)  # also if they are called, because everybody changes their entries
     keys = [key for key in source.asked if key[:4] == DATA]
     whole = _ids(own | set(source.called)) | {key[8:40] for key in keys if not is_instance_key(key)}
     whole -= by_key

@@ -1,4 +1,4 @@
-"""Where a replay begins: the entries after some ledger, from a file, from a history archive, or none at all."""
+"""The state that a replay begins with: the entries after a ledger, from a file or a history archive, or none."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from exporter.user_files import user_path
 
 SOROBAN_PROTOCOL = 20
 MAX_ENTRIES = 5_000_000
-"""Of one checkpoint, that are kept in memory."""
+"""The most entries of one checkpoint that are kept in memory."""
 
 Entries = Callable[[Collection[bytes], Collection[bytes]], dict[bytes, RawEntry]]
-"""Gives all entries of some contracts (ids), and single ones by LedgerKey, with the true end of their lives."""
+"""A function that gives all entries of contracts (ids), and single ones by LedgerKey, with their true ends of life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def archive_start(
 
 
 def empty_start(lake: Lake) -> StartState:
-    """Nothing, before the ledger that brought Soroban. Raises `ConfigError` where the lake begins later."""
+    """The empty state before the ledger that brought Soroban. Raises `ConfigError` if the lake begins later."""
     oldest, newest = lake.span()
     before = ledger_at(SOROBAN_PROTOCOL - 1, oldest, newest, lambda ledger: lake.close_of(ledger)[1])
     if before is None:
@@ -130,6 +130,6 @@ def empty_start(lake: Lake) -> StartState:
 
 
 def ledger_at(time: int, first: int, last: int, close_time: Callable[[int], int]) -> int | None:
-    """The last ledger of a range that closed at or before a time (unix seconds); None where none did."""
-    found = bisect_right(range(first, last + 1), time, key=close_time)
-    return first + found - 1 if found else None
+    """The last ledger of a range that closed at or before a time (unix seconds), or None."""
+    closed_count = bisect_right(range(first, last + 1), time, key=close_time)
+    return first + closed_count - 1 if closed_count else None

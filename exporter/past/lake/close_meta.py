@@ -27,14 +27,14 @@ from exporter.ledger.events import ContractEvent
 
 CREATED, UPDATED, REMOVED, STATE, RESTORED = range(5)
 EVICTED: Final = 5
-"""Not a kind of the XDR: a key that the ledger's eviction scan took out of the live state."""
+"""The kind of a key that the ledger's eviction scan took out of the live state. The XDR has no such kind."""
 
 EVENT: Final = 6
-"""Neither: what a contract published. Only given where it is asked for."""
+"""The kind of an event that a contract published. The XDR has no such kind; given only if asked for."""
 
 _CONTRACT_KINDS: Final = frozenset({6, 7, 9})  # contract data, contract code, TTL
 _TWO_KINDS: Final = struct.Struct(">I4xI").unpack_from
-"""Of a change, and of the entry in it."""
+"""Bytes of two kinds: that of a change, and that of the entry in it."""
 
 _MAX_TRANSACTIONS: Final = 1 << 16
 _MAX_TOPICS: Final = 16
@@ -179,7 +179,7 @@ def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[Ledg
 
 
 def _changes(data: bytes, position: int, found: list[Change]) -> int:
-    """LedgerEntryChanges: those of contract state are added to ``found``."""
+    """Pass over LedgerEntryChanges, and add those of contract state to ``found``."""
     (count,) = word(data, position)
     if not count:
         return position + 4
@@ -267,7 +267,7 @@ _FIRST_RESULT: Final = tuple(
     re.compile(rb"(?s)\0(?=[\0\x01].." + extension + rb".{32}\0\0.{6}" + _RESULT_CODE + rb")")
     for extension in (b"", b"", b"\0\0\0\0")
 )
-"""How the array of results begins: how many, the first one's hash, its fee and its code."""
+"""The head of the array of results: their number, then hash, fee and code of the first one."""
 
 
 _PHASE: Final = xdr.union("kind of phase", {0: 4, 1: xdr.in_turn(xdr.optional(8), 4)})
@@ -284,4 +284,4 @@ _CONSENSUS: Final = xdr.array(
     ),
     16,
 )
-"""Messages of the consensus: none in a lake's objects, some in what core itself streams."""
+"""A walk over consensus messages. A lake's objects have none; core's own stream has some."""

@@ -1,4 +1,4 @@
-"""The work on a range of ledgers: out of the lake's objects, the changes of what is watched.
+"""Extracting the changes of what is watched from a range of a lake's ledgers.
 
 Objects that are missing, damaged, of another network or of another chain are gaps, with their reason. What came of a
 range is kept as two files: a `LedgerRange`, and `LedgerChanges`.
@@ -28,7 +28,7 @@ _TTL = b"\0\0\0\x09"
 
 
 class Gap(msgspec.Struct, frozen=True, order=True):
-    """Ledgers of which nothing is known, and why."""
+    """Ledgers about which nothing is known, and the reason."""
 
     first: int
     last: int
@@ -101,7 +101,7 @@ def extract(work: RangeOfLedgers) -> tuple[LedgerRange, bytes]:
         try:
             header = chain.follow(meta, ledger)
             if watch.touched_by(meta):
-                # Of what is watched, and of its times to live, each with its place in the ledger.
+                # Changes of what is watched and of its times to live, each with its place in the ledger.
                 walked = walk(meta, watch.events_of).changes
                 wanted = {change.key for change in walked if change.key[:4] != _TTL and watch.wants(change.key)}
                 wanted |= {ttl_key(key) for key in (*wanted, *_named_keys(watch, meta))}
@@ -118,40 +118,40 @@ def extract(work: RangeOfLedgers) -> tuple[LedgerRange, bytes]:
             continue
         chain.take(header)
     first, last = chain.first, chain.last
-    found = LedgerRange(
+    extracted = LedgerRange(
         first.previous_hash.hex() if first is not None and first.ledger == work.first else "",
         last.hash.hex() if last is not None and last.ledger == work.last else "",
         chain.ledgers,
         tuple(sorted(chain.gaps)),
         touched,
     )
-    return found, packed(changed)
+    return extracted, packed(changed)
 
 
 def _metas(work: RangeOfLedgers, chain: _Chain) -> Iterator[tuple[bytes, int]]:
     """Each ledger's meta, with its number; those that cannot be had are noted as lost."""
     lake = Lake.open(work.lake, work.config)
     size = lake.config.ledgers_per_batch
-    for start, found in lake.batches(work.first, work.last, ahead_bytes=work.ahead_bytes):
+    for start, batch in lake.batches(work.first, work.last, ahead_bytes=work.ahead_bytes):
         first, last = max(start, work.first), min(start + size - 1, work.last)
         try:
-            if isinstance(found, DecodeError):
-                raise found
-            for meta, number in split(found):
+            if isinstance(batch, DecodeError):
+                raise batch
+            for meta, number in split(batch):
                 if first <= number <= last:
                     yield meta, number
         except DecodeError as error:
             chain.lose(first, last, str(error))
             continue
-        for begin, end in ((first, found.first - 1), (max(found.last + 1, first), last)):
+        for begin, end in ((first, batch.first - 1), (max(batch.last + 1, first), last)):
             if begin <= min(end, last):
-                chain.lose(begin, min(end, last), f"{found.key} does not have it")
+                chain.lose(begin, min(end, last), f"{batch.key} does not have it")
 
 
 def _named_keys(watch: Watch, meta: bytes) -> Iterator[bytes]:
     """The watched keys that a ledger names anywhere: only so it is known whose a time to live is."""
     for place in watch.places(meta):
-        with suppress(DecodeError):  # bytes that only look like one
+        with suppress(DecodeError):  # these bytes only look like a key
             key = meta[place : ledger_key_end(meta, place)]
             if watch.wants(key):
                 yield key

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 CONFIG = ".config.json"
 AHEAD = 16
 LOOK_AHEAD_BYTES = 2**30
-"""Of the objects that all workers of a machine have fetched and not yet read, as they are compressed."""
+"""Compressed bytes that all workers of a machine may have fetched and not yet read."""
 ENDINGS = (".xdr.zst", ".xdr.zstd")
-"""Of today's exporters, and of those before their version 23."""
+"""Endings of objects' names: by today's exporters of ledgers, and by those before version 23."""
 PUBLIC_REGION = "us-east-2"
 TRIES = 5
 _LAST_LEDGER = 0xFFFFFFFF
@@ -115,20 +115,20 @@ class Lake:
                     try:
                         key, data = future.result()
                         ahead = min(max(ahead_bytes // max(len(data), 1), 1), AHEAD)
-                        found: Batch | DecodeError = open_batch(key, data, start, start + size - 1)
+                        batch: Batch | DecodeError = open_batch(key, data, start, start + size - 1)
                     except DecodeError as error:
-                        found = error
-                    yield start, found
+                        batch = error
+                    yield start, batch
             finally:
                 for _, future in waiting:
                     future.cancel()
 
     def batch_of(self, ledger: int) -> Batch:
         """The object that holds a ledger. Raises `DecodeError`, `LakeError`."""
-        _, found = next(self.batches(ledger, ledger))
-        if isinstance(found, DecodeError):
-            raise found
-        return found
+        _, batch = next(self.batches(ledger, ledger))
+        if isinstance(batch, DecodeError):
+            raise batch
+        return batch
 
     def close_of(self, ledger: int) -> tuple[int, int]:
         """When a ledger closed, in unix seconds, and its protocol. Raises `LakeError`, `DecodeError`."""
@@ -156,7 +156,7 @@ class Lake:
                 ends.append(self.batch_of(wanted(objects)))
         except (LakeError, DecodeError):
             raise
-        except Exception as error:  # as in _get
+        except Exception as error:  # obstore raises what it does in `_get`
             raise LakeError(
                 f"{self.label} cannot be listed ({type(error).__name__}); say with --from and --to which ledgers to "
                 "read, by their numbers"
@@ -164,7 +164,7 @@ class Lake:
         return ends[0].first, ends[1].last
 
     def _listed(self, folder: str, what: str) -> list[int]:
-        """The first ledgers of what is in a folder, by the names."""
+        """The first ledgers of the objects in a folder, by their names."""
         result: Any = self._store.list_with_delimiter(folder or None)
         names = (item if isinstance(item, str) else item["path"] for item in result[what])
         return [int(found[1]) for name in names if (found := _NAME.search(str(name)))]
@@ -172,7 +172,7 @@ class Lake:
     def _get(self, key: str) -> bytes | None:
         for left in reversed(range(TRIES)):
             try:
-                got: Any = self._store.get(key)  # which never gives more than this size
+                got: Any = self._store.get(key)  # this reader never gives more than that size
                 if got.meta["size"] > LAKE_OBJECT_BYTES:
                     raise DecodeError(f"{key} has {got.meta['size']:,} bytes, too many for a ledger object")
                 return bytes(got.bytes())
@@ -213,7 +213,7 @@ def open_batch(key: str, data: bytes, first: int, last: int) -> Batch:
 
 def split(batch: Batch) -> Iterator[tuple[bytes, int]]:
     """The metas of a batch. Raises `DecodeError` before the first where they cannot be separated."""
-    if batch.first == batch.last:  # its end need not be found
+    if batch.first == batch.last:  # the only ledger of the batch ends where the bytes end
         yield batch.metas, batch.first
         return
     ends = [0]

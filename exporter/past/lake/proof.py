@@ -1,4 +1,4 @@
-"""The proof that the chain gives of the math: what contracts made of their pools, against what is computed before."""
+"""Comparing formulas with the chain: what contracts made of their pools, against what was computed beforehand."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Prover:
             if change.kind in (STATE, EVENT) or key[:4] != _DATA:
                 continue
             data = change.entry[4:-4] if change.kind in _PRESENT and change.entry is not None else None
-            if key not in before:  # what follows in the same ledger has had no time to accrue in
+            if key not in before:  # later changes in the same ledger had no time to accrue
                 before[key], first[key] = self._data.get(key), data
                 if change.kind == UPDATED and before[key] is not None:
                     updated.append(key)
@@ -91,14 +91,14 @@ class Prover:
 
     def _try(self, protocol: str, rule: AccrualRule, ledger: int, key: bytes, step: Step) -> None:
         try:
-            found = list(rule.read(key, step))
+            transitions = list(rule.read(key, step))
         except DecodeError:
-            return  # another contract's entry that looks like one, or one that the reader calls unread
+            return  # an entry of another contract that looks like a pool, or a pool that the reader calls unread
         except UntriedError:
             self._count(self.tally.untried, protocol, _code(key, step))
             return
         code = _code(key, step)
-        for transition in found:
+        for transition in transitions:
             try:
                 computed = transition.compute()
                 differs = [
@@ -123,8 +123,8 @@ def _code(key: bytes, step: Step) -> str:
     held = None if holder is None else step.before(holder)
     try:
         instance = None if entry is None else instance_of(entry.contract_data())
-        found = None if instance is None else with_held_code(instance, None if held is None else held.raw.data)
-        wasm_hash = None if found is None else found.wasm_hash
+        held_instance = None if instance is None else with_held_code(instance, None if held is None else held.raw.data)
+        wasm_hash = None if held_instance is None else held_instance.wasm_hash
     except DecodeError:
         wasm_hash = None
     return UNKNOWN_CODE if wasm_hash is None else wasm_hash.hex()

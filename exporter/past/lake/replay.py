@@ -21,7 +21,7 @@ from exporter.ledger.source import RawEntry
 from exporter.past.lake.close_meta import CREATED, EVENT, EVICTED, REMOVED, RESTORED, STATE, UPDATED, Change
 
 WRONGLY_ARCHIVED = "wrongly_archived.parquet"
-"""A file of the package: the list that CAP-76 publishes, which a test compares."""
+"""A file of the package: the list that CAP-76 publishes. A test compares the two."""
 
 _TTL: Final = b"\0\0\0\x09"
 _PRESENT: Final = (CREATED, UPDATED, RESTORED)
@@ -89,7 +89,7 @@ class ReplayedState:
                 continue
             key = change.key
             if change.kind in _PRESENT:
-                assert change.entry is not None  # these kinds have a value
+                assert change.entry is not None  # changes of these kinds have a value
                 self._data[key] = change.entry[4:-4], int.from_bytes(change.entry[:4], "big")
                 self._evicted.discard(key)
             elif change.kind == REMOVED or is_temporary(key):
@@ -100,7 +100,7 @@ class ReplayedState:
                 if key in self._wrong and self._wrong[key].evicted == self.ledger:
                     archived = self._wrong[key].archived
                     self._data[key] = archived[4:-4], int.from_bytes(archived[:4], "big")
-        if self.protocol < 24 <= protocol:  # the upgrade changed the archive, of which no meta says anything
+        if self.protocol < 24 <= protocol:  # the upgrade changed the archive, and no meta says so
             for key, wrong in self._wrong.items():
                 if key in self._evicted and wrong.evicted < self.ledger:
                     self._data[key] = wrong.correct[4:-4], int.from_bytes(wrong.correct[:4], "big")
@@ -111,10 +111,10 @@ class ReplayedState:
             self._lives.pop(change.key, None)
             return
         until = int.from_bytes(change.entry[40:44], "big")
-        known = self._lives.get(change.key)
-        if change.kind == UPDATED and known is not None:
+        longest = self._lives.get(change.key)
+        if change.kind == UPDATED and longest is not None:
             # Transactions of one stage do not see each other's extensions (CAP-63), so values may come out of order.
-            until = max(until, known)
+            until = max(until, longest)
         self._lives[change.key] = until
 
     def entry(self, key: bytes) -> RawEntry | None:

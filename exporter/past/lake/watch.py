@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 DATA: Final = b"\0\0\0\x06"
-"""How the LedgerKey of contract data begins."""
+"""The first bytes of the LedgerKey of contract data."""
 
 _CONTRACT: Final = re.compile(rb"(?s)\x06(?=(?:\x00{4})?\x00{3}\x01(.{32}))")
 """The last byte of the kind of a contract data key or entry (not zero: found fast), then the id of a contract."""
@@ -59,10 +59,10 @@ class Watch:
         return tails
 
     def touched_by(self, raw: bytes) -> bool:
-        found = _CONTRACT.findall(raw)
-        if not self.contracts.isdisjoint(found):
+        contract_ids = _CONTRACT.findall(raw)
+        if not self.contracts.isdisjoint(contract_ids):
             return True
-        if self._tails.keys().isdisjoint(found):
+        if self._tails.keys().isdisjoint(contract_ids):
             return False
         return any(
             raw.startswith(tail, match.end(1))
