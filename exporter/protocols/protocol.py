@@ -279,14 +279,24 @@ class RateModel:
 
         Empty if the math has no result at one of them, or if a parameter is missing.
         """
-        if not parameters.keys() >= set(self.parameters):
+        if not self._has_all(parameters):
             return []
-        numbers = (*self.more(row), *(parameters[name] for name in self.parameters))
         knots = (min(knot, self.full) for knot in self.knots(parameters))
         utilizations = sorted({0, *knots, self.full, row["accrued_utilization"]})
+        rates = [self.rate_at(utilization, row, parameters) for utilization in utilizations]
+        known = [rate for rate in rates if rate is not None]
+        return list(zip(utilizations, known, strict=True)) if len(known) == len(rates) else []
+
+    def rate_at(self, utilization: int, row: Mapping[str, Any], parameters: Mapping[str, int]) -> int | None:
+        """The rate at a utilization, in the decimals of the row; None without a result or if a parameter is missing."""
+        if not self._has_all(parameters):
+            return None
         with suppress(ExactError):
-            return [(utilization, self.rate(utilization, *numbers)) for utilization in utilizations]
-        return []
+            return self.rate(utilization, *self.more(row), *(parameters[name] for name in self.parameters))
+        return None
+
+    def _has_all(self, parameters: Mapping[str, int]) -> bool:
+        return parameters.keys() >= set(self.parameters)
 
 
 # The protocol.

@@ -32,6 +32,7 @@ from exporter.render.site.rows import (
 from exporter.render.site.templates import EXAMPLE_BASE, environment, snippets, static_files
 from exporter.render.site.text import native, not_mainnet
 from exporter.render.site.trends import Trend, Trends, group_charts, pool_charts, protocol_charts, totals_charts
+from exporter.render.site.why import DEPOSIT_USD, why, yield_after_deposit
 from exporter.tables import time_text
 from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
 from exporter.tree.files import FileKind, RenderedFile
@@ -150,6 +151,9 @@ class _Site:
                 f"pools/{place[0]}/{place[1]}.html",
                 "pool",
                 pool=pool,
+                why_so_high=why(pool),
+                after_deposit=yield_after_deposit(pool, tables.parameters.get(place, ()), PROTOCOLS[pool["protocol"]]),
+                deposit_usd=DEPOSIT_USD,
                 about=self.protocols[pool["protocol"]],
                 words_of=PROTOCOLS[pool["protocol"]].words,
                 price_time=time,

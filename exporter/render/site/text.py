@@ -29,11 +29,22 @@ _SIZES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K"))
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
+_TINY = f"<{THIN}0.01{THIN}%"
+"""Basis points are rounded down, so 0 of them is any part below one. It is never shown as nothing."""
+
+
+def rate_percent(basis_points: int, exact: int) -> str:
+    """Basis points as `percent`; ``exact`` is the number that they were rounded from, of which 0 is ``0 %``."""
+    return percent(basis_points) if exact else f"0{THIN}%"
+
+
 @lru_cache(maxsize=1 << 12)
 def percent(basis_points: int) -> str:
-    """Basis points in three digits: 320 is ``3.20 %``, 1234 is ``12.3 %``, 123456 is ``1,235 %``."""
+    """Basis points in three digits: 320 is ``3.20 %``, 1234 is ``12.3 %``, 123456 is ``1,235 %``, 0 ``< 0.01 %``."""
     if basis_points < 0:
         return f"-{percent(-basis_points)}"
+    if basis_points == 0:
+        return _TINY
     if basis_points >= 10**9:
         return f"{_scientific(basis_points // 100)}{THIN}%"
     if basis_points >= 99_950:
@@ -49,6 +60,8 @@ def exact_percent(basis_points: int) -> str:
     """Basis points with both decimals: 123456 is ``1,234.56 %``."""
     if basis_points < 0:
         return f"-{exact_percent(-basis_points)}"
+    if basis_points == 0:
+        return _TINY
     return f"{basis_points // 100:,}.{basis_points % 100:02d}{THIN}%"
 
 
@@ -102,6 +115,17 @@ def no_price(reason: str) -> str:
     return cut(reason, 300)
 
 
+def reward_price_words(source: str) -> str:
+    """What the price of a reward's token follows from, in a sentence: ``comet_spot COMET * ORACLE`` and ``ORACLE``."""
+    pool, _, oracle = source.rpartition(" * ")
+    by_oracle = f"the market's oracle {short_address(oracle)}"
+    if not pool:
+        return f"by {by_oracle}"
+    return (
+        f"by the Comet pool {short_address(pool.removeprefix('comet_spot '))} in USDC, and USDC's price by {by_oracle}"
+    )
+
+
 def why(reason: str) -> str:
     """Why something is closed or not known, without the exporter's own words for what it could not read."""
     return cut(reason.partition(": ")[0] if NOT_FROM_STORAGE.strip(": ") in reason else reason, 200)
@@ -137,6 +161,24 @@ def fixed_point(value: int, decimals: int) -> str:
     sign, digits = ("-" if value < 0 else ""), str(abs(value)).rjust(decimals + 1, "0")
     whole, part = (digits[:-decimals], digits[-decimals:].rstrip("0")) if decimals else (digits, "")
     return f"{sign}{int(whole):,}{'.' + part if part else ''}"
+
+
+SHOWN_DIGITS = 8
+
+
+def first_digits(value: int, decimals: int) -> str | None:
+    """The first `SHOWN_DIGITS` digits of an integer in units of 10^-decimals; None if it has no more than these."""
+    exact = fixed_point(value, decimals)
+    whole, _, part = exact.partition(".")
+    if TIMES in exact or not part:
+        return None
+    leading = (
+        len(part) - len(part.lstrip("0")) if whole.lstrip("-") == "0" else -len(whole.lstrip("-").replace(",", ""))
+    )
+    places = max(SHOWN_DIGITS + leading, 0)
+    if len(part) <= places:
+        return None
+    return f"{whole}.{part[:places]}…" if places else f"{whole}…"
 
 
 def decimal(value: int | None, decimals: int) -> str | None:

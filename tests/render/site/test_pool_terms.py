@@ -12,6 +12,7 @@ from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter, Pending
 from exporter.render.site.templates import environment
+from exporter.render.site.text import reward_price_words
 from exporter.tables import BACKSTOPS_SCHEMA
 from tests.protocols.test_prices import SPOKE
 from tests.render.rendering import contract
@@ -129,11 +130,17 @@ def test_rewards_have_amounts_an_end_and_a_price(end: int, until: str) -> None:
         "supply_reward_per_year": 10**12,
         "borrow_reward_per_year": None,
     }
-    price = {"reward_price": 12_345, "reward_price_decimals": 7, "reward_price_source": "comet_spot"}
+    price = {
+        "reward_price": 12_345,
+        "reward_price_decimals": 7,
+        "reward_price_source": "comet_spot CDJYABCDEFGHI * CDAVABCDEFGHI",
+    }
     facts = said("rewards", pool_row(0, 0) | paid | price | {"supply_reward_expiration": end})
 
     assert f"100,000 BLND a year{until}" == facts["All of them together"]
-    assert "0.0012345 USD (comet_spot)" == facts["Price of BLND"]
+    source = "by the Comet pool CDJY…FGHI in USDC, and USDC's price by the market's oracle CDAV…FGHI"
+    assert f"0.0012345 USD, {source}" == facts["Price of BLND"]
+    assert "by the market's oracle CDAV…FGHI" == reward_price_words("CDAVABCDEFGHI")
 
 
 def test_a_backstop_is_shown_on_the_page_of_its_market() -> None:

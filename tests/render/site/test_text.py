@@ -19,7 +19,7 @@ from exporter.render.site.text import cut, harmless, prose
 
 SHOWN: dict[Callable[[Any], str], dict[object, str]] = {
     text.percent: {
-        0: "0.00 %",
+        0: "< 0.01 %",
         999: "9.99 %",
         1235: "12.4 %",
         99_949: "999.5 %",
@@ -27,7 +27,7 @@ SHOWN: dict[Callable[[Any], str], dict[object, str]] = {
         123_456: "1,235 %",
         10**12: "1.00x10¹⁰ %",
     },
-    text.exact_percent: {0: "0.00 %", 99_950: "999.50 %", 10**12: "10,000,000,000.00 %"},
+    text.exact_percent: {0: "< 0.01 %", 99_950: "999.50 %", 10**12: "10,000,000,000.00 %"},
     text.dollars: {
         None: "no price",
         1234: "$12.34",
