@@ -57,7 +57,8 @@ def factors(row: Row) -> Factors | None:
     for digits, own in product(range(_FEWEST_DIGITS, _MOST_DIGITS + 1), (*shares, min(share, Fraction(100)))):
         parts = [_rounded(number, digits) for number in (lent, paid, own)]
         if _shown(Fraction(parts[0]) * Fraction(parts[1]) * Fraction(parts[2]) / 10_000) == shown:
-            return Factors(*(f"{part}{THIN}%" for part in parts), earned=shown)
+            lent_text, paid_text, share_text = (f"{part}{THIN}%" for part in parts)
+            return Factors(lent_text, paid_text, share_text, shown)
     return None
 
 
@@ -105,8 +106,8 @@ def yield_after_deposit(row: Row, parameters: Sequence[Parameter], protocol: Pro
     before = row["accrued_borrow_apr"] * used_now
     if rate is None or before <= 0 or row["accrued_supply_apr"] <= 0:
         return None
-    earned = row["accrued_supply_apr"] * rate * used // before
-    reward = (row["supply_reward_apr_bps"] or 0) * row["total_supplied"] // supplied
+    earned: int = row["accrued_supply_apr"] * rate * used // before
+    reward: int = (row["supply_reward_apr_bps"] or 0) * row["total_supplied"] // supplied
     return annual_yield_bps(earned, 365, 10 ** row["apr_decimals"]) + reward
 
 
