@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from exporter.ledger.snapshot_file import LedgerSnapshot
-from tests import once
+from tests import made_once
 from tests.audit.trees import Files, good_tree
 from tools import real_data as real
 
@@ -63,7 +63,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def folder_of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
     own = tmp_path_factory.getbasetemp()
-    once.shared_folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    made_once.shared_folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 @pytest.fixture(autouse=True)

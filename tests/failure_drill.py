@@ -24,7 +24,7 @@ from exporter.localnet.player import DEFAULT_START_LEDGER, RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.stores import open_store
 from exporter.stores.folder import write_file
-from tests.jobs import NOW, run, settings_for
+from tests.job_runs import NOW, run, settings_for
 from tests.s3.wire_bucket import Answer, WireBucket
 
 PAGE = (Path(__file__).parents[1] / "docs" / "failures.md").read_text(encoding="utf-8")

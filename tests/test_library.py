@@ -14,7 +14,7 @@ import pytest
 import exporter
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
-from tests.jobs import settings_for
+from tests.job_runs import settings_for
 from tests.localnet.recorded import only
 
 PAGE = Path(__file__).parent.parent / "docs" / "library.md"

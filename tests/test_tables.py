@@ -27,7 +27,7 @@ def test_types_and_places_of_columns() -> None:
 PUBLISH = """
 from pathlib import Path
 from exporter.localnet.player import RecordedNetwork
-from tests.jobs import run, settings_for
+from tests.job_runs import run, settings_for
 from tests.localnet.recorded import only
 assert run(settings_for(Path("tree"), **only("blend")), network=RecordedNetwork())[0] == 0
 """

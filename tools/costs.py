@@ -14,7 +14,7 @@ from exporter.publishing.publish import MAX_FILES
 from exporter.stores.memory import MemoryStore
 from exporter.tree.families import kind_of
 from exporter.tree.files import FileKind
-from tests.jobs import naming, run, settings_for
+from tests.job_runs import naming, run, settings_for
 
 # List prices of AWS in us-east-1 for S3 Standard and CloudFront, in USD, as of 2026-11. Prices are inputs: check them.
 PER_1000_PUTS = 0.005  # PUT and LIST

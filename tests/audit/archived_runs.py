@@ -12,7 +12,7 @@ from exporter.config import load
 from exporter.localnet.player import RecordedNetwork
 from exporter.past.archive_source import FromArchive
 from tests.job.recorded_archive import records_of
-from tests.jobs import run
+from tests.job_runs import run
 from tests.localnet.recorded import BLEND_V2, pools_of
 from tests.past.archive.simulated_archive import ORGANISATIONS, PASSPHRASE, SimulatedArchive, trust_document
 

@@ -13,7 +13,7 @@ from exporter.localnet.network import LocalNetwork
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from tests.job.recorded_archive import records_of
-from tests.jobs import run
+from tests.job_runs import run
 from tests.localnet.recorded import BLEND_V2, pools_of
 from tests.past.archive.simulated_archive import ORGANISATIONS, PASSPHRASE, SimulatedArchive, trust_document
 

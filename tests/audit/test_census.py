@@ -44,7 +44,7 @@ from exporter.past.archive_source import FromArchive
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
 from tests.job.recorded_archive import CHECKPOINT, recorded_archive
-from tests.jobs import run, settings_for
+from tests.job_runs import run, settings_for
 from tests.localnet.recorded import BLEND_V2, LISTED, only
 from tests.past.archive.simulated_archive import SimulatedArchive
 

@@ -30,7 +30,7 @@ from exporter.protocols.numbers import PoolRow
 from exporter.protocols.protocol import Compared, ViewCall
 from exporter.protocols.xoxno.views import VIEWS
 from tests.audit.contract_views import ALULA, ContractViews
-from tests.jobs import direct, on_chain, read_tables, settings_for
+from tests.job_runs import direct, on_chain, read_tables, settings_for
 from tests.localnet.recorded import BLEND_V2, only, pools_of
 from tests.protocols.judged import plain
 

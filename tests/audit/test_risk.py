@@ -38,7 +38,7 @@ from exporter.stores import open_store
 from exporter.tree.families import RISK
 from exporter.tree.risk import RiskDocument, RiskOfMarket
 from tests.job.recorded_archive import CHECKPOINT, recorded_archive
-from tests.jobs import run, settings_for
+from tests.job_runs import run, settings_for
 from tests.localnet.recorded import BLEND_V2
 from tests.snapshot_files import write_snapshot
 

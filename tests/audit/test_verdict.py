@@ -18,7 +18,7 @@ from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.recording import shipped
 from exporter.localnet.server import create_app, running
 from exporter.stores.store import utc_now
-from tests import jobs
+from tests import job_runs
 from tests.audit.trees import small_tree, write
 
 
@@ -103,7 +103,7 @@ def test_a_bad_tree_is_not_published(rpc: str, tmp_path: Path, monkeypatch: pyte
     kept = lambda *given: (file for file in render(*given) if file.key not in left)  # noqa: E731
     monkeypatch.setattr("exporter.job.run.render", kept)
     with pytest.raises(CheckError, match=r"links to /data\.html, but data\.html is not there") as caught:
-        jobs.run(jobs.settings_for(tmp_path, rpc), now=utc_now())
+        job_runs.run(job_runs.settings_for(tmp_path, rpc), now=utc_now())
 
     kinds = {path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("*") if path.is_file()}
     assert 4 == caught.value.exit_code

@@ -59,7 +59,7 @@ from exporter.tree.run_listing import RunListing
 from exporter.tree.values import SkipReason
 from tests.audit.signed_runs import CHECKPOINT, TIME, SignedNetwork, keys_named
 from tests.audit.trees import Files, change, read, seal, write
-from tests.jobs import run, settings_for
+from tests.job_runs import run, settings_for
 from tests.localnet.recorded import BLEND_V2
 from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.simulated_archive import PASSPHRASE, trust_document, validators

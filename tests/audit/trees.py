@@ -27,9 +27,9 @@ from exporter.stores.tree_sources import StoreSource
 from exporter.tree.documents import ManifestFile
 from exporter.tree.families import STATUS_KEY, kind_of
 from exporter.tree.run_listing import RunListing
-from tests.jobs import NOW, run, settings_for
+from tests.job_runs import NOW, run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, only, pools_of, with_rewards, without_oracle
-from tests.once import once
+from tests.made_once import once
 
 SIZES = (1, 2, 5)
 RUNS = 10

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from exporter.cli import main
-from tests.embedded import PROJECT_ROOT, serving
+from tests.served_commands import PROJECT_ROOT, serving
 
 
 def exporter(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -20,11 +20,11 @@ import pytest
 from exporter.config import Settings
 from exporter.serve.edge import render_edge, write_edge
 from exporter.tree.headers import content_type
-from tests.embedded import PROJECT_ROOT, serving
 from tests.render.conftest import tree
 from tests.serve.edge.cases import can_be_sent, expected, faults, table
 from tests.serve.edge.conftest import root
 from tests.serve.edge.targets import HttpTarget
+from tests.served_commands import PROJECT_ROOT, serving
 
 __all__ = ["root", "tree"]  # fixtures of other suites
 

@@ -20,7 +20,7 @@ from exporter.ledger.rpc.endpoints import RpcLimits
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.rpc import RpcError
 from exporter.localnet.server import Behaviour, create_app, running
-from tests.jobs import run, settings_for
+from tests.job_runs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, LISTED, only
 from tests.protocols.made_ledger import entry
 

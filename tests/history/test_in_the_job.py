@@ -20,7 +20,7 @@ from exporter.publishing.published_state import read_published
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.files import RenderedFile
-from tests.jobs import NOW, run, settings_for
+from tests.job_runs import NOW, run, settings_for
 from tests.localnet.recorded import BLEND_V1, only
 
 STATE_PREFIX = STATE_KEY.removesuffix(".bin")

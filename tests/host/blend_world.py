@@ -28,9 +28,9 @@ from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol
 from exporter.ledger.source import RawEntry
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key
-from tests.entries import decode_data_key
 from tests.host.machine import LedgerInfo, Machine, Outcome
 from tests.past.archive.archive_snapshot import CheckpointState, snapshot_of, state_at
+from tests.recorded_entries import decode_data_key
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 CHECKPOINT = 10047

@@ -10,9 +10,9 @@ from exporter.ledger.codec.fields import Fields
 from exporter.past.lake.close_meta import decode_event
 from exporter.protocols.base import Liquidation
 from exporter.protocols.blend.liquidations import KINDS, liquidations_in
-from tests.entries import decode_data_key
 from tests.host.blend_world import POOL, USERS, World, ruin
 from tests.host.machine import Outcome
+from tests.recorded_entries import decode_data_key
 
 
 def said(outcome: Outcome) -> list[Liquidation]:

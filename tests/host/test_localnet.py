@@ -20,7 +20,7 @@ from exporter.localnet.network import snapshot_network
 from tests.host.blend_world import POOL
 from tests.host.judge_file import HostSource, load_snapshot, simulated
 from tests.host.machine import Machine
-from tests.jobs import Opened
+from tests.job_runs import Opened
 from tests.past.archive.archive_snapshot import CheckpointState, snapshot_of
 
 PASSPHRASE = NETWORKS["testnet"].passphrase

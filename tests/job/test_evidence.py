@@ -20,7 +20,7 @@ from exporter.job.evidence import Evidence
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.stores.memory import MemoryStore
-from tests.jobs import NOW, run, settings_for
+from tests.job_runs import NOW, run, settings_for
 
 
 @pytest.fixture(scope="module")

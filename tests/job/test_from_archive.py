@@ -18,7 +18,7 @@ from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.past.archive_source import FromArchive, open_archive_state
 from exporter.stores.memory import MemoryStore
 from tests.job.recorded_archive import CHECKPOINT, recorded_archive
-from tests.jobs import run, settings_for
+from tests.job_runs import run, settings_for
 from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.simulated_archive import ORGANISATIONS, SimulatedArchive, trust_document, validators
 from tests.snapshot_files import write_snapshot

@@ -17,7 +17,7 @@ from exporter.ledger.rpc.endpoints import Timing
 from exporter.localnet import rpc
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
-from tests.jobs import run, settings_for
+from tests.job_runs import run, settings_for
 
 
 @pytest.mark.parametrize(("later", "count"), [(0, 0), (1, 1)])

@@ -17,7 +17,7 @@ from exporter.job.sources import check_ledger_clock
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from tests.audit.trees import read
-from tests.jobs import run, settings_for
+from tests.job_runs import run, settings_for
 from tests.localnet.recorded import only
 
 LEDGER, CLOSED = 5_000, datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -13,7 +13,7 @@ from exporter.job.lost_prices import KEY, LostPrices, load_missed
 from exporter.localnet.player import RecordedNetwork
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
-from tests.jobs import run, settings_for
+from tests.job_runs import run, settings_for
 from tests.localnet.recorded import only
 
 DAY = 86_400

@@ -38,7 +38,7 @@ from exporter.protocols.k2.layout import decode_reserve, reserve_key
 from exporter.render.changes import change_list
 from exporter.tree.documents import ChangeList, MarketSummary, RunChange
 from exporter.tree.pools import AssetDetail
-from tests.jobs import direct, read_tables, run, settings_for
+from tests.job_runs import direct, read_tables, run, settings_for
 from tests.localnet.recorded import BLEND_V2, LISTED, pools_of, without_oracle
 from tests.protocols.made_ledger import UNKNOWN_CODE, account, changed, contract, entry_of, instance
 

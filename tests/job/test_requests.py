@@ -18,7 +18,7 @@ from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.stores.memory import MemoryStore
-from tests.jobs import naming, settings_for
+from tests.job_runs import naming, settings_for
 from tests.localnet.recorded import LISTED
 
 WAVES = (

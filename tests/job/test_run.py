@@ -19,7 +19,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.stores.store import Store
 from tests.audit.trees import read
-from tests.jobs import run, settings_for
+from tests.job_runs import run, settings_for
 from tests.localnet.recorded import only
 from tests.s3.wire_bucket import WireBucket
 from tests.stores.bucket_simulator import BucketSimulator, Call

@@ -12,7 +12,7 @@ from exporter.history.series import STATE_KEY
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.stores import open_store
-from tests.jobs import run, settings_for
+from tests.job_runs import run, settings_for
 from tests.localnet.recorded import only
 
 BOUNDARY = 1_795_219_200

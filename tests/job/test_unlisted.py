@@ -21,7 +21,7 @@ from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAn
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.protocols.base import Origin
-from tests.jobs import settings_for
+from tests.job_runs import settings_for
 from tests.localnet.direct_source import DirectSource
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, LISTED
 

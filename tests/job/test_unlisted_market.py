@@ -23,7 +23,7 @@ from exporter.localnet.server import Behaviour, create_app, running
 from exporter.serve.assistant import Answers
 from exporter.stores.tree_sources import open_tree
 from tests.audit.test_on_chain import with_views
-from tests.jobs import on_chain, run, settings_for
+from tests.job_runs import on_chain, run, settings_for
 
 ALERTS = Path(__file__).parents[2] / "templates" / "monitoring" / "alerts.yml"
 OWN_ORACLE = derived_address("an oracle of a stranger")

@@ -29,11 +29,11 @@ from exporter.ledger.storage_rules.host import (
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.protocols import storage_answers
-from tests.entries import recorded_instance
 from tests.ledger.storage_rules.stored import LEDGER, NOW, UNKNOWN_CODE, Stored, by_name, stellar
 from tests.ledger.storage_rules.test_reflector import TOKEN as TOKEN_OF_K2
 from tests.protocols.made_ledger import account, contract
 from tests.protocols.test_k2_oracle_rule import BTC, FRESH, K2, PLAIN, with_adapter
+from tests.recorded_entries import recorded_instance
 
 TOKEN = contract("a token")
 HOLDER = contract("a holder")

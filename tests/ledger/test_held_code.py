@@ -22,7 +22,7 @@ from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import INSTANCE_KEY
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.player import RecordedNetwork
-from tests.jobs import direct, read_tables, run, settings_for
+from tests.job_runs import direct, read_tables, run, settings_for
 
 OWNER, TAG = derived_address("the factory"), (scval.EXECUTABLE_TAG, b"pool")
 NEW_CODE = bytes(range(32))

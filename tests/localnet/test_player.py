@@ -22,7 +22,7 @@ from exporter.localnet.recording import shipped
 from exporter.protocols import storage_answers
 from exporter.protocols.compute import Tables
 from exporter.stores.memory import MemoryStore
-from tests.jobs import direct, read_tables, settings_for
+from tests.job_runs import direct, read_tables, settings_for
 from tools import recording
 
 POOLS = {"alula": 3, "blend": 6, "k2": 4, "peridot": 4, "slender": 3, "xoxno": 4}

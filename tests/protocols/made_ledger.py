@@ -23,7 +23,7 @@ from exporter.ledger.codec.scval_encode import (
 )
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
-from tests.entries import recorded_instance
+from tests.recorded_entries import recorded_instance
 
 Written = tuple[bytes, bytes]
 """LedgerKey XDR and LedgerEntryData XDR."""

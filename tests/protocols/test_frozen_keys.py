@@ -19,7 +19,7 @@ from exporter.localnet import rpc
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.protocols.frozen_keys import SETTING_KEY, UNKNOWN_FROZEN, decode_frozen_keys
-from tests.jobs import direct, read_tables, run, settings_for
+from tests.job_runs import direct, read_tables, run, settings_for
 
 GATES = ["can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate"]
 

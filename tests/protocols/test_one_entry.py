@@ -28,8 +28,8 @@ from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
 from exporter.tables import GATES, OPTIONAL_COLUMNS, POOLS_SCHEMA
 from exporter.tree.documents import Unread
-from tests.entries import decode_data_key
 from tests.protocols.world import Source, World
+from tests.recorded_entries import decode_data_key
 
 Place = tuple[str, str]
 """Market and pool."""

@@ -20,10 +20,10 @@ from exporter.localnet.server import create_app, running
 from exporter.protocols.xoxno.layout import HubAsset
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
-from tests import jobs
-from tests.entries import recorded
-from tests.jobs import on_chain, settings_for
+from tests import job_runs
+from tests.job_runs import on_chain, settings_for
 from tests.protocols.made_ledger import entry
+from tests.recorded_entries import recorded
 
 LOCAL = NETWORKS[NETWORK]
 
@@ -61,7 +61,7 @@ def test_nothing_is_lost(tmp_path: Path) -> None:
     counts, facts = list[tuple[int, int, int]](), list[dict[str, Any]]()
 
     def run(url: str) -> None:
-        code, report = jobs.run(settings_for(tmp_path, url), store)
+        code, report = job_runs.run(settings_for(tmp_path, url), store)
         stored = store.get("v1/system/status.json")
         status = json.loads(stored.data if stored else b"{}")
         counts.append((code, status["pool_count"], status["unread_count"]))

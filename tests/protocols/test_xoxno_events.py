@@ -12,8 +12,8 @@ from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.protocols.base import Candidate, Origin
 from exporter.protocols.xoxno.layout import HubAsset, hub_asset
 from exporter.protocols.xoxno.reader import MAX_POOLS_IN_EVENT, candidates_in, event_filters
-from tests.entries import recorded
 from tests.protocols.made_ledger import account, contract
+from tests.recorded_entries import recorded
 
 (XOXNO,) = (item for item in deployments_of("local") if item.protocol == "xoxno")
 CONTROLLER, POOL = XOXNO.markets[0], XOXNO.addresses("pool")[0]

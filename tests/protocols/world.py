@@ -36,10 +36,10 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
-from tests.entries import decode_data_key, name_of
 from tests.localnet.recorded import LISTED
 from tests.protocols.made_ledger import account as account
 from tests.protocols.made_ledger import contract as contract
+from tests.recorded_entries import decode_data_key, name_of
 
 Step = str | int | ScVal
 """A name of a field or key, the place in a vector, or a whole key."""

@@ -18,7 +18,7 @@ from exporter.tree.documents import ChangeList, HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.files import FileKind
 from exporter.tree.read_back import file_of
-from tests.jobs import direct, read_tables, settings_for
+from tests.job_runs import direct, read_tables, settings_for
 
 LARGEST_BYTES = 200_000
 EXCEPTIONS = ("api.html", "v1/openapi.json")

@@ -9,7 +9,7 @@ from pathlib import Path
 from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
 from tests.audit.trees import Files, tree_of, write
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, pools_of, with_rewards, with_status, without_oracle
-from tests.once import once
+from tests.made_once import once
 
 HOURS = 5
 """Between ledgers, so that a few runs close pages of the shorter buckets."""

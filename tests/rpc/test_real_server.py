@@ -27,7 +27,7 @@ from stellar_sdk import xdr
 from exporter.localnet.server import running
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
-from tests.jobs import on_chain, run, settings_for
+from tests.job_runs import on_chain, run, settings_for
 from tests.localnet.conformance import OLDEST, TESTNET
 from tests.past.archive.archive_snapshot import state_at
 from tests.rpc.core import State, save

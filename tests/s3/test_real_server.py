@@ -21,7 +21,7 @@ from exporter.publishing.published_state import manifest_keys
 from exporter.publishing.retention import sweep
 from exporter.tree.documents import HistoryManifest
 from exporter.tree.families import lacks_extension
-from tests.jobs import run, settings_for
+from tests.job_runs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, only
 from tests.publishing.published_tree import TestClock
 from tests.s3.clients import ENDPOINT_VARIABLE, OBEY_DELETION, gateway_name, given_gateway

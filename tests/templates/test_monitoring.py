@@ -18,7 +18,7 @@ from exporter.errors import ExitCode
 from exporter.job.report import RunLog, metrics_of
 from exporter.render.run_documents import render_metrics
 from tests.failure_drill import FAILURES, INTERVAL_MINUTES, Drill, copied, documented, published
-from tests.jobs import NOW
+from tests.job_runs import NOW
 from tests.render.test_changes import pool, tables
 
 PUBLISHED = [code for code in ExitCode if code.is_published]

@@ -25,7 +25,7 @@ from exporter.stores.folder import FolderStore
 from exporter.tree.decoding import refuse_other_format
 from exporter.tree.families import HISTORY_MANIFEST_KEY, STATUS_KEY
 from tests.audit.trees import tree_of, write
-from tests.jobs import settings_for
+from tests.job_runs import settings_for
 from tests.localnet.recorded import BLEND_V1, only
 
 EARLIER, LATER = "was made by an earlier version", "was made by a later version"

@@ -19,10 +19,10 @@ from statistics import median
 
 from exporter.config import Settings
 from exporter.tree.routes import Served, route
-from tests.embedded import serving
-from tests.jobs import run as run_job
-from tests.jobs import settings_for
+from tests.job_runs import run as run_job
+from tests.job_runs import settings_for
 from tests.serve.edge.nginx_server import free_port, running, write_main, write_rule
+from tests.served_commands import serving
 from tools.bench.table import Row
 
 POOLS, URLS, CONNECTIONS = 200, 2_000, 32

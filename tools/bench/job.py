@@ -18,7 +18,7 @@ from time import process_time
 from typing import Any
 
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
-from tests.embedded import PROJECT_ROOT, serving
+from tests.served_commands import PROJECT_ROOT, serving
 from tools.bench.table import Row
 
 SIZES = (1_000, 10_000)

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter, sleep
 
-from tests.embedded import serving
 from tests.s3.wire_bucket import Call, WireBucket
+from tests.served_commands import serving
 from tools.bench.job import publish, steps_of
 from tools.bench.publish import in_bucket, variables
 from tools.bench.table import Row

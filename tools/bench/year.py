@@ -36,10 +36,10 @@ from exporter.stores.store import Store
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX
 from exporter.tree.read_back import file_of
-from tests.embedded import PROJECT_ROOT
-from tests.jobs import direct, read_tables, settings_for
-from tests.jobs import run as run_once
+from tests.job_runs import direct, read_tables, settings_for
+from tests.job_runs import run as run_once
 from tests.s3.wire_bucket import WireBucket
+from tests.served_commands import PROJECT_ROOT
 from tools.bench.publish import variables
 from tools.bench.table import Row
 

@@ -14,7 +14,7 @@ from exporter.ledger.source import RawEntry
 from exporter.localnet.server import running
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
-from tests.jobs import on_chain, run, settings_for
+from tests.job_runs import on_chain, run, settings_for
 from tests.ledger.rpc.recorded_rpc import RecordedRpc
 from tests.past.archive.archive_snapshot import state_at
 

@@ -24,7 +24,7 @@ from exporter.past.archive.checkpoint import GENERALIZED_PROTOCOL, Checkpoint, H
 from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.state_index import DEAD, LIVE
 from exporter.past.archive.stellar_proof import read_trust
-from tests.entries import decode_data_key
+from tests.recorded_entries import decode_data_key
 
 PASSPHRASE = "a simulated network"
 CONTRACT = strkey.encode(strkey.CONTRACT, bytes(range(32)))

@@ -23,7 +23,7 @@ from exporter.past.backfill.lake_job import LakeJob, LakePlan, LakeResult
 from exporter.past.backfill.start_state import StartState, snapshot_start
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
-from tests.jobs import run, settings_for
+from tests.job_runs import run, settings_for
 from tests.snapshot_files import write_snapshot
 
 IN_LINE = ThreadPoolExecutor(1)

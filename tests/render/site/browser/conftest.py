@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.embedded import serving
 from tests.render.site.made import big_tables, pool_row, series_of, site_of, tables_of, unpriced
+from tests.served_commands import serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -1,4 +1,4 @@
-"""Runs of the job as tests want them: against an embedded network, at a fixed time, with the report in memory."""
+"""Runs of the job as tests need them: against a simulated network, at a fixed time, with the report in memory."""
 
 from __future__ import annotations
 

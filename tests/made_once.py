@@ -1,4 +1,4 @@
-"""What is made once, for all workers of a test run."""
+"""Values that are made once, by the first worker of a test run that needs them, and shared by all workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _made: dict[str, Any] = {}
 
 
 def once(name: str, make: Callable[[], T]) -> T:
-    """What ``make`` gives, from the first worker that asks for it under this name. Nobody may change it."""
+    """The result of ``make``, made by the first worker that asks for it under this name. Nobody may change it."""
     if name not in _made:
         _made[name] = make() if shared_folder is None else _shared(shared_folder / name, make)
     made: T = _made[name]

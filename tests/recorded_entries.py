@@ -1,4 +1,4 @@
-"""Templates for entries of tests: what the package's recording has under keys of a name."""
+"""Entries of the package's recording by the name of their key: templates for the entries of tests."""
 
 from __future__ import annotations
 

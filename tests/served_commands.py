@@ -1,4 +1,4 @@
-"""The exporter's own servers as processes, for clients and benchmarks."""
+"""Commands of the exporter that serve, as processes of their own, for clients and benchmarks."""
 
 from __future__ import annotations
 
