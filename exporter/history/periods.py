@@ -22,6 +22,9 @@ from exporter.tree.pools import AssetPeriod
 _FIELDS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")
 """The fields of a bucket that have a mean and a change."""
 
+_COMPARABLE = ("comparable_supply_apy_bps", "comparable_borrow_apy_bps")
+"""The fields of a bucket that have a mean alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Period:
@@ -58,7 +61,7 @@ def _period(histories: Histories, period: Period, close_time: int, pools: pl.Dat
         .group_by(keys)
         .agg(
             pl.len().alias("observed"),
-            *(floored_mean(name).alias(f"mean_{name}") for name in _FIELDS),
+            *(floored_mean(name).alias(f"mean_{name}") for name in (*_FIELDS, *_COMPARABLE)),
             pl.col(list(ENDS)).last(),
         )
     )
@@ -68,7 +71,7 @@ def _period(histories: Histories, period: Period, close_time: int, pools: pl.Dat
     )
     rows = pools.join(found, on=keys, how="left", maintain_order="left").select(
         pl.col("observed").fill_null(0),
-        *(f"mean_{name}" for name in _FIELDS),
+        *(f"mean_{name}" for name in (*_FIELDS, *_COMPARABLE)),
         "realized_supply_apy_bps",
         "realized_borrow_apy_bps",
         *((pl.col(name) - pl.col(f"old_{name}")).alias(f"{name}_change") for name in _FIELDS),

@@ -22,6 +22,7 @@ from exporter.best import SIDES, Side, best, with_ranks
 from exporter.deployments import app_url
 from exporter.deployments.identified_tokens import identities
 from exporter.errors import CheckError
+from exporter.history.periods import PERIODS
 from exporter.ledger.tokens import Token
 from exporter.protocols.compute import Tables
 from exporter.render.run_documents import token_documents, total
@@ -140,6 +141,13 @@ _MEANS = {
 }
 """The means that rows have, by the place of their period among those of `exporter.history.periods`, and its field."""
 
+_OF_PERIODS = {
+    f"{field}_{name}": (at, field)
+    for at, name in enumerate(period.name for period in PERIODS)
+    for field in (f"{kind}_{side}_apy_bps" for kind in ("mean_comparable", "realized") for side in SIDES)
+}
+"""What the site shows of each period, by the place of the period and its field."""
+
 
 _IDENTITY = pl.Struct({"who": pl.String(), "home_domain": pl.String(), "stable": pl.Boolean()})
 
@@ -153,7 +161,8 @@ def with_list_columns(
     """The pools frame with what lists show in addition: each pool's address in its app, its means, and its token."""
     apps = [app_url(network, *place) for place in pools.select("protocol", "market", "pool").iter_rows()]
     means = (
-        pl.Series(name, [getattr(own[at], mean) for own in periods], pl.Int64()) for name, (at, mean) in _MEANS.items()
+        pl.Series(name, [getattr(own[at], mean) for own in periods], pl.Int64())
+        for name, (at, mean) in {**_MEANS, **_OF_PERIODS}.items()
     )
     known = identities(network)
     addresses = pools["token_address"].to_list()

@@ -603,6 +603,20 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
         UsdCents | None,
         doc("Mean value of the pool, in US cents; null where the history is too short or has no price."),
     ]
+    mean_comparable_supply_apy_bps: Annotated[
+        BasisPoints | None,
+        doc(
+            "Mean annual yield of suppliers compounded daily, in every protocol alike, in basis points; null where the "
+            "history is too short or does not have it."
+        ),
+    ]
+    mean_comparable_borrow_apy_bps: Annotated[
+        BasisPoints | None,
+        doc(
+            "Mean annual cost of borrowers compounded daily, in every protocol alike, in basis points; null where the "
+            "history is too short or does not have it."
+        ),
+    ]
     realized_supply_apy_bps: Annotated[
         Change | None,
         doc(

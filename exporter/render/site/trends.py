@@ -33,8 +33,8 @@ _BUCKET_WORDS = {"5m": "5 minutes", "1h": "hour", "1d": "day", "1w": "week"}
 _THINNED_WORDS = "day of the last month, and every Monday before it,"
 
 _OF_POOL = (
-    ("Supply APY", RATE, "supply_apy_bps"),
-    ("Borrow APY", RATE, "borrow_apy_bps"),
+    ("Supply APY", RATE, "comparable_supply_apy_bps"),
+    ("Borrow APY", RATE, "comparable_borrow_apy_bps"),
     ("Utilization", RATE, "utilization_bps"),
     ("TVL", MONEY, "tvl_usd_cents"),
 )
@@ -183,7 +183,7 @@ def group_charts(trend: Trend, labels: Mapping[Place, str]) -> tuple[Markup, ...
     """The totals of a market or token as far as they are known, the rates of its greatest pools, and their table."""
     columns = _totals_columns(trend)
     drawn = list(_drawn_totals(trend, columns, "value")) if trend.is_priced else []
-    lines: dict[str, list[Line]] = {"supply_apy_bps": [], "borrow_apy_bps": [], "utilization_bps": []}
+    lines: dict[str, list[Line]] = {name: [] for _, _, name in _OF_POOL[:3]}
     for colour, (place, pool) in enumerate(trend.greatest, 1):
         label = cut(labels.get(place, place[1]), 30)
         for title, unit, name in _OF_POOL[:3]:
@@ -202,7 +202,11 @@ def _drawn_totals(trend: Trend, columns: Sequence[Column], name: str) -> Iterato
     for identity, title, lines in (
         (name, "Total value", [Line("TVL", 4, 0)]),
         (f"{name}-sums", "Supplied and borrowed", [Line("Supplied", 1, 1), Line("Borrowed", 2, 2)]),
-        (f"{name}-rates", "Mean rates, weighted by value", [Line("Supply APY", 1, 3), Line("Borrow APY", 2, 4)]),
+        (
+            f"{name}-rates",
+            "Mean rates as the protocols show them, weighted by value",
+            [Line("Supply APY", 1, 3), Line("Borrow APY", 2, 4)],
+        ),
     ):
         yield chart(identity, title, trend.starts, columns, lines, area=len(lines) == 1)
 

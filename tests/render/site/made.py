@@ -136,7 +136,7 @@ def series_of(tables: Tables, runs: int, seconds: int = 3_600) -> Series:
         rows.with_columns(
             pl.lit(LEDGER - back, pl.Int64).alias("observed_ledger"),
             pl.lit(CLOSE_TIME - back * seconds, pl.Int64).alias("ledger_close_time"),
-            (pl.col("supply_apy_bps") + back * 7 % 31).alias("supply_apy_bps"),
+            (pl.col("supply_apy_bps", "comparable_supply_apy_bps") + back * 7 % 31),
             (pl.col("tvl_usd_cents") + back * 104_729 % 10_000).alias("tvl_usd_cents"),
         )
         for back in range(runs - 1, -1, -1)
@@ -150,7 +150,7 @@ def series_of(tables: Tables, runs: int, seconds: int = 3_600) -> Series:
 def site_files(tables: Tables, series: Series | None = None, network: str = LOCAL) -> Iterator[RenderedFile]:
     """All files of the site of these tables."""
     pools = with_list_columns(
-        tables.pools, list(periods_of(Series().pools, CLOSE_TIME, tables.pools)), network_of(network).name
+        tables.pools, list(periods_of((series or Series()).pools, CLOSE_TIME, tables.pools)), network_of(network).name
     )
     tables, coverage = replace(tables, pools=pools), protocol_list(tables, PROTOCOLS, (), "local")
     return render_site(tables, network, coverage, series or Series(), HistoryManifest(1, LEDGER, []))

@@ -139,7 +139,7 @@ def test_the_bucket_suits_the_history(runs: int, seconds: int, bucket: str, poin
     assert list(trend.starts) == sorted(trend.starts)
     assert CLOSE_TIME == trend.starts[-1]
     assert len(trend.starts) <= MOST_POINTS
-    assert trend.values["supply_apy_bps"][-1] == tables.pools["supply_apy_bps"][0]
+    assert trend.values["comparable_supply_apy_bps"][-1] == tables.pools["comparable_supply_apy_bps"][0]
 
 
 @pytest.mark.parametrize("days", [MOST_POINTS, MOST_POINTS + 1, 432])
@@ -164,8 +164,8 @@ def test_values_are_those_of_the_series() -> None:
     tables = big_tables(3, 9)
     trends = list(Trends(series_of(tables, 3), tables.pools).of_pools())
 
-    assert [[bps + 14, bps + 7, bps] for bps in tables.pools["supply_apy_bps"]] == [
-        list(t.values["supply_apy_bps"]) for t in trends
+    assert [[bps + 14, bps + 7, bps] for bps in tables.pools["comparable_supply_apy_bps"]] == [
+        list(t.values["comparable_supply_apy_bps"]) for t in trends
     ]
     assert tables.pools["utilization_bps"].to_list() == [trend.values["utilization_bps"][-1] for trend in trends]
 

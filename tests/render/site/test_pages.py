@@ -422,3 +422,26 @@ def test_a_sum_says_of_how_many_pools_it_is() -> None:
     for key in ("index.html", f"markets/{contract(100)}.html"):
         assert "(1 of 3 pools)" in site[key]
     assert "(1 in the sums; 2 unread)" in site["markets.html"]
+
+
+def test_a_rate_has_one_value_on_a_page() -> None:
+    """Headline, chart, table and mean are compounded daily; the protocol's own yield is there once, by its name."""
+    own = {"supply_apy_bps": 2111, "comparable_supply_apy_bps": 2333, "total_supply_apy_bps": 2333}
+    tables = tables_of([pool_row(0, 0, **own)])
+    series = series_of(tables, 200)
+    page = Page(site_of(tables, series)[POOL]).text.replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+    assert 1 == page.count("21.11 %")
+    assert "Supply APY as Blend shows it21.11 %" in page
+    assert "23.33 %" in page
+    assert "21.1 %" not in page
+
+
+def test_what_was_paid_is_shown_once_it_is_known() -> None:
+    """A row for each side has the realized yields of a day, a week and 30 days; before, a sentence stands there."""
+    tables = tables_of([pool_row(0, 0, supply_index=10**9, index_decimals=9)])
+    none, some = (Page(site_of(tables, series_of(tables, runs))[POOL]).text for runs in (2, 40))
+
+    assert "The history is too short to say what a deposit earned" in none
+    assert "Suppliers earned" in some
+    assert "too short to say what a deposit" not in some
