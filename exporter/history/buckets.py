@@ -336,17 +336,18 @@ def _total(scope: str, everything: _Pools) -> tuple[object, ...]:
     pools = [pool for pool in everything if of_market or pool["listed"]]
     others = [pool for pool in everything if not of_market and not pool["listed"]]
     priced = _priced(pools)
-    supplied, borrowed = (sum(pool[name] for pool in priced) for name in _MONEY[:2])
-    earned = sum(pool["supply_apy_bps"] * pool["supplied_usd_cents"] for pool in priced)
-    paid = sum(pool["borrow_apy_bps"] * pool["borrowed_usd_cents"] for pool in priced)
     lending = [pool for pool in priced if pool["active"] and pool["listed"] and pool["tvl_usd_cents"] >= LEAST_VALUE]
-    lendable = [pool["borrow_apy_bps"] for pool in lending if pool["borrowed_usd_cents"] < pool["supplied_usd_cents"]]
+    lendable = [pool for pool in lending if pool["borrowed_usd_cents"] < pool["supplied_usd_cents"]]
     return (
         *_money(priced),
-        earned // supplied if supplied else None,
-        paid // borrowed if borrowed else None,
-        max((pool["supply_apy_bps"] for pool in lending), default=None),
-        min(lendable, default=None),
+        _weighted_mean(priced, "supply_apy_bps", "supplied_usd_cents"),
+        _weighted_mean(priced, "borrow_apy_bps", "borrowed_usd_cents"),
+        _weighted_mean(priced, "comparable_supply_apy_bps", "supplied_usd_cents"),
+        _weighted_mean(priced, "comparable_borrow_apy_bps", "borrowed_usd_cents"),
+        max(_known(lending, "supply_apy_bps"), default=None),
+        min(_known(lendable, "borrow_apy_bps"), default=None),
+        max(_known(lending, "comparable_supply_apy_bps"), default=None),
+        min(_known(lendable, "comparable_borrow_apy_bps"), default=None),
         *_counts(pools),
         max(everything, key=itemgetter("last_ledger"))["listed"] if of_market else None,
         *_money(_priced(others)),
@@ -354,6 +355,17 @@ def _total(scope: str, everything: _Pools) -> tuple[object, ...]:
         min(pool["first_ledger"] for pool in everything),
         max(pool["last_ledger"] for pool in everything),
     )
+
+
+def _known(pools: _Pools, rate: str) -> list[int]:
+    return [pool[rate] for pool in pools if pool[rate] is not None]
+
+
+def _weighted_mean(pools: _Pools, rate: str, weight: str) -> int | None:
+    """The mean of a rate of the pools that have it, rounded down; null where they weigh nothing."""
+    known = [(pool[rate], pool[weight]) for pool in pools if pool[rate] is not None]
+    weights = sum(own for _, own in known)
+    return sum(value * own for value, own in known) // weights if weights else None
 
 
 def _priced(pools: _Pools) -> _Pools:

@@ -135,9 +135,10 @@ def _assets_list(
 
 
 _MEANS = {
-    f"mean_{side}_apy_bps_{name}": (at, f"mean_{side}_apy_bps")
+    f"mean_{basis}{side}_apy_bps_{name}": (at, f"mean_{basis}{side}_apy_bps")
     for name, at in (("7d", 1), ("30d", 2))
     for side in SIDES
+    for basis in ("", "comparable_")
 }
 """The means that rows have, by the place of their period among those of `exporter.history.periods`, and its field."""
 

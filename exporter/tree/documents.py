@@ -840,17 +840,59 @@ class TotalsBucket(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     mean_supply_apy_bps: Annotated[
         BasisPoints | None,
-        doc("Mean annual yield, weighted by USD supplied, in basis points; null where that is nothing."),
+        doc(
+            "Mean annual yield, compounded as each protocol has it, weighted by USD supplied, in basis points; null "
+            "where that is nothing."
+        ),
     ]
     mean_borrow_apy_bps: Annotated[
         BasisPoints | None,
-        doc("Mean annual cost, weighted by USD borrowed, in basis points; null where that is nothing."),
+        doc(
+            "Mean annual cost, compounded as each protocol has it, weighted by USD borrowed, in basis points; null "
+            "where that is nothing."
+        ),
+    ]
+    mean_comparable_supply_apy_bps: Annotated[
+        BasisPoints | None,
+        doc(
+            "Mean annual yield, compounded daily in every protocol alike, weighted by USD supplied, in basis points; "
+            "null where that is nothing, and where rows of that time do not have it."
+        ),
+    ]
+    mean_comparable_borrow_apy_bps: Annotated[
+        BasisPoints | None,
+        doc(
+            "Mean annual cost, compounded daily in every protocol alike, weighted by USD borrowed, in basis points; "
+            "null where that is nothing, and where rows of that time do not have it."
+        ),
     ]
     best_supply_apy_bps: Annotated[
-        BasisPoints | None, doc("The highest annual yield to supply, in basis points; null when no pool counts.")
+        BasisPoints | None,
+        doc(
+            "The highest annual yield to supply, compounded as its protocol has it, in basis points; null when no pool "
+            "counts."
+        ),
     ]
     best_borrow_apy_bps: Annotated[
-        BasisPoints | None, doc("The lowest annual cost to borrow, in basis points; null when no pool counts.")
+        BasisPoints | None,
+        doc(
+            "The lowest annual cost to borrow, compounded as its protocol has it, in basis points; null when no pool "
+            "counts."
+        ),
+    ]
+    best_comparable_supply_apy_bps: Annotated[
+        BasisPoints | None,
+        doc(
+            "The highest annual yield to supply, compounded daily in every protocol alike, in basis points; null when "
+            "no pool counts, and where rows of that time do not have it."
+        ),
+    ]
+    best_comparable_borrow_apy_bps: Annotated[
+        BasisPoints | None,
+        doc(
+            "The lowest annual cost to borrow, compounded daily in every protocol alike, in basis points; null when no "
+            "pool counts, and where rows of that time do not have it."
+        ),
     ]
     market_count: Annotated[Count, doc("Markets that were observed.")]
     pool_count: Annotated[Count, doc("Pools that were observed.")]

@@ -591,10 +591,18 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
     period: PeriodName
     observed_count: Annotated[Count, doc("Closed buckets of the period in which the pool was observed.")]
     mean_supply_apy_bps: Annotated[
-        BasisPoints | None, doc("Mean annual yield of suppliers, in basis points; null where the history is too short.")
+        BasisPoints | None,
+        doc(
+            "Mean annual yield of suppliers, compounded as the protocol has it, in basis points; null where the "
+            "history is too short."
+        ),
     ]
     mean_borrow_apy_bps: Annotated[
-        BasisPoints | None, doc("Mean annual cost of borrowers, in basis points; null where the history is too short.")
+        BasisPoints | None,
+        doc(
+            "Mean annual cost of borrowers, compounded as the protocol has it, in basis points; null where the history "
+            "is too short."
+        ),
     ]
     mean_utilization_bps: Annotated[
         BasisPoints | None, doc("Mean utilization, in basis points; null where the history is too short.")
@@ -700,19 +708,59 @@ class RecentMeans(Struct, frozen=True, forbid_unknown_fields=True):
 
     mean_supply_apy_bps_7d: Annotated[
         BasisPoints | None,
-        doc("Mean annual yield of suppliers over 7 days, in basis points; null while the history is too short."),
+        doc(
+            "Mean annual yield of suppliers over 7 days, compounded as the protocol has it, in basis points; "
+            "null while the history is too short."
+        ),
     ]
     mean_supply_apy_bps_30d: Annotated[
         BasisPoints | None,
-        doc("Mean annual yield of suppliers over 30 days, in basis points; null while the history is too short."),
+        doc(
+            "Mean annual yield of suppliers over 30 days, compounded as the protocol has it, in basis points; "
+            "null while the history is too short."
+        ),
     ]
     mean_borrow_apy_bps_7d: Annotated[
         BasisPoints | None,
-        doc("Mean annual cost of borrowers over 7 days, in basis points; null while the history is too short."),
+        doc(
+            "Mean annual cost of borrowers over 7 days, compounded as the protocol has it, in basis points; "
+            "null while the history is too short."
+        ),
     ]
     mean_borrow_apy_bps_30d: Annotated[
         BasisPoints | None,
-        doc("Mean annual cost of borrowers over 30 days, in basis points; null while the history is too short."),
+        doc(
+            "Mean annual cost of borrowers over 30 days, compounded as the protocol has it, in basis points; "
+            "null while the history is too short."
+        ),
+    ]
+    mean_comparable_supply_apy_bps_7d: Annotated[
+        BasisPoints | None,
+        doc(
+            "Mean annual yield of suppliers over 7 days, compounded daily in every protocol alike, in basis points; "
+            "null while the history is too short."
+        ),
+    ]
+    mean_comparable_supply_apy_bps_30d: Annotated[
+        BasisPoints | None,
+        doc(
+            "Mean annual yield of suppliers over 30 days, compounded daily in every protocol alike, in basis points; "
+            "null while the history is too short."
+        ),
+    ]
+    mean_comparable_borrow_apy_bps_7d: Annotated[
+        BasisPoints | None,
+        doc(
+            "Mean annual cost of borrowers over 7 days, compounded daily in every protocol alike, in basis points; "
+            "null while the history is too short."
+        ),
+    ]
+    mean_comparable_borrow_apy_bps_30d: Annotated[
+        BasisPoints | None,
+        doc(
+            "Mean annual cost of borrowers over 30 days, compounded daily in every protocol alike, in basis points; "
+            "null while the history is too short."
+        ),
     ]
 
 

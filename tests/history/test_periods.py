@@ -21,6 +21,7 @@ from tests.history.runs import MONDAY, frame_of, observe, places
 LEDGER = 65_000_000
 DAY = 86_400
 FIELDS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")
+COMPARABLE = ("comparable_supply_apy_bps", "comparable_borrow_apy_bps")
 WINDOWS = (("24h", DAY, "1h"), ("7d", 7 * DAY, "1h"), ("30d", 30 * DAY, "1d"))
 SAMPLE = observe(Random(1), places(1, 1), LEDGER, MONDAY)[0]
 
@@ -64,6 +65,9 @@ def judged(observed: list[Observation], place: tuple[str, str]) -> list[dict[str
             money = field == "tvl_usd_cents"
             expected[f"mean_{field}"] = str(average) if money and average is not None else average
             expected[f"{field}_change"] = str(change) if money and change is not None else change
+        for field in COMPARABLE:
+            known_values = [row[field] for row in inside if row[field] is not None]
+            expected[f"mean_{field}"] = mean(known_values) if known and known_values else None
         at = {item.ledger: item for item in observed if item.place == place}
         ends = [at[rows[-1]["last_ledger"]] for rows in (before, inside)] if known else []
         for side in ("supply", "borrow"):

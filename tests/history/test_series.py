@@ -153,6 +153,10 @@ def test_a_pool_that_is_missing_from_a_bucket_is_missing_from_the_counts() -> No
     assert (525, 166, 1) == tuple(
         rows[0][name] for name in ("mean_supply_apy_bps", "mean_borrow_apy_bps", "market_count")
     )
+    more_a_year, more_to_pay = MONDAY % 11, MONDAY % 13
+    assert (525 + more_a_year, 166 + more_to_pay, 900 + more_a_year, 100 + more_to_pay) == tuple(
+        rows[0][f"{what}_comparable_{side}_apy_bps"] for what in ("mean", "best") for side in ("supply", "borrow")
+    )
     assert [(900, 100), (400, 200), (400, 200), (900, 200)] == [
         (row["best_supply_apy_bps"], row["best_borrow_apy_bps"]) for row in (rows[0], *rows[4:7])
     ]
