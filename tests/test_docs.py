@@ -117,8 +117,34 @@ def test_a_table_without_rows_is_found(text: str, hollow: list[str]) -> None:
     assert hollow == tables_without_rows(text)
 
 
+def rows_without_table(text: str) -> list[str]:
+    """Rows that a blank line or prose has cut off from their table: readers see their bars."""
+    lines, stray, is_code, is_table = ["", *text.splitlines(), ""], [], False, False
+    for before, line, after in zip(lines, lines[1:], lines[2:], strict=False):
+        is_code ^= line.lstrip().startswith("```")
+        begins = re.fullmatch(r"[ :|-]*-[ :|-]*", after) is not None and "|" in after
+        is_table = "|" in line and (begins or (is_table and "|" in before))
+        if " | " in re.sub(r"`[^`]*`", "", line) and not is_table and not is_code:
+            stray.append(line)
+    return stray
+
+
+@pytest.mark.parametrize(
+    ("text", "stray"),
+    [
+        ("a | b\n---|---\n1 | 2\n3 | 4\n", []),
+        ("a | b\n---|---\n1 | 2\n\n3 | 4\n", ["3 | 4"]),
+        ("Some prose.\n1 | 2\n", ["1 | 2"]),
+        ("```\nexporter plan | head\n```\nand `exporter plan | head` in prose\n", []),
+    ],
+)
+def test_a_row_without_a_table_is_found(text: str, stray: list[str]) -> None:
+    """A row that a blank line cuts off from its table is found; a bar in code is none."""
+    assert stray == rows_without_table(text)
+
+
 def test_no_table_is_without_rows() -> None:
-    """Every table of the documentation has a row."""
+    """Every table of the documentation has a row, and every row a table."""
     pages = [path for path in DOCS.parent.rglob("*.md") if not {".venv", "build"} & set(path.parts)]
 
     assert len(pages) > 30
