@@ -47,6 +47,9 @@ from exporter.tree.risk import RiskDocument
 
 MARKETS_KEY = "v1/markets.json"
 
+READ_OF_A_RUN = MARKETS_KEY, LATEST_PARQUET.template
+"""The keys of the files that say what a run read, next to its status document and its evidence."""
+
 MAX_LISTED = 10_000
 """At most this many contracts that were not read are listed; all are counted."""
 
@@ -93,22 +96,31 @@ class RunRead:
         return _NEWER if checkpoint > self.status.observed_ledger else _NOT_FOUND
 
 
-def run_read(store: Store) -> RunRead:
-    """The reading of a tree's published run. Raises `CheckError` if there is none, `StoreError` if it is damaged."""
-    published = read_published(store)
-    if published is None:
+def run_in(store: Store) -> RunRead:
+    """The reading of a store's published run. Raises `CheckError` if there is none, `StoreError` if it is damaged."""
+    if read_published(store) is None:
         raise CheckError(f"{store.uri}: no run is published there; run `exporter run` first")
+    files = {key: _get(store, key) for key in (STATUS_KEY, *READ_OF_A_RUN)}
     try:
-        status = decode_json(_get(store, STATUS_KEY), SystemStatus)
-        markets = decode_json(_get(store, MARKETS_KEY), MarketList)
+        status = decode_json(files[STATUS_KEY], SystemStatus)
     except msgspec.DecodeError as error:
         raise StoreError(f"{store.uri}: the run cannot be understood: {error}") from None
-    evidence = Evidence.decode(_get(store, status.evidence_key), status.evidence_key)
+    return run_read(files | {status.evidence_key: _get(store, status.evidence_key)}, store.uri)
+
+
+def run_read(files: Mapping[str, bytes], uri: str) -> RunRead:
+    """The reading of a run: ``files`` are its status document, its evidence and `READ_OF_A_RUN`, by key."""
+    try:
+        status = decode_json(files[STATUS_KEY], SystemStatus)
+        markets = decode_json(files[MARKETS_KEY], MarketList)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"{uri}: the run cannot be understood: {error}") from None
+    evidence = Evidence.decode(files[status.evidence_key], status.evidence_key)
     touched = {key[8:40] for key, entry in evidence.entries.items() if entry is not None and key[4:8] == b"\0\0\0\1"}
     reasons = {item.market: (item.reason, item.detail) for item in status.unread if item.pool is None}
     reasons |= {item.market: ("absent", item.reason) for item in status.absent}
     read = {item.market: item.protocol for item in markets.data}
-    rows = pl.read_parquet(io.BytesIO(_get(store, LATEST_PARQUET.template)), columns=["market", "pool"]).rows()
+    rows = pl.read_parquet(io.BytesIO(files[LATEST_PARQUET.template]), columns=["market", "pool"]).rows()
     unread = ((item.market, item.pool) for item in status.unread if item.pool is not None)
     pools = frozenset((*rows, *unread))
     listings = evidence.listings(network_of(status.network).deployments)
@@ -122,7 +134,7 @@ def _take(data: Iterable[bytes], instances: Iterable[tuple[str, ContractInstance
 
 def census(settings: Settings, given: FromArchive, store: Store | None, console: Console) -> Census:
     """Take the census of a checkpoint; with a store, compare it with the run there and add it to its tree."""
-    run = None if store is None else run_read(store)
+    run = None if store is None else run_in(store)
     if run is not None and run.status.network != settings.passphrase:
         raise CheckError(f"the run is of the network {run.status.network!r}, not of {settings.passphrase!r}")
     with console.step("census", "taking the census") as facts, open_archive_state(settings, given) as state:

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from msgspec import structs
 
 from exporter.audit.rerender import FetchedTree
 from exporter.audit.risk import RiskTally
-from exporter.config import MarketSettings, Settings
+from exporter.config import MarketSettings, NetworkSettings, Settings
 from exporter.errors import ArchiveError, RefutedError
 from exporter.job.evidence import Evidence
 from exporter.ledger.codec.entries import instance_key
@@ -32,7 +31,6 @@ def is_unshown_risk(key: str, status: SystemStatus) -> bool:
 
 def judge_risk(
     tree: FetchedTree,
-    settings: Settings,
     evidence: Evidence,
     archives: Archives,
     trust: Trust,
@@ -53,7 +51,7 @@ def judge_risk(
     except msgspec.DecodeError as error:
         raise RefutedError(f"{key} cannot be understood: {error}") from None
     try:
-        ours = _derived(theirs.checkpoint, _with_configured(settings, evidence), archives, trust, folder)
+        ours = _derived(theirs.checkpoint, _with_configured(evidence), archives, trust, folder)
     except (NotProvableError, ArchiveError) as error:
         yield f"{key}: checkpoint {theirs.checkpoint} could not be read: {error}"
         return
@@ -72,12 +70,11 @@ def judge_risk(
         yield f"{key}: it lacks {market}, which is listed for the run"
 
 
-def _with_configured(settings: Settings, evidence: Evidence) -> Settings:
-    """The settings with the markets that the run's operator configured, which are listed by that."""
+def _with_configured(evidence: Evidence) -> Settings:
+    """Settings of the run's network with the markets that its operator configured, which are listed by that."""
     named = (item for item in evidence.candidates if item.origin is Origin.CONFIGURATION)
-    return structs.replace(
-        settings, markets=tuple(MarketSettings(protocol=item.protocol, address=item.address) for item in named)
-    )
+    markets = tuple(MarketSettings(protocol=item.protocol, address=item.address) for item in named)
+    return Settings(network=NetworkSettings(passphrase=evidence.passphrase), markets=markets)
 
 
 def _derived(checkpoint: int, settings: Settings, archives: Archives, trust: Trust, folder: Path) -> RiskDocument:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
+
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from exporter.errors import CheckError, DecodeError, SourceError
 from exporter.history.export import rows_of
-from exporter.history.parquet import render_history, to_frame_types
+from exporter.history.parquet import ARROW_SCHEMA, render_history, to_frame_types
 from exporter.parquet_bounds import open_parquet
 from exporter.publishing.compaction import joined_rows
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
@@ -38,20 +41,10 @@ def written_alike(data: bytes, file: HistoryFile, network: str) -> bool:
     them which rows they read. Raises `CheckError` if they are not, `SourceError` for a file of another version.
     """
     refuse_other_version(data)
-    rows = rows_of(data, file)
-    times = rows["ledger_close_time"].unique()
     try:
-        if family_of(file.key) is not RUN_PARQUET:
-            made = joined_rows([data], network, file.first_ledger, file.last_ledger)
-        elif len(times) == 1:
-            made = render_history(
-                to_frame_types(rows),
-                observed_ledger=file.first_ledger,
-                ledger_close_time=int(times.dt.epoch("s")[0]),
-                network=network,
-            ).file.data
-        else:
-            raise CheckError(f"{file.key} has rows of {len(times)} close times, and it is of one ledger")
+        made = rewritten(rows_of(data, file), file, network)
+        if made is None:
+            raise CheckError(f"{file.key} is not of one ledger, closed at one time, as its name says")
         if made != data and not same_tables(made, data):
             raise CheckError(
                 f"{file.key} is not what writing its rows gives: its columns, order, metadata or statistics are others"
@@ -59,6 +52,23 @@ def written_alike(data: bytes, file: HistoryFile, network: str) -> bool:
     except (*_UNREADABLE, pl.exceptions.PolarsError, DecodeError) as error:
         raise CheckError(f"{file.key} cannot be read as a file of the history: {error}") from None
     return made == data
+
+
+def rewritten(rows: pl.DataFrame, file: HistoryFile, network: str) -> bytes | None:
+    """The file that this version makes of rows; None if they cannot be those of a run's file of this name."""
+    if family_of(file.key) is not RUN_PARQUET:
+        plain = io.BytesIO()
+        pq.write_table(rows.to_arrow().cast(ARROW_SCHEMA), plain)
+        return joined_rows([plain.getvalue()], network, file.first_ledger, file.last_ledger)
+    times = rows["ledger_close_time"].unique()
+    if len(times) != 1:
+        return None
+    return render_history(
+        to_frame_types(rows),
+        observed_ledger=file.first_ledger,
+        ledger_close_time=int(times.dt.epoch("s")[0]),
+        network=network,
+    ).file.data
 
 
 def rows_by_ledger(data: bytes) -> dict[int, int]:

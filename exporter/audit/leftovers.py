@@ -24,7 +24,18 @@ from exporter.history.parquet import ORDER
 from exporter.past.archive.stellar_proof import RefusedError, Trust, check_proof
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.documents import HistoryFile, RunManifest
-from exporter.tree.families import BUCKET_PAGE, EVIDENCE, PAGE, PROOF, RUN, RUN_FILES, TOTALS_PAGE, Family, parse_key
+from exporter.tree.families import (
+    BUCKET_PAGE,
+    EVIDENCE,
+    PAGE,
+    PROOF,
+    RUN,
+    RUN_FILES,
+    TOTALS_PAGE,
+    WATCHED,
+    Family,
+    parse_key,
+)
 from exporter.tree.files import FileKind
 from exporter.tree.read_back import parse_back
 from exporter.tree.run_listing import RunListing, listing_of
@@ -135,7 +146,7 @@ class _Judge:
         if self._listed.get(key) != sha256(data).digest():
             return Reason.UNLISTED if family in (BUCKET_PAGE, TOTALS_PAGE) else Reason.EARLIER
         own = self._own.get(key, set())
-        derived = family is not PAGE or not own or any(key in self._past.derived[run_id] for run_id in own)
+        derived = family not in (PAGE, WATCHED) or not own or any(key in self._past.derived[run_id] for run_id in own)
         return None if derived else Reason.EARLIER
 
     async def _is_replaced(self, key: str, data: bytes) -> bool:

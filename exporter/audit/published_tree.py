@@ -27,6 +27,7 @@ from exporter.tree.documents import (
     Census,
     HistoryManifest,
     HistoryRollup,
+    InputName,
     Intent,
     LiquidationsFile,
     Proof,
@@ -45,6 +46,7 @@ from exporter.tree.families import (
     PROOFS,
     STATUS_KEY,
     TRUST,
+    WATCHED,
     family_of,
     kind_of,
     lacks_extension,
@@ -66,6 +68,9 @@ ALWAYS_READ = ("v1/markets.json", "v1/protocol/", OPENAPI_KEY, "index.html")
 """How the keys begin that are in every sample."""
 
 LASTING = {kind.key for kind in KINDS}
+
+_INPUTS: tuple[InputName, ...] = ("evidence", "risk", "watched", "history")
+"""The order in which a manifest names its inputs."""
 
 _Decoded = TypeVar("_Decoded")
 
@@ -363,6 +368,25 @@ def _record_faults(
     for file in listed:
         if file.kind != kind_of(file.key):
             yield key, f"lists {file.key} as a {file.kind}"
+    for text in input_faults(status, manifest, listed):
+        yield key, text
+
+
+def input_faults(status: SystemStatus, manifest: RunManifest, listed: RunListing) -> Iterator[str]:
+    """What is wrong with the inputs that a manifest names; each file of the history among them is judged later."""
+    if listed.sha256_of(status.evidence_key) is None:
+        yield f"run {status.run_id} left no evidence, so nothing of it can be verified"
+    evidence = [(item.key, item.sha256) for item in manifest.inputs if item.name == "evidence"]
+    if evidence != [(status.evidence_key, listed.sha256_of(status.evidence_key))]:
+        yield f"its inputs must name the evidence {status.evidence_key} once, as it is listed"
+    risk = [(item.key, item.sha256) for item in manifest.inputs if item.name == "risk"]
+    if risk != ([] if status.risk_key is None else [(status.risk_key, status.risk_sha256)]):
+        yield "its inputs must name the risk that the status document names"
+    watched = [item for item in manifest.inputs if item.name == "watched"]
+    if len(watched) > 1 or any(item.key != WATCHED.key(sha256=item.sha256) for item in watched):
+        yield "its inputs must name the watched values of one run at most, by their digest"
+    if [item.name for item in manifest.inputs] != sorted((item.name for item in manifest.inputs), key=_INPUTS.index):
+        yield f"its inputs must be in the order {', '.join(_INPUTS)}"
 
 
 def _list_faults(status: SystemStatus, listed: ProofList) -> Iterator[str]:

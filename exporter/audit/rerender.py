@@ -1,85 +1,80 @@
-"""Rendering a published run again, from its evidence and the history before it: every byte must come out the same."""
+"""Rendering a published run again from the inputs that its manifest names: every byte must come out the same."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import chain
 from pathlib import Path
 
 import msgspec
-import polars as pl
-from msgspec import structs
 
-from exporter.audit.published_tree import check_files, decoded, document, required
+from exporter import FORMAT
+from exporter.audit.input_history import InputHistory, fetch_history
+from exporter.audit.prove import claims_of
+from exporter.audit.published_tree import check_files, decoded, document, input_faults, required
 from exporter.audit.publisher_records import RECORDS
 from exporter.audit.unproven import SHOWN
 from exporter.bounds import FILE_BYTES
-from exporter.config import Settings, load
-from exporter.deployments.networks import NETWORKS
-from exporter.errors import CheckError, ConfigError, DecodeError, ExporterError, SourceError, pluralize, printable
-from exporter.history.export import read_manifest, rows_of
-from exporter.history.manifest import file_ledgers, history_entry
-from exporter.history.parquet import ORDER
-from exporter.job.report import RunLog
-from exporter.job.run import execute
-from exporter.job.sources import StoredLedger
-from exporter.parquet_bounds import open_parquet
+from exporter.config import load
+from exporter.errors import CheckError, ConfigError, ExporterError, SourceError, pluralize, printable
+from exporter.history.export import read_manifest
+from exporter.history.series import Series, catch_up, encoded_state
+from exporter.job.evidence import Evidence
+from exporter.job.inputs import RunInputs, inputs_named, run_settings
+from exporter.job.reading import read_again
+from exporter.job.rendering import Part, RenderedRun, render_run
+from exporter.job.watched import watched_from, watched_in
+from exporter.protocols.compute import Tables
 from exporter.publishing.checker import CheckSummary, Fault, TreeFaultsError
-from exporter.publishing.published_state import read_current_listing, read_published
+from exporter.publishing.publish import RunSummary
+from exporter.publishing.published_risk import shown_risk
+from exporter.render.changes import WatchedFile
 from exporter.render.openapi import VERSION_FIELD, openapi_document
 from exporter.stores import open_store
+from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.stores.tree_sources import TreeSource, open_tree
-from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
     ChangeList,
-    DataPackage,
-    HistoryFile,
     HistoryManifest,
+    InputName,
     Proof,
     ProofList,
+    RunInput,
     RunManifest,
+    RunSettings,
     SystemStatus,
     encode,
 )
 from exporter.tree.families import (
+    BUCKET_PAGE,
     CENSUS,
     CHANGES,
-    DATA_PACKAGE,
     EVIDENCE,
-    HISTORY_MANIFEST_KEY,
-    HISTORY_PAGE,
     PROOFS,
     RUN,
     STATUS_KEY,
+    TOTALS_PAGE,
     TRUST,
     VERIFIER,
 )
-from exporter.tree.read_back import render_document
+from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.run_listing import RunListing, ledger_of, listing_of
 from exporter.tree.same_values import same_values
-
-OF_PUBLISHING = frozenset({"generated_at", "manifest_sha256", "next_expected_at", "previous_run_id", "retention_hours"})
-"""The fields of status.json that say when and how was published. The digest is that of a file with such a time."""
-
-OF_THE_FILES = frozenset({"run_id", "manifest_key"})
-
-OF_THE_HISTORY = frozenset({HISTORY_PAGE, DATA_PACKAGE.template})
-"""The keys of files that show which files the history has."""
-
-
-class JoinedFilesError(SourceError):
-    """The run's rows are in one file with those of earlier runs, so the history before it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierRun:
-    """A run whose evidence is in the tree, packed as it is there."""
+    """A run whose evidence is in the tree, packed as it is there, and the settings that it was rendered with."""
 
     run_id: str
     ledger: int
+    settings: RunSettings
     evidence_key: str
     evidence: bytes
 
@@ -88,12 +83,18 @@ class EarlierRun:
 class FetchedTree:
     """A tree as far as repeating its run needs it.
 
-    ``folder`` has the history before the run, the files ``before``; ``as_published`` says whether the run found just
-    these. ``joined`` are files that took the place of some of them since, and where they are. ``liquidations`` is that
-    table, empty where there is none. ``earlier`` runs are newest first; ``left_out`` says by run id why others are not
-    among them. ``records`` are census, verifier and list of organisations, by key, where there are, and
-    ``publisher_records`` the publisher's own. ``keys`` are all of the tree; None where the source cannot list them.
-    ``strangers`` are whatever else is there, with what it is. ``risk`` is the risk document that the run showed.
+    Attributes:
+        folder: has the files of ``history``, by their keys.
+        watched: what the run found its changes by; None where it compared nothing, or where that is gone.
+        gone: why, of the inputs that nobody has any more, by name and key.
+        changes: the published list, which has those that earlier runs found.
+        liquidations: that table, empty where there is none.
+        risk: the risk document that the run showed; None for none.
+        earlier: earlier runs, newest first; ``left_out`` says by run id why others are not among them.
+        records: census, verifier and list of organisations, by key, where there are.
+        publisher_records: the publisher's own.
+        keys: all of the tree; None where the source cannot list them.
+        strangers: whatever else is there, with what it is.
     """
 
     uri: str
@@ -102,14 +103,14 @@ class FetchedTree:
     manifest: RunManifest
     files: RunListing
     evidence: bytes
+    watched: WatchedFile | None
+    history: InputHistory
+    gone: dict[InputName, dict[str, str]]
     changes: ChangeList
     earlier: list[EarlierRun]
     left_out: dict[str, str]
-    history: HistoryManifest
-    before: list[HistoryFile]
-    joined: dict[HistoryFile, Path]
+    history_manifest: HistoryManifest
     liquidations: bytes
-    as_published: bool
     risk: bytes | None
     listed_proofs: ProofList | None
     proof_files: dict[str, bytes]
@@ -123,17 +124,25 @@ class FetchedTree:
         return [] if self.listed_proofs is None else self.listed_proofs.proofs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rerendered:
-    """``unknown`` files list those of a history that is another one now.
+    """How the files of a run compare with what its inputs give.
 
-    ``recoded`` files have the values that the evidence gives, in bytes that other libraries wrote.
+    Attributes:
+        same: how many have the same bytes.
+        different: what is wrong with each of those that do not follow from the inputs, by key.
+        dependent: files that came out otherwise and depend on an input that is gone, by key with that input.
+        recoded: files with the values that the inputs give, in bytes that other libraries wrote.
+        bucket_pages: the keys of all pages of the histories, also of those before the run.
+        state: what a publisher keeps of the histories for its next run.
     """
 
-    same: int
-    different: dict[str, str]
-    unknown: list[str]
-    recoded: list[str]
+    same: int = 0
+    different: dict[str, str] = field(default_factory=dict)
+    dependent: dict[str, str] = field(default_factory=dict)
+    recoded: list[str] = field(default_factory=list)
+    bucket_pages: set[str] = field(default_factory=set)
+    state: bytes = b""
 
 
 def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> CheckSummary:
@@ -176,15 +185,13 @@ def _check_again(uri: str, summary: CheckSummary) -> str | None:
             tree = asyncio.run(fetch(uri, Path(folder), 0))
             if tree.status.run_id != summary.run_id:
                 raise SourceError(f"run {tree.status.run_id} was published during the check; check again")
-            made = rerender(tree, settings_of(tree), tree.changes)
-        except JoinedFilesError as error:
-            return str(error)
+            made = rerender(tree)
         except CheckError as error:
             raise TreeFaultsError([Fault(STATUS_KEY, str(error).removeprefix(f"{STATUS_KEY}: "))]) from None
     if made.different:
         raise TreeFaultsError([Fault(*item) for item in made.different.items()])
     summary.rerendered = made.same
-    left = [f"{key}, because it shows files of the history that are gone" for key in made.unknown]
+    left = [f"{key}, because {why}" for key, why in made.dependent.items()]
     if made.recoded:
         left.append(
             f"{pluralize(len(made.recoded), 'file')} with the same values in other bytes, which other libraries wrote: "
@@ -199,9 +206,8 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
         status = await document(source, STATUS_KEY, SystemStatus)
         manifest = await document(source, status.manifest_key, RunManifest, status.manifest_sha256)
         files = listing_of(manifest, await required(source, manifest.files_key))
-        evidence_sha256 = files.sha256_of(status.evidence_key)
-        if evidence_sha256 is None:
-            raise CheckError(f"run {status.run_id} left no evidence, so nothing of it can be verified")
+        for text in input_faults(status, manifest, files):
+            raise CheckError(f"{status.manifest_key}: {text}")
         optional = (PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template, *RECORDS)
         found = [(key, await source.get(key, FILE_BYTES)) for key in optional]
         records = {key: content for key, content in found if content is not None}
@@ -210,27 +216,32 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
         proofs = [] if listed_proofs is None else listed_proofs.proofs
         earlier, left_out = await _find_earlier(source, status, proofs, most_earlier)
         wanted = {status.run_id, *(run.run_id for run in earlier)}
-        history = await read_manifest(source)
-        package = await document(source, DATA_PACKAGE.template, DataPackage, files.sha256_of(DATA_PACKAGE.template))
-        paths = {path for resource in package.resources if resource.name == "history" for path in resource.path}
-        before, joined, as_published = await _fetch_history(source, status, history, paths, folder / "tree")
+        now = await read_manifest(source)
+        named = inputs_named(manifest.inputs, "history")
+        history = await fetch_history(source, named, now, status.observed_ledger, status.network, folder / "tree")
+        gone: dict[InputName, dict[str, str]] = {"history": history.gone}
+        watched = None
+        for item in inputs_named(manifest.inputs, "watched"):
+            watched = await _watched(source, item, status)
+            if watched is None:
+                gone["watched"] = {item.key: "it is gone, and the evidence of the run before does not give it"}
         return FetchedTree(
             uri=uri,
             folder=folder / "tree",
             status=status,
             manifest=manifest,
             files=files,
-            evidence=await required(source, status.evidence_key, evidence_sha256),
+            evidence=await required(source, status.evidence_key, files.sha256_of(status.evidence_key)),
+            watched=watched,
+            history=history,
+            gone={name: keys for name, keys in gone.items() if keys},
             changes=await document(source, CHANGES.template, ChangeList, files.sha256_of(CHANGES.template)),
             earlier=earlier,
             left_out=left_out,
-            history=history,
-            before=before,
-            joined=joined,
+            history_manifest=now,
             liquidations=b""
-            if history.liquidations is None
-            else await required(source, history.liquidations.key, history.liquidations.sha256),
-            as_published=as_published,
+            if now.liquidations is None
+            else await required(source, now.liquidations.key, now.liquidations.sha256),
             risk=None if status.risk_key is None else await required(source, status.risk_key, status.risk_sha256),
             listed_proofs=listed_proofs,
             proof_files={
@@ -243,6 +254,18 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
             keys=source.keys(""),
             strangers=source.strangers(),
         )
+
+
+async def _watched(source: TreeSource, item: RunInput, status: SystemStatus) -> WatchedFile | None:
+    """The values that a run found its changes by: in their file, else as the evidence of the run before gives them."""
+    data = await source.get(item.key, FILE_BYTES)
+    found = None if data is None else watched_in(item.key, data)
+    if found is None and status.previous_run_id is not None:
+        with suppress(CheckError):
+            run = await _earlier(source, status.previous_run_id)
+            claims_of(run.evidence)  # it is within bounds
+            found = await asyncio.to_thread(watched_from, run.evidence, run.evidence_key)
+    return found if found is not None and found.file.key == item.key else None
 
 
 async def _find_earlier(
@@ -275,160 +298,147 @@ async def _earlier(source: TreeSource, run_id: str) -> EarlierRun:
     if listing.run_id(ledger_of(run_id)) != run_id or len(named) != 1:
         raise CheckError("its manifest does not name its evidence")
     key = named[0].key
-    return EarlierRun(run_id, ledger_of(run_id), key, await required(source, key, named[0].sha256))
+    evidence = await required(source, key, named[0].sha256)
+    return EarlierRun(run_id, ledger_of(run_id), manifest.settings, key, evidence)
 
 
-async def _fetch_history(
-    source: TreeSource, status: SystemStatus, history: HistoryManifest, paths: set[str], folder: Path
-) -> tuple[list[HistoryFile], dict[HistoryFile, Path], bool]:
-    """Put the history before the run into a folder; gives its files, those that join them since, and whether the run
-    found just these.
-
-    ``paths`` are the files that the run found, and its own. Those that were joined since take the place of the joined
-    file, which must have their rows; where one is gone, the joined file stays.
-    """
-    store, files = open_store(str(folder)), dict[str, HistoryFile]()
-    for file in history.files:
-        if file.first_ledger < status.observed_ledger:
-            if file.last_ledger >= status.observed_ledger:
-                raise JoinedFilesError(f"{file.key} joins the run's file with earlier ones; verify a newer run")
-            store.put_new(file.key, _readable(file.key, await required(source, file.key, file.sha256)))
-            files[file.key] = file
-    gone = sorted(paths - {file.key for file in history.files})
-    parts = [_part(key, await source.get(key, FILE_BYTES)) for key in gone]
-    found = [part for part in parts if part is not None]
-    as_published = len(found) == len(parts)
-    joined = [file for key, file in files.items() if key not in paths]
-    for file in joined:
-        own = [rows for part, _, rows in found if file.first_ledger <= part.first_ledger <= file.last_ledger]
-        as_published &= bool(own)
-        if as_published:
-            rows = rows_of((folder / file.key).read_bytes(), file)
-            if not rows.sort(ORDER).equals(pl.concat(own).sort(ORDER)):
-                raise CheckError(f"{file.key} does not have the rows of the files that it joins")
-    aside = dict[HistoryFile, Path]()
-    as_published &= all(
-        any(file.first_ledger <= part.first_ledger <= file.last_ledger for file in joined) for part, *_ in found
-    )
-    if as_published:
-        for file in joined:
-            aside[file] = folder.with_name(f"joined-{file.first_ledger}.parquet")
-            aside[file].write_bytes((folder / file.key).read_bytes())
-        store.delete([file.key for file in joined])
-        for part, data, _ in found:
-            store.put_new(part.key, data)
-        files = {key: file for key, file in files.items() if key in paths} | {part.key: part for part, *_ in found}
-    before = sorted(files.values(), key=lambda file: file.first_ledger)
-    if before:
-        manifest = structs.replace(
-            history, observed_ledger=before[-1].last_ledger, files=before, rollups=[], liquidations=None
-        )
-        store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
-    return before, aside, as_published
-
-
-def _readable(key: str, data: bytes) -> bytes:
-    """A file of the history that can be read within bounds. Raises `CheckError`."""
+def rerender(tree: FetchedTree) -> Rerendered:
+    """Render a run again from its inputs, and compare its files. Raises `CheckError`."""
+    refuse_impossible(tree)
+    made, different = Rerendered(), open_store(str(tree.folder.with_name("different")))
     try:
-        open_parquet(data)
-    except DecodeError as error:
-        raise CheckError(f"{key}: {error}") from error
-    return data
-
-
-def _part(key: str, data: bytes | None) -> tuple[HistoryFile, bytes, pl.DataFrame] | None:
-    """A file that no manifest names any more: its entry as it was, its bytes and rows; None where it is gone."""
-    if data is None or file_ledgers(key) is None:
-        return None
-    try:
-        count: int = open_parquet(data).metadata.num_rows
-    except DecodeError:
-        return None
-    entry = history_entry(key, data, count)
-    return entry, data, rows_of(data, entry)
-
-
-def settings_of(tree: FetchedTree) -> Settings:
-    """Settings by which a run into the tree's folder writes its pages. Raises `CheckError` for impossible ones."""
-    status = tree.status
-    known = next((name for name, network in NETWORKS.items() if network.passphrase == status.network), None)
-    network = {"network.passphrase": status.network} if known is None else {"network.name": known}
-    pages = {
-        "output.uri": str(tree.folder),
-        "output.page_sizes": list(status.page_sizes),
-        "output.default_page_size": status.default_page_size,
-        "output.market_pools_cap": status.market_pools_cap,
-    }
-    try:
-        return load(None, network | pages, environment={}).settings
-    except ConfigError as error:
-        raise CheckError(f"{STATUS_KEY}: no run has such settings: {error}") from None
-
-
-def rerender(tree: FetchedTree, settings: Settings, changes: ChangeList | None) -> Rerendered:
-    """Repeat a run from its evidence, with the ``changes`` to go on from, and compare files. Raises `CheckError`."""
-    store = open_store(settings.output.uri)
-    if changes is not None:
-        store.put(CHANGES.template, encode(changes))
-    if tree.risk is not None and tree.status.risk_key is not None:
-        store.put(tree.status.risk_key, tree.risk)
-    path = tree.folder.with_name("evidence.jsonl.gz")
-    path.write_bytes(tree.evidence)
-    try:
-        execute(settings, store, RunLog(None), StoredLedger(path))
+        read, used = read_again(Evidence.decode(tree.evidence, tree.status.evidence_key))
+        rendered = render_run(_inputs_of(tree, read.tables(), made))
+        depends_on = _compare(tree, rendered, made, different)
+        made.state = encoded_state(rendered.inputs.series)
     except ExporterError as error:
         raise CheckError(f"the run cannot be repeated from its evidence: {error}") from None
-    published, status = read_published(store), store.get(STATUS_KEY)
-    assert published is not None  # by this very run
-    assert status is not None
-    made = read_current_listing(store, published.status).frame.select("key", again="sha256")
-    repeated = decode_json(status.data, SystemStatus)
-    packed = store.get(repeated.evidence_key)
-    repacked = repeated.evidence_key != tree.status.evidence_key and packed is not None
-    if repacked and packed is not None and same_values(repeated.evidence_key, tree.evidence, packed.data):
-        # Another zlib packed the same lines, so the file has another name.
-        own = pl.col("key") == repeated.evidence_key
-        made = made.with_columns(
-            pl.when(own).then(pl.lit(tree.status.evidence_key)).otherwise(pl.col("key")).alias("key")
-        )
-        repeated = structs.replace(repeated, evidence_key=tree.status.evidence_key)
-    else:
-        repacked = False
-    files = made.join(tree.files.frame.select("key", "sha256"), on="key", how="full", coalesce=True)
-    differ = files.filter(pl.col("again").ne_missing(pl.col("sha256"))).sort("key")
-    different, unknown, recoded = dict[str, str](), list[str](), list[str]()
-    both = differ.drop_nulls().select("key", pl.col("sha256").bin.encode("hex"))
-    alike = asyncio.run(_same_values(tree.uri, both.rows(), store)) | ({repeated.evidence_key} if repacked else set())
-    for key, listed in differ.select("key", "sha256").iter_rows():
-        if not tree.as_published and key in OF_THE_HISTORY and listed is not None:
-            unknown.append(key)
-        elif key in alike:
-            recoded.append(key)
+    alike = asyncio.run(_same_values(tree, different, depends_on))
+    for key, inputs in depends_on.items():
+        lost = next((lost for name in sorted(inputs & tree.gone.keys()) for lost in tree.gone[name].items()), None)
+        if key in alike:
+            made.recoded.append(key)
+        elif key not in tree.files:
+            made.different[key] = "is not among the run's files"
+        elif lost is not None:
+            made.dependent[key] = f"it depends on {lost[0]}: {lost[1]}"
         else:
-            missing = listed is None
-            different[key] = "is not among the run's files" if missing else "does not follow from the run's evidence"
-    if not different:
-        _compare_status(tree.status, repeated, same_files=differ.is_empty())
-    return Rerendered(files.height - differ.height, different, unknown, recoded)
+            made.different[key] = "does not follow from the run's evidence"
+    _compare_evidence(tree, used, made)
+    if not made.different:
+        _compare_status(tree, rendered)
+    made.different = dict(sorted(made.different.items()))
+    return made
 
 
-async def _same_values(uri: str, files: Iterable[tuple[str, str]], made: Store) -> set[str]:
-    """Of the files of a tree, by key and digest, those that have the values of what was made, if not the bytes."""
+def refuse_impossible(tree: FetchedTree) -> None:
+    """Raise `CheckError` for settings that no run has, or that are of another network than the status document."""
+    settings, key = tree.manifest.settings, tree.status.manifest_key
+    values = {
+        "network.passphrase": settings.network,
+        "output.page_sizes": settings.page_sizes,
+        "output.default_page_size": settings.default_page_size,
+        "output.market_pools_cap": settings.market_pools_cap,
+    }
+    try:
+        possible = run_settings(load(None, values, environment={}).settings)
+    except ConfigError as error:
+        raise CheckError(f"{key}: no run has such settings: {error}") from None
+    if possible != settings:
+        raise CheckError(f"{key}: no run has such settings: its page sizes do not ascend")
+    if settings.network != tree.status.network:
+        raise CheckError(f"{key}: it is of the network {printable(settings.network)}, and the status is of another")
+
+
+def _inputs_of(tree: FetchedTree, tables: Tables, made: Rerendered) -> RunInputs:
+    """The inputs of a fetched tree's run; ``made`` gets the pages of the histories before it."""
+    status, series, risk = tree.status, Series(), MemoryStore()
+    if tree.risk is not None and status.risk_key is not None:
+        risk.put(status.risk_key, tree.risk)
+    before = HistoryManifest(FORMAT, status.observed_ledger, tree.history.files)
+    pages = catch_up(open_store(str(tree.folder)), before, status.observed_ledger, series)
+    made.bucket_pages.update(page.key for page in pages)
+    return RunInputs(
+        settings=tree.manifest.settings,
+        evidence=RenderedFile(status.evidence_key, tree.evidence, FileKind.PAGE),
+        tables=replace(tables, risk=shown_risk(risk, tables, status.network)),
+        history=tree.history.files,
+        series=series,
+        watched=tree.watched,
+        earlier_changes=[item for item in tree.changes.data if item.observed_ledger < status.observed_ledger],
+    )
+
+
+def _compare(
+    tree: FetchedTree, rendered: RenderedRun, made: Rerendered, different: Store
+) -> dict[str, frozenset[InputName]]:
+    """The keys that are not as listed, each with what it depends on; ``different`` gets the files that were made."""
+    listed = dict(tree.files.frame.select("key", "sha256").iter_rows())
+    names = frozenset[InputName]({"evidence"})
+    parts = [Part(names, iter([rendered.part.file]))]
+    unlike = dict[str, frozenset[InputName]]()
+    for part in chain(parts, rendered.parts()):
+        for file in part.files:
+            if file.key.startswith((BUCKET_PAGE.prefix, TOTALS_PAGE.prefix)):
+                made.bucket_pages.add(file.key)
+            if listed.pop(file.key, None) == bytes.fromhex(file.sha256):
+                made.same += 1
+            else:
+                unlike[file.key] = part.depends_on
+                different.put(file.key, file.data)
+    return unlike | dict.fromkeys(listed, frozenset())
+
+
+def _compare_evidence(tree: FetchedTree, used: Evidence, made: Rerendered) -> None:
+    """A run writes down what it used, all of that and nothing else; another zlib packs the same lines otherwise."""
+    key, again = tree.status.evidence_key, used.file()
+    if again.key == key:
+        return
+    made.same -= 1
+    if same_values(key, tree.evidence, again.data):
+        made.recoded.append(key)
+    else:
+        made.different[key] = "does not follow from the run's evidence: a run that reads it uses other lines"
+
+
+async def _same_values(tree: FetchedTree, made: Store, keys: Iterable[str]) -> set[str]:
+    """Of the files of a tree, those that have the values of what was made, if not the bytes."""
     alike = set[str]()
-    async with open_tree(uri) as source:
-        for key, sha256 in files:
-            stored = made.get(key)
-            if stored is not None and same_values(key, await required(source, key, sha256), stored.data):
-                alike.add(key)
+    async with open_tree(tree.uri) as source:
+        for key in keys:
+            stored, sha256 = made.get(key), tree.files.sha256_of(key)
+            if stored is not None and sha256 is not None:
+                data = await required(source, key, sha256)
+                if same_values(key, data, stored.data):
+                    alike.add(key)
     return alike
 
 
-def _compare_status(published: SystemStatus, repeated: SystemStatus, *, same_files: bool) -> None:
-    ours, theirs = msgspec.to_builtins(repeated), msgspec.to_builtins(published)
-    apart = OF_PUBLISHING if same_files else OF_PUBLISHING | OF_THE_FILES
-    for name, expected in ours.items():
-        if name not in apart and theirs[name] != expected:
+async def files_of_run(tree: FetchedTree, keys: Iterable[str]) -> dict[str, bytes]:
+    """Files that the run lists, by key, with the status document. Raises `CheckError`."""
+    async with open_tree(tree.uri) as source:
+        files = {key: await required(source, key, tree.files.sha256_of(key)) for key in keys}
+    return files | {STATUS_KEY: encode(tree.status), tree.status.evidence_key: tree.evidence}
+
+
+def _compare_status(tree: FetchedTree, rendered: RenderedRun) -> None:
+    """The status document follows from the inputs and the manifest, but for what the publisher says of publishing."""
+    status, manifest = tree.status, tree.manifest
+    summary = RunSummary(
+        run_id=manifest.run_id,
+        observed_ledger=manifest.observed_ledger,
+        published_at=datetime.fromisoformat(manifest.published_at),
+        manifest_key=status.manifest_key,
+        manifest_sha256=status.manifest_sha256,
+        previous_run_id=status.previous_run_id,
+    )
+    repeated = rendered.status(
+        summary, retention_hours=status.retention_hours, next_expected_at=status.next_expected_at
+    )
+    published = msgspec.to_builtins(status)
+    for name, expected in msgspec.to_builtins(repeated).items():
+        if published[name] != expected:
             raise CheckError(
                 f"{STATUS_KEY}: expected $.{name} {str(expected)[:200]!r} by the run's evidence but found "
-                f"{str(theirs[name])[:200]!r}"
+                f"{str(published[name])[:200]!r}"
             )

@@ -9,7 +9,7 @@ import asyncio
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -18,17 +18,16 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from exporter.audit.census import Complete, check_complete, run_read
+from exporter.audit.census import READ_OF_A_RUN, Complete, check_complete, run_read
 from exporter.audit.derived_risk import is_unshown_risk, judge_risk
 from exporter.audit.history_files import refuse_other_version, rows_by_ledger, written_alike
 from exporter.audit.leftovers import Past, judge_leftovers
 from exporter.audit.prove import Outcome, claims_of, hold_against, proof_of
 from exporter.audit.published_tree import check_files
 from exporter.audit.publisher_records import judge_records
-from exporter.audit.rerender import EarlierRun, FetchedTree, fetch, other_version, rerender, settings_of
+from exporter.audit.rerender import EarlierRun, FetchedTree, Rerendered, fetch, files_of_run, other_version, rerender
 from exporter.audit.statements import statements_of
 from exporter.audit.unproven import MAX_NAME, SHOWN, Reason, Unproven
-from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_of
@@ -47,22 +46,20 @@ from exporter.history.liquidations import fault_of
 from exporter.history.manifest import file_ledgers
 from exporter.history.parquet import render_history
 from exporter.history.rollups import holds
-from exporter.history.series import STATE_KEY
 from exporter.job.evidence import Evidence
+from exporter.job.inputs import inputs_named
 from exporter.job.reading import read_again
 from exporter.past.archive.archive_places import Archives, Deadline
 from exporter.past.archive.checkpoint_proof import make_proof, unlisted_notice, unlisted_validators
 from exporter.past.archive.stellar_proof import Trust
 from exporter.past.archive.trusted_organisations import signed_by, trust_file, trust_of
 from exporter.protocols.compute import Tables
-from exporter.render.changes import change_list
+from exporter.render.changes import WatchedFile, watched_values
 from exporter.render.lists import render_assets
-from exporter.stores import open_store
-from exporter.stores.store import Clock, Store, utc_now
+from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import Census, ChangeList, HistoryFile, Proof, timestamp
+from exporter.tree.documents import EXPORTER_VERSION, Census, HistoryFile, Proof, timestamp
 from exporter.tree.families import (
-    BUCKET_PAGE,
     CENSUS,
     CHANGES,
     HISTORY_MANIFEST_KEY,
@@ -73,7 +70,6 @@ from exporter.tree.families import (
     RUN,
     RUN_FILES,
     STATUS_KEY,
-    TOTALS_PAGE,
     TRUST,
     VERIFIER,
 )
@@ -180,20 +176,18 @@ def verify_tree(
             if status.run_id != looked.run_id:
                 raise SourceError(f"run {status.run_id} was published after {looked.run_id} was checked; verify again")
             claims_of(tree.evidence)  # it is within bounds, before anything else reads it
-            settings = settings_of(tree)
-            repeated = repeat_earlier(tree, settings, unproven)
+            repeated = repeat_earlier(tree)
             covered = repeated.covered
-            made = rerender(tree, settings, repeated.seed)
+            made = rerender(tree)
             for key, why in made.different.items():
                 raise CheckError(f"{key} {why}")
-            unproven.add(
-                Reason.HISTORY, (f"{key} (it shows files of the history that are gone)" for key in made.unknown)
-            )
+            unproven.update(judge_inputs(tree, repeated))
+            unproven.add(Reason.HISTORY, (f"{key} ({why})" for key, why in made.dependent.items()))
             unproven.add(Reason.LIBRARIES, [*made.recoded, *repeated.recoded])
             evidence = Evidence.decode(tree.evidence, status.evidence_key)
             statements = list(statements_of(tree, evidence))
             unproven.add(Reason.STATEMENTS, _transitions(tree))
-            unproven.add(Reason.STATEMENTS, evidence_words(evidence, settings))
+            unproven.add(Reason.STATEMENTS, evidence_words(evidence))
             facts.update(files=made.same, earlier_runs=len(covered))
         trusted = trust_of(status.network, trust)
         unproven.add(Reason.STATEMENTS, checker_words(tree.records, status.network, trust))
@@ -217,7 +211,7 @@ def verify_tree(
         found = None
         if complete:
             with console.step("complete", "checking all contracts of the checkpoint") as facts:
-                read = replace(run_read(open_store(str(tree.folder))), status=status)  # as repeated, so as published
+                read = run_read(asyncio.run(files_of_run(tree, READ_OF_A_RUN)), uri)
                 state, proven = Path(folder) / "state", outcome.proven
                 found = check_complete(opened, proven, state, status.network, read, unproven)
                 facts.update(markets=found.markets)
@@ -225,25 +219,22 @@ def verify_tree(
             unproven.add(Reason.STATEMENTS, [CENSUS.template])
         if tree.risk is not None:
             with console.step("risk", "judging the risk that the run shows"):
-                judged = judge_risk(tree, settings, evidence, opened, trusted, Path(folder), complete=complete)
+                judged = judge_risk(tree, evidence, opened, trusted, Path(folder), complete=complete)
                 unproven.add(Reason.STATEMENTS, judged)
         unproven.add(Reason.STATEMENTS, (key for key in sorted(tree.keys or ()) if is_unshown_risk(key, status)))
-        left = dict(uncovered(tree, covered))
+        rows, left = sum(count for _, count in uncovered(tree, ())), dict(uncovered(tree, covered))
         unproven.add(Reason.HISTORY, (f"{key} ({rows} rows)" for key, rows in left.items()))
         unproven.add(Reason.HISTORY, _liquidations(tree))
         unproven.add(Reason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.left_out.items()))
-        again = open_store(str(tree.folder))
-        waiting = _judge_rest(tree, again, repeated, trusted, unproven)
-        kept = again.get(STATE_KEY)
+        waiting = _judge_rest(tree, made, repeated, trusted, unproven)
         own = next((file.key for file in tree.files.under(HISTORY_PREFIX) if file_ledgers(file.key) is not None), "")
-        newest = max((file.last_ledger for file in tree.before), default=0)
-        state_of_history = None if kept is None else kept.data
-        for record, name in judge_records(tree.publisher_records, status, state_of_history, own, newest):
+        newest = max((file.last_ledger for file in tree.history.files), default=0)
+        for record, name in judge_records(tree.publisher_records, status, made.state, own, newest):
             if record is None:
                 statements.append(name)
             else:
                 unproven.add(record, [name])
-    rows, proven = sum(file.rows for file in tree.before), outcome.proven
+    proven = outcome.proven
     close_time = proven.closed[status.observed_ledger]
     return Verified(
         run_id=status.run_id,
@@ -322,15 +313,18 @@ def _hold(
 
 @dataclass(slots=True)
 class RepeatedRuns:
-    """Earlier runs that were repeated: those in the history, by ledger, with the pages that they give, by run.
+    """Earlier runs that were repeated from their evidence.
 
-    ``seed`` are the changes to go on with. ``alike`` says by the key of a file of the history whether it has the bytes
-    that this machine's libraries give.
+    Attributes:
+        covered: those whose rows the history has, by ledger.
+        pages: the pages that each gives, by run.
+        watched: the values by which the run after each finds changes, by run.
+        alike: by the key of a file of the history whether it has the bytes that this machine's libraries give.
     """
 
     covered: dict[int, str] = field(default_factory=dict)
-    seed: ChangeList | None = None
     pages: dict[str, Collection[str]] = field(default_factory=dict)
+    watched: dict[str, WatchedFile] = field(default_factory=dict)
     alike: dict[str, bool] = field(default_factory=dict)
 
     @property
@@ -338,107 +332,113 @@ class RepeatedRuns:
         return [key for key, alike in self.alike.items() if not alike]
 
 
-def repeat_earlier(tree: FetchedTree, settings: Settings, unproven: Unproven) -> RepeatedRuns:
+def repeat_earlier(tree: FetchedTree) -> RepeatedRuns:
     """Repeat runs. Raises `RefutedError`, and `CheckError` where a file of the history is not what its rows give."""
-    repeated, seed = RepeatedRuns(), None
-    against = compared_with(tree)
+    repeated = RepeatedRuns()
     for run in tree.earlier:
         try:
-            tables, made = _repeat_rows(run, settings)
+            tables, made = _repeat_rows(run)
             file, data = _file_of(tree, run.ledger)
-            files = {file.key: (file, data)} | _joined_over(tree, run.ledger)
-            for _, content in files.values():
-                refuse_other_version(content)
+            refuse_other_version(data)
         except ExporterError as error:
             tree.left_out[run.run_id] = str(error)
             continue
-        for each, content in files.values():
-            if each.key not in repeated.alike:
-                repeated.alike[each.key] = written_alike(content, each, tree.status.network)
+        if file.key not in repeated.alike:
+            repeated.alike[file.key] = written_alike(data, file, tree.status.network)
         published = rows_of(data, file).filter(pl.col("observed_ledger") == run.ledger).sort("market", "pool")
         if not published.equals(made):
             raise RefutedError(
                 f"{file.key}: the rows of ledger {run.ledger} do not follow from the evidence of {run.run_id}"
             )
         repeated.covered[run.ledger] = run.run_id
-        output = settings.output
-        pages = render_assets(tables.pools, tables.markets, output.page_sizes, output.default_page_size)
-        repeated.pages[run.run_id] = frozenset(page.key for page in pages)
-        if run.ledger == against:  # the list that this run left, as far as the published one still has its items
-            older = [item for item in tree.changes.data if item.observed_ledger <= run.ledger]
-            seed = msgspec.structs.replace(change_list(tables, None, settings.passphrase), data=older)
-    if seed is None and (tree.status.previous_run_id is not None or tree.changes.data or tree.before):
-        unproven.add(Reason.CHANGES, [f"{CHANGES.template}: those since the run before"])
-        seed = tree.changes  # a run takes over what it finds of its own ledger
-    found = [] if seed is None else seed.data
-    unproven.add(Reason.CHANGES, (f"{item.title} (ledger {item.observed_ledger})" for item in found))
-    repeated.seed = seed
+        repeated.watched[run.run_id] = watched = WatchedFile.of(watched_values(tables))
+        sizes, default = run.settings.page_sizes, run.settings.default_page_size
+        pages = render_assets(tables.pools, tables.markets, sizes, default)
+        repeated.pages[run.run_id] = frozenset((watched.file.key, *(page.key for page in pages)))
     return repeated
 
 
-def compared_with(tree: FetchedTree) -> int | None:
-    """The ledger that the published changes were found against: of the run before, or of a later one that died."""
-    ledger, changes = tree.status.observed_ledger, tree.changes.data
-    before = ledger if tree.status.previous_run_id is None else ledger_of(tree.status.previous_run_id)
-    if before >= ledger:
-        return None
-    own = {item.previous_ledger for item in changes if item.observed_ledger == ledger}
-    older = {item.observed_ledger for item in changes if before < item.observed_ledger < ledger}
-    return min(own) if own else max((before, *older))
+def judge_inputs(tree: FetchedTree, repeated: RepeatedRuns) -> Unproven:
+    """What nobody vouches for of the watched values and of the history that the run went on from.
+
+    Raises `RefutedError` if the run before watched other values than those that the run was compared with.
+    """
+    unproven, status = Unproven(), tree.status
+    previous = None if status.previous_run_id is None else repeated.watched.get(status.previous_run_id)
+    named = inputs_named(tree.manifest.inputs, "watched")
+    since = f"{CHANGES.template}: those since the run before"
+    if not named:
+        if status.previous_run_id is not None or tree.changes.data or tree.history.now:
+            unproven.add(Reason.CHANGES, [f"{since}, with which the run was not compared"])
+    elif previous is None:
+        unproven.add(Reason.CHANGES, [f"{since}, which was not repeated"])
+    elif previous.file.key != named[0].key:
+        if tree.watched is not None and tree.watched.values.exporter_version == EXPORTER_VERSION:
+            raise RefutedError(
+                f"{named[0].key}: the run was compared with these values, and the evidence of the run before, "
+                f"{status.previous_run_id}, gives others"
+            )
+        unproven.add(Reason.CHANGES, [f"{since}, of which another version made the values"])
+    earlier = (item for item in tree.changes.data if item.observed_ledger < status.observed_ledger)
+    unproven.add(Reason.CHANGES, (f"{item.title} (ledger {item.observed_ledger})" for item in earlier))
+    unproven.add(Reason.HISTORY, (f"{key} ({why})" for key, why in tree.history.gone.items()))
+    unproven.add(
+        Reason.HISTORY, (f"{key} ({rows} rows that the run lacks)" for key, rows in tree.history.later.items())
+    )
+    held = [(file.first_ledger, file.last_ledger) for file in tree.history.now]
+    lost = (
+        file.key
+        for file in tree.history.files
+        if not any(first <= file.first_ledger and file.last_ledger <= last for first, last in held)
+    )
+    unproven.add(Reason.HISTORY, (f"{key} (the run went on from it, and the history lacks it)" for key in lost))
+    return unproven
 
 
-def _repeat_rows(run: EarlierRun, settings: Settings) -> tuple[Tables, pl.DataFrame]:
+def _repeat_rows(run: EarlierRun) -> tuple[Tables, pl.DataFrame]:
     """The tables of an earlier run, and its rows as the history has them. Raises `ExporterError`."""
     claims_of(run.evidence)  # it is within bounds
     evidence = Evidence.decode(run.evidence, run.evidence_key)
     if evidence.ledger != run.ledger:
         raise SourceError(f"its evidence is of ledger {evidence.ledger}")
-    tables = read_again(evidence, settings).tables()
+    tables = read_again(evidence)[0].tables()
     part = render_history(
         tables.pools,
         observed_ledger=tables.ledger,
         ledger_close_time=tables.close_time,
-        network=settings.passphrase,
+        network=evidence.passphrase,
     )
     return tables, rows_of(part.file.data, part.entry).sort("market", "pool")
 
 
 def _file_of(tree: FetchedTree, ledger: int) -> tuple[HistoryFile, bytes]:
-    """The file of the history before the run that has a ledger. Raises `SourceError`."""
-    file = next((file for file in tree.before if file.first_ledger <= ledger <= file.last_ledger), None)
+    """The file of the history that has a ledger now. Raises `SourceError`."""
+    file = next((file for file in tree.history.now if file.first_ledger <= ledger <= file.last_ledger), None)
     if file is None:
         raise SourceError("the history has no rows of its ledger")
     return file, (tree.folder / file.key).read_bytes()
 
 
-def _joined_over(tree: FetchedTree, ledger: int) -> dict[str, tuple[HistoryFile, bytes]]:
-    """The file that the manifest names for a ledger now, where another one took its place since the run."""
-    return {
-        file.key: (file, path.read_bytes())
-        for file, path in tree.joined.items()
-        if file.first_ledger <= ledger <= file.last_ledger
-    }
-
-
 def uncovered(tree: FetchedTree, covered: Collection[int]) -> Iterator[tuple[str, int]]:
-    """The files of the history with rows that are not covered, and how many."""
-    for file in tree.before:
+    """The files of the history with rows of earlier ledgers that are not covered, and how many."""
+    for file in tree.history.now:
         counts = rows_by_ledger((tree.folder / file.key).read_bytes())
-        rows = sum(count for ledger, count in counts.items() if ledger not in covered)
+        earlier = {ledger: count for ledger, count in counts.items() if ledger < tree.status.observed_ledger}
+        rows = sum(count for ledger, count in earlier.items() if ledger not in covered)
         if rows:
             yield file.key, rows
 
 
 def _liquidations(tree: FetchedTree) -> Iterator[str]:
     """The table of auctions and bad debt: no entry proves what its events say. Raises `RefutedError`."""
-    if (file := tree.history.liquidations) is not None:
+    if (file := tree.history_manifest.liquidations) is not None:
         if (fault := fault_of(tree.liquidations, file)) is not None:
             raise RefutedError(f"{file.key} {fault}")
         yield f"{file.key} ({file.rows} rows, which come from events that nothing here proves)"
 
 
 def _transitions(tree: FetchedTree) -> Iterator[str]:
-    for item in tree.history.transitions:
+    for item in tree.history_manifest.transitions:
         yield f"{HISTORY_MANIFEST_KEY}: transitions of {item.protocol}"
 
 
@@ -454,13 +454,13 @@ def notice_words(evidence: Evidence, archives: Archives, trust: Trust) -> Iterat
         yield from (f"notice: {notice}" for notice in evidence.notices if notice not in shown)
 
 
-def evidence_words(evidence: Evidence, settings: Settings) -> Iterator[str]:
+def evidence_words(evidence: Evidence) -> Iterator[str]:
     """The parts of evidence, but for notices, that are not an entry and follow from none. Raises `RefutedError`."""
     network = network_of(evidence.passphrase)
     if evidence.contracts:
         found = {
             (reading.protocol, label, role, address)
-            for reading in read_again(evidence, settings).protocols
+            for reading in read_again(evidence)[0].protocols
             for (label, role), address in reading.contracts.items()
         }
         for item in evidence.contracts:
@@ -534,27 +534,26 @@ def checker_words(found: Mapping[str, bytes], network: str, trust: Path | None) 
             yield f"{key} has the SHA-256 {digests[0]}, and the one in use here {digests[1]}"
 
 
-def _judge_rest(tree: FetchedTree, again: Store, repeated: RepeatedRuns, trust: Trust, unproven: Unproven) -> int:
-    """Name the files that no run lists; gives how many wait for the sweep. ``again`` also has older pages."""
+def _judge_rest(tree: FetchedTree, made: Rerendered, repeated: RepeatedRuns, trust: Trust, unproven: Unproven) -> int:
+    """Name the files that no run lists; gives how many wait for the sweep."""
     if tree.keys is None:
         unproven.add(Reason.UNLISTED, ["whatever else is there: this tree cannot be listed"])
     unproven.add(Reason.UNLISTED, tree.strangers)
-    rest = sorted(set(tree.keys or ()) - _known(tree, again))
-    past = Past(tree.uri, tree.status.network, repeated.pages, tree.history.files, trust)
+    rest = sorted(set(tree.keys or ()) - _known(tree, made))
+    past = Past(tree.uri, tree.status.network, repeated.pages, tree.history_manifest.files, trust)
     left = judge_leftovers(past, rest)
     for reason, key in left.named:
         unproven.add(reason, [key])
     return left.waiting
 
 
-def _known(tree: FetchedTree, again: Store) -> set[str]:
+def _known(tree: FetchedTree, made: Rerendered) -> set[str]:
     """The keys of all files that are compared, judged by themselves, or left out with a reason of their own."""
-    history = tree.history
-    known = {file.key for file in tree.files} | _DOCUMENTS | tree.publisher_records.keys()
+    history = tree.history_manifest
+    known = {file.key for file in tree.files} | _DOCUMENTS | tree.publisher_records.keys() | made.bucket_pages
     known |= {family.key(run_id=tree.status.run_id) for family in (RUN, RUN_FILES)}
-    known |= {file.key for file in (*history.files, *tree.before)}
+    known |= {file.key for file in history.files}
     known |= {proof.proof_key for proof in tree.proofs}
-    known |= {info.key for family in (BUCKET_PAGE, TOTALS_PAGE) for info in again.list(family.prefix)}
     if all(holds(entry, history) for entry in history.rollups):  # then the check has recomputed all of them
         known |= {entry.key for entry in history.rollups}
     if history.liquidations is not None:

@@ -157,7 +157,7 @@ def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> 
     state = _decode(store.get(STATE_KEY))
     if state is None or state.through_ledger >= before:
         return Series()
-    covered = [file for file in _files(manifest, before) if file.first_ledger <= state.through_ledger]
+    covered = [file for file in files_before(manifest, before) if file.first_ledger <= state.through_ledger]
     fits = (
         covered
         and covered[-1].last_ledger == state.through_ledger
@@ -172,7 +172,7 @@ def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> 
 
 def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series: Series) -> Iterator[RenderedFile]:
     """Take in files of the history below the ledger ``before``; gives the pages. Raises `StoreError`, `CheckError`."""
-    files = [file for file in _files(manifest, before) if file.first_ledger > series.through_ledger]
+    files = [file for file in files_before(manifest, before) if file.first_ledger > series.through_ledger]
     for batch in _batches(files):
         by_key = {file.key: file for file in batch}
         read = {key: _observations(stored, by_key[key]) for key, stored in read_many(store, by_key)}
@@ -195,6 +195,13 @@ def _batches(files: Sequence[HistoryFile]) -> Iterator[list[HistoryFile]]:
 
 def save_series(store: Store, series: Series) -> int:
     """Keep a series for the next run; gives its size in bytes."""
+    data = encoded_state(series)
+    store.put(STATE_KEY, data)
+    return len(data)
+
+
+def encoded_state(series: Series) -> bytes:
+    """A series as it is kept under `STATE_KEY`."""
     state = _State(
         STATE_VERSION,
         series.through_ledger,
@@ -205,11 +212,11 @@ def save_series(store: Store, series: Series) -> int:
         series.totals.packed,
     )
     data = msgspec.msgpack.encode(state)
-    store.put(STATE_KEY, hashlib.sha256(data).digest() + data)
-    return 32 + len(data)
+    return hashlib.sha256(data).digest() + data
 
 
-def _files(manifest: HistoryManifest | None, before: int) -> Sequence[HistoryFile]:
+def files_before(manifest: HistoryManifest | None, before: int) -> Sequence[HistoryFile]:
+    """The files of a history with ledgers below ``before`` alone, ascending."""
     files = [] if manifest is None else manifest.files
     return sorted((file for file in files if file.last_ledger < before), key=lambda file: file.first_ledger)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from exporter.config import Settings, load_settings
+from exporter.config import NetworkSettings, Settings, load_settings
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_id
 from exporter.discovery import (
@@ -86,9 +86,10 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
     return LedgerTables(found.tables(), found.certificate)
 
 
-def read_again(evidence: Evidence, settings: Settings) -> MarketsRead:
-    """Read the markets of a run from its evidence. Raises `ExporterError` where that is not possible."""
-    return asyncio.run(read_markets(settings, open_evidence(settings, evidence), None))[0]
+def read_again(evidence: Evidence) -> tuple[MarketsRead, Evidence]:
+    """Read the markets of a run from its evidence, and give what was used of it. Raises `ExporterError`."""
+    settings = Settings(network=NetworkSettings(passphrase=evidence.passphrase))
+    return asyncio.run(read_markets(settings, open_evidence(settings, evidence), None))
 
 
 # No repr: `asyncio.run` makes that of its result, and this one is of the size of the network.

@@ -1,25 +1,23 @@
-"""Everything that a run renders, in one stream, and its status document."""
+"""From the inputs of a run to all of its files: one function, whoever asks, and wherever the inputs are."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from exporter import FORMAT
-from exporter.config import Settings
 from exporter.deployments.identified_tokens import identities
 from exporter.deployments.networks import network_of
 from exporter.history.buckets import observations_of
-from exporter.history.manifest import folder_of, span_of
-from exporter.history.parquet import render_latest
+from exporter.history.manifest import HistoryPart, folder_of, span_of
+from exporter.history.parquet import render_history, render_latest
 from exporter.history.periods import periods_of
-from exporter.history.series import Series
+from exporter.job.inputs import RunInputs
 from exporter.ledger.checkpoints import checkpoint_of
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.compute import Tables
 from exporter.publishing.publish import RunSummary
-from exporter.render.changes import render_feeds
+from exporter.render.changes import WatchedFile, change_list, render_feeds, watched_values
 from exporter.render.data_package import render_tables
 from exporter.render.lists import render_assets, render_pool_lists, render_token_list, with_list_columns
 from exporter.render.openapi import openapi_document, render_llms
@@ -39,7 +37,7 @@ from exporter.render.site.pages import render_site
 from exporter.render.site.text import native
 from exporter.render.yields import render_yields
 from exporter.tree import documents
-from exporter.tree.documents import ChangeList, HistoryManifest
+from exporter.tree.documents import HistoryManifest, InputName, ProtocolList, SystemStatus
 from exporter.tree.files import RenderedFile
 from exporter.tree.problems import GENERIC_PROBLEMS
 from exporter.tree.read_back import file_of
@@ -48,99 +46,149 @@ SHOWN_SKIPPED = 20
 """How many skipped markets the status document names."""
 
 
-def render(
-    settings: Settings,
-    tables: Tables,
-    series: Series,
-    history: HistoryManifest,
-    changes: ChangeList,
-    kept: Collection[str] = (),
-) -> Iterator[RenderedFile]:
-    """Everything but the status document and the records of the run, in a stream of which no part is kept.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some files of a run, and the inputs that they depend on by name; all depend on the settings."""
 
-    ``series`` are the histories up to the run before; this run carries them on. ``history`` and ``changes`` have this
-    run's. ``kept`` are the lengths of bucket whose newest documents are already published.
+    depends_on: frozenset[InputName]
+    files: Iterator[RenderedFile]
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedRun:
+    """A run as it follows from its inputs (`render_run`).
+
+    ``part`` is its Parquet file, ``history`` all files of the history with this one, and ``watched`` what the next run
+    compares with.
     """
-    network, output = network_of(settings.passphrase), settings.output
-    yield from render_assets(tables.pools, tables.markets, output.page_sizes, output.default_page_size)
-    yield from render_markets(tables, output.market_pools_cap)
-    yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
-    yield from series.heads(kept)
-    periods = list(periods_of(series.pools, tables.close_time, tables.pools))
-    tables = replace(tables, pools=with_list_columns(tables.pools, periods, network.name, tables.tokens))
-    known = identities(network.name)
-    yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen)
-    yield file_of(protocol_summary(tables))
-    yield from map(file_of, token_documents(tables, series.first_seen, known))
-    yield from render_pool_lists(tables.pools, PROTOCOLS)
-    yield render_token_list(tables, series.first_seen, known)
-    yield from render_yields(tables.pools, native(network.passphrase), PROTOCOLS)
-    latest = render_latest(
+
+    inputs: RunInputs
+    part: HistoryPart
+    history: HistoryManifest
+    watched: WatchedFile
+
+    def parts(self, unchanged: Collection[str] = ()) -> Iterator[Part]:
+        """Every file of the run but its Parquet file, in streams to be read in their order; no file of them is kept.
+
+        ``unchanged`` are the lengths of time bucket whose newest documents are published already.
+        """
+        yield Part(frozenset({"evidence", "risk"}), self._of_evidence())
+        yield Part(frozenset({"evidence", "watched", "history"}), self._of_changes())
+        yield Part(frozenset({"evidence", "risk", "history"}), self._of_history(unchanged))
+
+    def files(self, unchanged: Collection[str] = ()) -> Iterator[RenderedFile]:
+        """The files of all `parts`, one after the other. A run is rendered once."""
+        for part in self.parts(unchanged):
+            yield from part.files
+
+    def _of_evidence(self) -> Iterator[RenderedFile]:
+        """What neither an earlier run nor the history has a part in."""
+        tables, settings = self.inputs.tables, self.inputs.settings
+        yield self.inputs.evidence
+        yield self.watched.file
+        yield from render_assets(tables.pools, tables.markets, settings.page_sizes, settings.default_page_size)
+        yield from render_markets(tables, settings.market_pools_cap)
+        yield file_of(protocol_summary(tables))
+        yield from render_skipped(tables)
+        yield render_metrics(tables)
+        yield render_llms()
+        yield file_of(self._coverage())
+        yield file_of(openapi_document())
+        yield from map(file_of, GENERIC_PROBLEMS)
+
+    def _of_changes(self) -> Iterator[RenderedFile]:
+        """What changed since the run before. Empty feeds name the day on which the history began."""
+        inputs = self.inputs
+        before, now = None if inputs.watched is None else inputs.watched.values, self.watched.values
+        network, tables = inputs.settings.network, inputs.tables
+        changes = change_list(before, now, inputs.earlier_changes, network, tables.close_time)
+        yield file_of(changes)
+        first = min(self.history.files, key=lambda file: file.first_ledger)
+        began = int(span_of(folder_of(first.key))[0].timestamp())
+        yield from render_feeds(changes, now, network, documents.timestamp(began))
+
+    def _of_history(self, unchanged: Collection[str]) -> Iterator[RenderedFile]:
+        """What goes on from earlier runs, and the web pages, which show some of that."""
+        tables, series = self.inputs.tables, self.inputs.series
+        network = network_of(self.inputs.settings.network)
+        yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
+        yield from series.heads(unchanged)
+        periods = list(periods_of(series.pools, tables.close_time, tables.pools))
+        tables = replace(tables, pools=with_list_columns(tables.pools, periods, network.name, tables.tokens))
+        known = identities(network.name)
+        yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen)
+        yield from map(file_of, token_documents(tables, series.first_seen, known))
+        yield from render_pool_lists(tables.pools, PROTOCOLS)
+        yield render_token_list(tables, series.first_seen, known)
+        yield from render_yields(tables.pools, native(network.passphrase), PROTOCOLS)
+        latest = render_latest(
+            tables.pools,
+            observed_ledger=tables.ledger,
+            ledger_close_time=tables.close_time,
+            network=network.passphrase,
+        )
+        yield from render_tables(latest, self.history, tables.close_time)
+        yield from render_site(tables, network.passphrase, self._coverage(), series, self.history)
+
+    def _coverage(self) -> ProtocolList:
+        network = network_of(self.inputs.settings.network)
+        return protocol_list(self.inputs.tables, PROTOCOLS, network.deployments, network.name)
+
+    def status(self, summary: RunSummary, *, retention_hours: int, next_expected_at: str | None) -> SystemStatus:
+        """The status document. What the arguments say is the publisher's word, but for the run and its manifest."""
+        tables, settings = self.inputs.tables, self.inputs.settings
+        return SystemStatus(
+            run_id=summary.run_id,
+            format=FORMAT,
+            network=settings.network,
+            network_name=network_of(settings.network).name,
+            observed_ledger=tables.ledger,
+            ledger_close_time=documents.timestamp(tables.close_time),
+            generated_at=documents.timestamp(int(summary.published_at.timestamp())),
+            next_expected_at=next_expected_at,
+            market_count=tables.markets.height,
+            listed_market_count=int(tables.markets["listed"].sum()),
+            pool_count=int(tables.markets["pool_count"].sum()),
+            token_count=tables.pools["token_address"].n_unique(),
+            unread_count=len(tables.unread),
+            unpriced_count=len(tables.unpriced),
+            unread=tables.unread,
+            unpriced=tables.unpriced,
+            unpriced_bps=unpriced_bps(tables),
+            unpriced_markets=unpriced_markets(tables),
+            skipped_counts=skipped_counts(tables.skipped),
+            skipped=tables.skipped[:SHOWN_SKIPPED],
+            bounded=tables.bounded,
+            absent=tables.absent,
+            notices=tables.notices,
+            page_sizes=settings.page_sizes,
+            default_page_size=settings.default_page_size,
+            retention_hours=retention_hours,
+            manifest_key=summary.manifest_key,
+            manifest_sha256=summary.manifest_sha256,
+            previous_run_id=summary.previous_run_id,
+            evidence_key=self.inputs.evidence.key,
+            market_pools_cap=settings.market_pools_cap,
+            proof_checkpoint=checkpoint_of(tables.ledger),
+            risk_key=None if tables.risk is None else tables.risk.key,
+            risk_sha256=None if tables.risk is None else tables.risk.sha256,
+        )
+
+
+def render_run(inputs: RunInputs) -> RenderedRun:
+    """The run that the inputs give: `run`, `check` and `verify` all get its files from here."""
+    tables = inputs.tables
+    part = render_history(
         tables.pools,
         observed_ledger=tables.ledger,
         ledger_close_time=tables.close_time,
-        network=settings.passphrase,
+        network=inputs.settings.network,
     )
-    yield from render_tables(latest, history, tables.close_time)
-    yield file_of(changes)
-    first = min(history.files, key=lambda file: file.first_ledger)
-    began = int(span_of(folder_of(first.key))[0].timestamp())
-    yield from render_feeds(changes, network.passphrase, documents.timestamp(began))
-    yield from render_skipped(tables)
-    yield render_metrics(tables)
-    yield render_llms()
-    covered = protocol_list(tables, PROTOCOLS, network.deployments, network.name)
-    yield file_of(covered)
-    yield file_of(openapi_document())
-    yield from map(file_of, GENERIC_PROBLEMS)
-    yield from render_site(tables, network.passphrase, covered, series, history)
+    history = HistoryManifest(FORMAT, tables.ledger, [*inputs.history, part.entry])
+    return RenderedRun(inputs, part, history, WatchedFile.of(watched_values(tables)))
 
 
 def times_of(summary: RunSummary, interval: timedelta | None) -> dict[str, int]:
     """When a run was published and, where an interval is promised, when the next is expected, in unix seconds."""
     at = int(summary.published_at.timestamp())
     return {"published_at": at} | ({} if interval is None else {"next_expected_at": at + int(interval.total_seconds())})
-
-
-def status_document(
-    settings: Settings, tables: Tables, summary: RunSummary, evidence_key: str
-) -> documents.SystemStatus:
-    """The status document, from what is known at the end."""
-    output = settings.output
-    times = {name: documents.timestamp(at) for name, at in times_of(summary, settings.schedule.interval).items()}
-    return documents.SystemStatus(
-        run_id=summary.run_id,
-        format=FORMAT,
-        network=settings.passphrase,
-        network_name=network_of(settings.passphrase).name,
-        observed_ledger=tables.ledger,
-        ledger_close_time=documents.timestamp(tables.close_time),
-        generated_at=times["published_at"],
-        next_expected_at=times.get("next_expected_at"),
-        market_count=tables.markets.height,
-        listed_market_count=int(tables.markets["listed"].sum()),
-        pool_count=int(tables.markets["pool_count"].sum()),
-        token_count=tables.pools["token_address"].n_unique(),
-        unread_count=len(tables.unread),
-        unpriced_count=len(tables.unpriced),
-        unread=tables.unread,
-        unpriced=tables.unpriced,
-        unpriced_bps=unpriced_bps(tables),
-        unpriced_markets=unpriced_markets(tables),
-        skipped_counts=skipped_counts(tables.skipped),
-        skipped=tables.skipped[:SHOWN_SKIPPED],
-        bounded=tables.bounded,
-        absent=tables.absent,
-        notices=tables.notices,
-        page_sizes=sorted(output.page_sizes),
-        default_page_size=output.default_page_size,
-        retention_hours=output.retention // timedelta(hours=1),
-        manifest_key=summary.manifest_key,
-        manifest_sha256=summary.manifest_sha256,
-        previous_run_id=summary.previous_run_id,
-        evidence_key=evidence_key,
-        market_pools_cap=output.market_pools_cap,
-        proof_checkpoint=checkpoint_of(tables.ledger),
-        risk_key=None if tables.risk is None else tables.risk.key,
-        risk_sha256=None if tables.risk is None else tables.risk.sha256,
-    )

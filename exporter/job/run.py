@@ -11,7 +11,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,15 +19,15 @@ from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments.networks import network_id, network_of
 from exporter.errors import CheckError, ExitCode, ExporterError, PublishedCheckError, SourceError, pluralize
-from exporter.history.manifest import HistoryPart, find_damage, find_lost_rollups, read_history_manifest
-from exporter.history.parquet import render_history
-from exporter.history.series import STATE_KEY, Series, catch_up, load_series, save_series
+from exporter.history.manifest import find_damage, find_lost_rollups, read_history_manifest
+from exporter.history.series import STATE_KEY, catch_up, files_before, load_series, save_series
 from exporter.job.evidence import Evidence
+from exporter.job.inputs import RunInputs, run_settings
 from exporter.job.known_markets_file import MEMORY_KEY, load_memory, save_memory
 from exporter.job.lost_prices import KEY as LOST_PRICES_KEY
 from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed, save_missed
 from exporter.job.reading import MarketsRead, read_markets
-from exporter.job.rendering import render, status_document, times_of
+from exporter.job.rendering import RenderedRun, render_run, times_of
 from exporter.job.report import (
     RunLog,
     report_dead_endpoints,
@@ -38,6 +38,7 @@ from exporter.job.report import (
     report_unpriced,
 )
 from exporter.job.sources import RpcEndpoints, Source, StoredLedger, check_ledger_clock, check_rpc_urls
+from exporter.job.watched import run_before, watched_by
 from exporter.protocols.compute import Tables
 from exporter.publishing.checker import TreeChecker
 from exporter.publishing.compaction import compact_history
@@ -57,15 +58,16 @@ from exporter.publishing.published_state import (
 )
 from exporter.publishing.retention import clock_problem, sweep
 from exporter.publishing.sweep_record import SUPERSEDED_KEY
-from exporter.render.changes import change_list, read_changes
+from exporter.render.changes import WatchedFile, earlier_changes
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
 from exporter.stores.read_once import ReadOnce
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree import families
-from exporter.tree.documents import Proof
+from exporter.tree.documents import Proof, RunChange, timestamp
 from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import file_of, read_back
+from exporter.tree.run_listing import ledger_of
 from exporter.user_files import user_path
 
 SHOWN_DAMAGE = 20
@@ -196,8 +198,8 @@ def execute(
             job = replace(job, store=held)
             job.check_newer(read)
             tables = replace(tables, risk=shown_risk(store, tables, settings.passphrase))
-            recorded = job.record(tables)
-            summary = job.publish(tables, evidence, recorded)
+            recorded = job.record(tables, evidence)
+            summary = job.publish(recorded)
             log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
             log.add(**job.proven())
             if not dry_run:
@@ -222,10 +224,9 @@ def execute(
 
 
 class Recorded(NamedTuple):
-    """A run's Parquet file, the histories up to the run before, damaged files of the history, and lost prices."""
+    """A run that is ready to be written, damaged files of the history, and lost prices."""
 
-    part: HistoryPart
-    series: Series
+    rendered: RenderedRun
     damage: list[str]
     lost: LostPrices
 
@@ -302,16 +303,10 @@ class Job:
             facts.update(unpriced=len(tables.unpriced), unread=len(tables.unread))
             return tables, report_missing(self.settings, tables, read, self.log)
 
-    def record(self, tables: Tables) -> Recorded:
+    def record(self, tables: Tables, evidence: RenderedFile) -> Recorded:
+        """Gather the inputs of the run that are in its output."""
         store, ledger = self.store, tables.ledger
         with self.log.step("record", "writing the history file") as facts:
-            part = render_history(
-                tables.pools,
-                observed_ledger=ledger,
-                ledger_close_time=tables.close_time,
-                network=self.settings.passphrase,
-            )
-            facts.update(rows=part.entry.rows, bytes=part.entry.bytes)
             manifest = read_history_manifest(store, older=True)
             damage = find_damage(store, manifest)
             self.log.add(damaged_history=damage)
@@ -332,13 +327,42 @@ class Job:
             self.log.add(lost_prices=lost.as_dict())
             if lost.too_many:
                 self.log.warning(str(lost))
-        return Recorded(part, series, damage, lost)
+            watched, earlier = self._previous_run(before)
+            inputs = RunInputs(
+                settings=run_settings(self.settings),
+                evidence=evidence,
+                tables=tables,
+                history=files_before(manifest, before),
+                series=series,
+                watched=watched,
+                earlier_changes=earlier,
+            )
+            rendered = render_run(inputs)
+            facts.update(rows=rendered.part.entry.rows, bytes=rendered.part.entry.bytes)
+        return Recorded(rendered, damage, lost)
 
-    def publish(self, tables: Tables, evidence: RenderedFile, recorded: Recorded) -> RunSummary:
+    def _previous_run(self, before: int) -> tuple[WatchedFile | None, list[RunChange]]:
+        """What the published run watched, and the changes that it and earlier ones found.
+
+        Documents of a run that died are no part of that. A run that replaces others is compared with none.
+        """
+        run_id = run_before(self.store, before)
+        if run_id is None:
+            return None, []
+        listed = self.store.get(families.CHANGES.template)
+        watched = None
+        if self.replaced_ledger is None:
+            before = ledger_of(run_id) + 1
+            with self.log.optional("what changed since the run before is not known"):
+                watched = watched_by(self.store, run_id)
+        return watched, earlier_changes(None if listed is None else listed.data, before)
+
+    def publish(self, recorded: Recorded) -> RunSummary:
         """Publish the tree, checked as a whole before anything that readers can find is replaced."""
-        settings, store, replaced = self.settings, self.store, self.replaced_ledger
-        part, series, close_time = recorded.part, recorded.series, tables.close_time
-        checker = TreeChecker(tables.ledger, settings.output.page_sizes, own_files_only=True)
+        settings, store, replaced, rendered = self.settings, self.store, self.replaced_ledger, recorded.rendered
+        inputs, part, series = rendered.inputs, rendered.part, rendered.inputs.series
+        tables = inputs.tables
+        checker = TreeChecker(tables.ledger, inputs.settings.page_sizes, own_files_only=True)
         with (
             self.log.step("publish", "rendering and publishing") as facts,
             without_collecting(),
@@ -346,25 +370,27 @@ class Job:
             begin_publication(store, tables.ledger, part, replaced_ledger=replaced, now=self.now) as publication,
         ):
             lengths, kept = publication.keep(
-                lambda ledger: series.still_open(ledger, close_time) if replaced is None else ()
+                lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else ()
             )
             checker.seen.update(kept)  # the checker of the run before saw them
             checker.add_rendered(part.file)
             checker.seen.update([] if tables.risk is None else [tables.risk.key])  # which a census checked
-            published = store.get(families.CHANGES.template)
-            previous = read_changes(None if published is None else published.data)
-            changes = change_list(tables, previous, settings.passphrase, replaced)
 
             def checked() -> Iterator[RenderedFile]:
-                history = publication.history_manifest
-                for file in chain([evidence], render(settings, tables, series, history, changes, lengths)):
+                for file in rendered.files(lengths):
                     progress.advance()
                     checker.add_rendered(file)
                     yield file
 
             publication.write(checked())
-            sealed = publication.seal()
-            status = status_document(settings, tables, sealed.summary, evidence.key)
+            sealed = publication.seal(inputs.settings, inputs.named())
+            times = times_of(sealed.summary, settings.schedule.interval)
+            expected = times.get("next_expected_at")
+            status = rendered.status(
+                sealed.summary,
+                retention_hours=settings.output.retention // timedelta(hours=1),
+                next_expected_at=None if expected is None else timestamp(expected),
+            )
             for file in (*sealed.records, file_of(status)):
                 checker.add_rendered(file)
             self.log.add(checked=checker.finish().as_dict())
@@ -417,7 +443,7 @@ class Job:
         """Keep what the next run needs of the history; where that fails, the next run reads the history again."""
         with self.log.step("remember", "saving the history's state for the next run") as facts:
             with self.log.optional("the history's state was not saved; the next run reads the history again"):
-                series = recorded.series
+                series = recorded.rendered.inputs.series
                 facts.update(observations=series.row_count, bytes=save_series(self.store, series))
             with self.log.optional("the list of missing prices was not saved; the next run compares with an older one"):
                 save_missed(self.store, recorded.lost)

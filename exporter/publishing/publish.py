@@ -19,7 +19,7 @@ next run, at this ledger or a later one, writes what is missing and goes on. Not
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -52,7 +52,16 @@ from exporter.publishing.retention import clock_problem
 from exporter.publishing.sweep_record import note_run, record_replaced
 from exporter.stores.read_once import ReadOnce
 from exporter.stores.store import Clock, Store, Written, etag_of, immutable_key_message, read_many, utc_now
-from exporter.tree.documents import HistoryManifest, Intent, ManifestFile, RunManifest, SystemStatus, timestamp
+from exporter.tree.documents import (
+    HistoryManifest,
+    Intent,
+    ManifestFile,
+    RunInput,
+    RunManifest,
+    RunSettings,
+    SystemStatus,
+    timestamp,
+)
 from exporter.tree.families import (
     FAMILIES,
     HISTORY_MANIFEST_KEY,
@@ -166,8 +175,11 @@ class Publication:
         self._pages += self._store.put_many(self._pages_of(files), immutable=True)
         self._take_history_file()
 
-    def seal(self) -> SealedRun:
-        """End the list of files; no reader can find any yet. Raises `CheckError` for a file given twice."""
+    def seal(self, settings: RunSettings, inputs: Sequence[RunInput]) -> SealedRun:
+        """End the list of files; no reader can find any yet. Raises `CheckError` for a file given twice.
+
+        The manifest names the ``settings`` and the ``inputs`` that the files were made from.
+        """
         listing, published_at = RunListing.of(self._listed), self._now()
         run_id, (file_count, size) = listing.run_id(self._observed_ledger), listing.size
         files = RenderedFile(RUN_FILES.key(run_id=run_id), listing.parquet, FileKind.DOCUMENT)
@@ -180,6 +192,8 @@ class Publication:
                 bytes=size,
                 files_key=files.key,
                 files_sha256=files.sha256,
+                settings=settings,
+                inputs=list(inputs),
             )
         )
         summary = RunSummary(

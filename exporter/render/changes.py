@@ -1,15 +1,18 @@
-"""Changes from run to run, with what the next run compares: `/v1/changes`, and the Atom feeds (RFC 4287) of it."""
+"""Changes from run to run: `/v1/changes`, the Atom feeds (RFC 4287) of it, and the values that they are found by."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 import polars as pl
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from exporter.best import LEAST_VALUE, NOT_LISTED
@@ -28,9 +31,11 @@ from exporter.tree.documents import (
     WatchedPool,
     WatchedUnread,
     WatchedValue,
+    WatchedValues,
+    encode,
     timestamp,
 )
-from exporter.tree.families import FEED, MARKET_FEED
+from exporter.tree.families import FEED, MARKET_FEED, WATCHED
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.values import RewardReason
 
@@ -82,51 +87,70 @@ _NOT_PAID = {RewardReason.NONE: "none", RewardReason.NO_EMISSIONS: "none", Rewar
 }
 
 
-def read_changes(data: bytes | None) -> ChangeList | None:
-    """The published document; None where it is missing, or of a form that this version does not understand."""
-    try:
-        return None if data is None else decode_json(data, ChangeList)
-    except msgspec.DecodeError:
-        return None
+class _KeptChanges(Struct, frozen=True):
+    """What a run takes over of the list of changes that is published. Fields of an earlier format are ignored."""
+
+    data: list[RunChange]
 
 
-def change_list(
-    tables: Tables, previous: ChangeList | None, network: str, replaced_ledger: int | None = None
-) -> ChangeList:
-    """The document of a run on a network (a passphrase).
+def earlier_changes(published: bytes | None, before: int) -> list[RunChange]:
+    """The changes of a published list at ledgers below ``before``; none where it is missing or not understood.
 
-    ``previous`` is the published document; one of the run's own ledger was left by a try that died, and is taken over.
-    From ``replaced_ledger`` on changes go, and nothing is compared with them.
+    A run that died may have replaced the list. Its changes are of no published run, and the next run finds them again.
     """
+    try:
+        listed = _KeptChanges([]) if published is None else decode_json(published, _KeptChanges)
+    except msgspec.DecodeError:
+        return []
+    return [change for change in listed.data if change.observed_ledger < before]
+
+
+def watched_values(tables: Tables) -> WatchedValues:
+    """The values of a run that the next run compares with its own."""
     about = ("market", "protocol", "name", "status", "config_hash", "listed")
     held = _held(tables)
     markets = [
         WatchedMarket(**row, values=held[row["market"]]) for row in tables.markets.select(about).iter_rows(named=True)
     ]
     unread = sorted((item.market, item.pool or "", item.reason) for item in tables.unread)
-    now = ChangeList(
+    return WatchedValues(
         observed_ledger=tables.ledger,
         exporter_version=EXPORTER_VERSION,
-        data=[],
         markets=markets,
         pools=watched_pools(tables),
         unread=[WatchedUnread(market, pool or None, reason) for market, pool, reason in unread],
         pending=[WatchedPending(**asdict(pending_change(item)), market=item.market) for item in tables.pending],
     )
-    if previous is None:
-        return now
-    if replaced_ledger is not None and previous.observed_ledger >= replaced_ledger:
-        first = min(replaced_ledger, tables.ledger)
-        return msgspec.structs.replace(now, data=[item for item in previous.data if item.observed_ledger < first])
-    if previous.observed_ledger == tables.ledger:
-        return msgspec.structs.replace(now, data=previous.data)
 
-    compared = _Comparison(previous, now, network, tables.close_time)
-    found = [*compared.markets(), *compared.pools(), *compared.unread(), *compared.queued()]
-    found = _in_turns(found)
-    data = _bounded([*found, *previous.data], MOST_CHANGES)
-    cut = {change.id: change for change in found}.keys() - {change.id for change in data}
-    return msgspec.structs.replace(now, data=data, cut_count=len(cut))
+
+@dataclass(frozen=True, slots=True)
+class WatchedFile:
+    """Watched values and their file, whose key is its digest."""
+
+    values: WatchedValues
+    file: RenderedFile
+
+    @classmethod
+    def of(cls, values: WatchedValues) -> WatchedFile:
+        data = encode(values)
+        key = WATCHED.key(sha256=hashlib.sha256(data).hexdigest())
+        return cls(values, RenderedFile(key, data, FileKind.PAGE))
+
+
+def change_list(
+    before: WatchedValues | None, now: WatchedValues, earlier: Sequence[RunChange], network: str, close_time: int
+) -> ChangeList:
+    """The changes from the run before (None: nothing is compared), and those that were found ``earlier``.
+
+    ``network`` is a passphrase, ``close_time`` when the ledger of this run closed, in unix seconds.
+    """
+    if before is None:
+        return ChangeList(now.observed_ledger, list(earlier))
+    compared = _Comparison(before, now, network, close_time)
+    own = _in_turns([*compared.markets(), *compared.pools(), *compared.unread(), *compared.queued()])
+    data = _bounded([*own, *earlier], MOST_CHANGES)
+    cut = {change.id for change in own} - {change.id for change in data}
+    return ChangeList(now.observed_ledger, data, cut_count=len(cut))
 
 
 def _held(tables: Tables) -> Mapping[str, list[WatchedValue]]:
@@ -164,7 +188,7 @@ _Moved: TypeAlias = Iterator[tuple[str, str, _Ends]]
 
 
 class _Comparison:
-    def __init__(self, before: ChangeList, now: ChangeList, network: str, close_time: int) -> None:
+    def __init__(self, before: WatchedValues, now: WatchedValues, network: str, close_time: int) -> None:
         self._before, self._now, self._network, self._closed = before, now, network, timestamp(close_time)
         self._names = {market.market: market.name or market.market for market in (*before.markets, *now.markets)}
         self._symbols: dict[_Place, str] = {
@@ -174,7 +198,7 @@ class _Comparison:
         self._read = {market.market for market in now.markets}
         self._listed = {market.market: market.listed for market in (*before.markets, *now.markets)}
         self._was_unread, self._is_unread = (
-            {(item.market, item.pool) for item in document.unread} for document in (before, now)
+            {(item.market, item.pool) for item in values.unread} for values in (before, now)
         )
 
     def _title(self, place: _Place) -> str:
@@ -325,10 +349,13 @@ def _bounded(changes: Sequence[RunChange], most: int) -> list[RunChange]:
     return [change for place, change in enumerate(changes) if place in kept]
 
 
-def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[RenderedFile]:
-    """Render the feeds of all changes and of each market; ``updated``, for an empty one, is when the history began."""
-    names = {market.market: market.name or market.market for market in changes.markets}
-    pools = {(pool.market, pool.pool) for pool in changes.pools}
+def render_feeds(changes: ChangeList, now: WatchedValues, network: str, updated: str) -> Iterator[RenderedFile]:
+    """Render the feeds of all changes and of each market; ``updated``, for an empty one, is when the history began.
+
+    ``now`` are the watched values of the run, which name the markets and pools that have a page.
+    """
+    names = {market.market: market.name or market.market for market in now.markets}
+    pools = {(pool.market, pool.pool) for pool in now.pools}
     template = environment().get_template("feed.atom.j2")
 
     def page_of(market: str, pool: str | None = None) -> str:
@@ -350,7 +377,7 @@ def render_feeds(changes: ChangeList, network: str, updated: str) -> Iterator[Re
         return RenderedFile(key, f"{text}\n".encode(), FileKind.DOCUMENT)
 
     yield feed(FEED.template, "", "Changes of the lending markets", "index.html", changes.data)
-    watched = {item.market for item in changes.markets} | {item.market for item in changes.unread}
+    watched = {item.market for item in now.markets} | {item.market for item in now.unread}
     for market in sorted(watched | {change.market for change in changes.data}):
         entries = [change for change in changes.data if change.market == market]
         key, title = MARKET_FEED.key(market=market), f"Changes of {names.get(market, market)}"

@@ -11,7 +11,7 @@ import base64
 import hashlib
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -619,19 +619,25 @@ class WatchedPending(PendingChange, frozen=True, forbid_unknown_fields=True):
     market: MarketAddress
 
 
+class WatchedValues(Struct, frozen=True, forbid_unknown_fields=True):
+    """The facts of a run that the next run compares with its own. They follow from the run's evidence."""
+
+    observed_ledger: ObservedLedger
+    exporter_version: Annotated[Words, doc("The version of the exporter that wrote this.")]
+    markets: Annotated[list[WatchedMarket], doc("The markets that were read.")]
+    pools: Annotated[list[WatchedPool], doc("The pools that were read.")]
+    unread: Annotated[list[WatchedUnread], doc("What could not be read.")]
+    pending: Annotated[list[WatchedPending], doc("What is queued.")]
+
+
 class ChangeList(Struct, frozen=True, forbid_unknown_fields=True):
-    """The newest changes, newest first, and what the next run compares with.
+    """The newest changes, newest first.
 
     At most 300 are kept, and 25 of a market. Where a run has nothing to compare with, nothing changed.
     """
 
     observed_ledger: ObservedLedger
-    exporter_version: Annotated[Words, doc("The version of the exporter that wrote this.")]
     data: Annotated[list[RunChange], doc("The changes, newest first.")]
-    markets: Annotated[list[WatchedMarket], doc("The markets that the next run compares with.")]
-    pools: Annotated[list[WatchedPool], doc("The pools that the next run compares with.")]
-    unread: Annotated[list[WatchedUnread], doc("What could not be read.")]
-    pending: Annotated[list[WatchedPending], doc("What is queued.")]
     cut_count: Annotated[Count, doc("Changes of this run that are not in `data`, for which there was no room.")] = 0
 
 
@@ -1142,10 +1148,38 @@ class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
     sha256: Digest
 
 
-class RunManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where every file that a run wrote or relies on is listed with its digest: in the Parquet file `files_key`.
+class RunSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The settings of a run that its files depend on."""
 
-    Its columns are `key`, `kind` (page, history or document), `bytes` and `sha256` (32 bytes), ascending by key.
+    network: Passphrase
+    page_sizes: Annotated[list[Positive], doc("The sizes in which pages are rendered, in rows, ascending.")]
+    default_page_size: Annotated[Positive, doc("Rows of a page without a limit.")]
+    market_pools_cap: Annotated[Positive, doc("The most pools in the document of a market.")]
+
+
+InputName = Literal["evidence", "risk", "watched", "history"]
+"""What a file is to the run that was made from it: its evidence, the risk that it shows, the watched values of the run
+before, a file of the history before it."""
+
+
+class RunInput(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file that a run was made from.
+
+    The `evidence` is everything that its numbers come from, and `risk` what a census gave. `watched` has the values of
+    the run before that its changes were found by; a run without it compared nothing. A file of the `history` may be
+    joined into another one since.
+    """
+
+    name: Annotated[InputName, doc("What the file is to the run: evidence, risk, watched or history.")]
+    key: Annotated[ObjectKey, doc("Key of the file, relative to the root of the tree.")]
+    sha256: Digest
+
+
+class RunManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a run was made from, and where every file that it wrote or relies on is listed: in the file `files_key`.
+
+    Whoever has the `inputs` and the `settings` gets the same files. The columns of that Parquet file are `key`, `kind`
+    (page, history or document), `bytes` and `sha256` (32 bytes), ascending by key.
     """
 
     run_id: RunId
@@ -1155,6 +1189,8 @@ class RunManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     bytes: Annotated[Count, doc("Size of all these files, in bytes.")]
     files_key: Annotated[ObjectKey, doc("Key of the Parquet file that lists them.")]
     files_sha256: Annotated[Digest, doc("SHA-256 of the file of `files_key`, 64 hex digits.")]
+    settings: Annotated[RunSettings, doc("The settings that the files depend on.")]
+    inputs: Annotated[list[RunInput], doc("The files that the run was made from, those of the history ascending.")]
 
 
 class OpenApiDocument(Struct, frozen=True, forbid_unknown_fields=True):

@@ -167,6 +167,9 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family("v1/tokens.json", documents.TokenList, "/v1/tokens"),
     YIELDS := Family("v1/yields/{yields}.json"),  # has the shape of another service, so no model of ours
     EVIDENCE := Family("v1/evidence/{sha256}.jsonl.gz", kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION),
+    WATCHED := Family(
+        "v1/watched/{sha256}.json", documents.WatchedValues, kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION
+    ),
     # One pool and its history.
     ASSET := Family("v1/assets/{market}/{pool}.json", AssetDetail, "/v1/assets/{market}/{pool}"),
     Family(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 import msgspec
@@ -24,6 +25,8 @@ def contradiction(document: Struct, names: Mapping[str, str], data: bytes) -> st
             return f"$.{field} is {said}"
     if "cursor" in names and documents.page_token(data) != names["cursor"]:
         return f"its content has the token {documents.page_token(data)}"
+    if "sha256" in names and (digest := hashlib.sha256(data).hexdigest()) != names["sha256"]:
+        return f"its content has the digest {digest}"
     match document:
         case documents.AssetsPage():
             return _page(document, names)

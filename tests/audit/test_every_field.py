@@ -41,6 +41,8 @@ REFUTED, STATED = "8", "stated"
 RECORDS = (
     documents.SystemStatus,
     documents.RunManifest,
+    documents.RunSettings,
+    documents.RunInput,
     documents.ManifestFile,
     documents.HistoryManifest,
     documents.HistoryFile,
@@ -165,6 +167,10 @@ def edit(files: Files, key: str, how: Callable[[Any], object]) -> None:
 def at(record: str, document: Any) -> Any:
     """The first object of a record in the document that has it."""
     match record:
+        case "RunSettings":
+            return document["settings"]
+        case "RunInput":
+            return document["inputs"][0]
         case "HistoryFile":
             return document["files"][0]
         case "HistoryRollup":
@@ -184,7 +190,7 @@ def key_of(files: Files, record: str) -> str:
     match record:
         case "SystemStatus":
             return STATUS_KEY
-        case "RunManifest":
+        case "RunManifest" | "RunSettings" | "RunInput":
             return str(status_of(files)["manifest_key"])
         case "ProofList" | "Proof":
             return PROOFS.template
@@ -215,7 +221,9 @@ def change_record(files: Files, record: str, name: str) -> None:
         files[key] = encoded(known)
         return
     edit(files, key, how)
-    if record == "RunManifest":
+    if name == "market_pools_cap" and record == "RunSettings":
+        edit(files, STATUS_KEY, lambda status: status.update(market_pools_cap=status[name] + 1))
+    if record in ("RunManifest", "RunSettings", "RunInput"):
         edit(files, STATUS_KEY, lambda status: status.update(manifest_sha256=digest(files[key])))
     if (record, name) in (("SystemStatus", "generated_at"), ("RunManifest", "published_at")):
         moment = json.loads(files[key])[name]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import exporter
-from exporter.audit.rerender import Rerendered, fetch, rerender, settings_of
+from exporter.audit.rerender import Rerendered, fetch, rerender
 from exporter.errors import CheckError
 from exporter.tree.families import CHANGES, DATA_PACKAGE, OPENAPI_KEY, STATUS_KEY
 from tests.audit.trees import Files, add_listed, change, good_tree, lie, listed_of, seal, status_of, summaries, write
@@ -17,7 +17,7 @@ from tests.audit.trees import Files, add_listed, change, good_tree, lie, listed_
 def rerendered(files: Files, folder: Path) -> Rerendered:
     (folder / "again").mkdir()
     tree = asyncio.run(fetch(str(write(files, folder / "tree")), folder / "again", 0))
-    return rerender(tree, settings_of(tree), tree.changes)
+    return rerender(tree)
 
 
 def test_every_file_comes_out_byte_for_byte(tmp_path: Path) -> None:

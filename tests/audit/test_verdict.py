@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +12,13 @@ from msgspec.structs import replace
 
 from exporter.cli import main
 from exporter.errors import CheckError
-from exporter.job.rendering import render
+from exporter.job.rendering import RenderedRun
 from exporter.ledger.codec.scval_encode import encode_scval, i128
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.localnet.recording import shipped
 from exporter.localnet.server import create_app, running
 from exporter.stores.store import utc_now
+from exporter.tree.files import RenderedFile
 from tests import job_runs
 from tests.audit.trees import small_tree, write
 
@@ -100,12 +101,18 @@ def test_on_chain(rpc: str) -> None:
 def test_a_bad_tree_is_not_published(rpc: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A renderer that drops one document ends the run with code 4, before anything readers can find is written."""
     left = ("data.html",)
-    kept = lambda *given: (file for file in render(*given) if file.key not in left)  # noqa: E731
-    monkeypatch.setattr("exporter.job.run.render", kept)
+    files = RenderedRun.files
+
+    def kept(run: RenderedRun, unchanged: Collection[str]) -> Iterator[RenderedFile]:
+        return (file for file in files(run, unchanged) if file.key not in left)
+
+    monkeypatch.setattr(RenderedRun, "files", kept)
     with pytest.raises(CheckError, match=r"links to /data\.html, but data\.html is not there") as caught:
         job_runs.run(job_runs.settings_for(tmp_path, rpc), now=utc_now())
 
     kinds = {path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("*") if path.is_file()}
     assert 4 == caught.value.exit_code
     kinds -= {("state", "known-markets.memory")}  # what discovery learned is kept, whatever becomes of the run
-    assert {("v1", "pages"), ("v1", "evidence")} == {kind for kind in kinds if not kind[0].startswith(".")}
+    assert {("v1", "pages"), ("v1", "evidence"), ("v1", "watched")} == {
+        kind for kind in kinds if not kind[0].startswith(".")
+    }

@@ -16,7 +16,6 @@ from hashlib import sha256
 from io import BytesIO
 from os import mkfifo
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -27,13 +26,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from exporter import __version__
-from exporter.audit import history_files
+from exporter.audit import history_files, input_history
 from exporter.audit import prove as prove_module
 from exporter.audit.prove import prove
 from exporter.audit.published_tree import check_files
-from exporter.audit.rerender import check_tree, fetch, settings_of
-from exporter.audit.unproven import Unproven
-from exporter.audit.verify import compared_with, evidence_words, repeat_earlier, verify_tree
+from exporter.audit.rerender import check_tree, fetch, rerender
+from exporter.audit.verify import evidence_words, repeat_earlier, verify_tree
 from exporter.cli import main
 from exporter.config import load
 from exporter.console import Silence
@@ -364,27 +362,6 @@ def test_an_invented_change(trees: Trees, several: Path, tmp_path: Path) -> None
     assert said in names(counted, "changes")
 
 
-@pytest.mark.parametrize(
-    ("previous", "changes", "against"),
-    [
-        (None, [], None),
-        ("127-a", [], None),  # a wrong run at this ledger was replaced
-        ("100-a", [], 100),
-        ("100-a", [(127, 124)], 124),  # the run at 124 died while it replaced documents
-        ("100-a", [(124, 100), (60, 50)], 124),
-    ],
-)
-def test_the_run_that_changes_were_found_against(
-    previous: str | None, changes: list[tuple[int, int]], against: int | None
-) -> None:
-    """It is the run before, or a later one that died after it had replaced the list of changes."""
-    data = [SimpleNamespace(observed_ledger=ledger, previous_ledger=before) for ledger, before in changes]
-    status = SimpleNamespace(observed_ledger=127, previous_run_id=previous)
-    tree: Any = SimpleNamespace(status=status, changes=SimpleNamespace(data=data))
-
-    assert against == compared_with(tree)
-
-
 def evidence_at(out: Path, ledger: int) -> Path:
     (listing,) = (out / "v1/runs").glob(f"{ledger}-*.parquet")
     keys = [file.key for file in RunListing.from_parquet(listing.read_bytes())]
@@ -414,7 +391,7 @@ def test_earlier_runs_that_cannot_be_repeated(several: Path, tmp_path: Path, mon
 
     def why(**changes: Any) -> str:
         other = replace(tree, earlier=[replace(run, **changes)], left_out={})
-        repeat_earlier(other, settings_of(other), Unproven())
+        repeat_earlier(other)
         return other.left_out[run.run_id]
 
     assert "its evidence is of ledger 127" == why(evidence=tree.evidence)
@@ -570,7 +547,7 @@ def test_evidence_that_skips_a_listed_market(single: Path, reason: SkipReason, e
     forged = replace(evidence, skipped=[SkippedMarket(BLEND_V2, "blend", reason)], excluded=excluded)
 
     with pytest.raises(RefutedError, match=re.escape(said)):
-        list(evidence_words(forged, settings_for()))
+        list(evidence_words(forged))
 
 
 def test_what_is_excluded_and_configured_is_stated(trees: Trees, single: Path, tmp_path: Path) -> None:
@@ -585,9 +562,7 @@ def test_what_is_excluded_and_configured_is_stated(trees: Trees, single: Path, t
     result = trees.verify(tmp_path / "out", "--allow-unproven", "calls")
     expect(result, ExitCode.DONE, f"the operator excludes {CONTRACT}")
     expect(result, ExitCode.DONE, f"the operator names the market {BLEND_V2} of blend, and lists it by that alone")
-    assert [f"skipped: {BLEND_V2} of blend, a listed market, was not read (excluded)"] == list(
-        evidence_words(skipped, settings_for())
-    )
+    assert [f"skipped: {BLEND_V2} of blend, a listed market, was not read (excluded)"] == list(evidence_words(skipped))
 
 
 def test_contracts_of_the_evidence(tmp_path: Path) -> None:
@@ -600,16 +575,15 @@ def test_contracts_of_the_evidence(tmp_path: Path) -> None:
     contract = LearnedContract(protocol="blend", label=deployment.label, role="emitter", address=CONTRACT)
     forged = replace(evidence, contracts=[*evidence.contracts, contract])
 
-    assert [] == list(evidence_words(evidence, settings))
+    assert [] == list(evidence_words(evidence))
     assert [f"contract: emitter {CONTRACT} of blend {deployment.label} follows from no entry"] == list(
-        evidence_words(forged, settings)
+        evidence_words(forged)
     )
 
 
 def test_a_network_with_lists() -> None:
     """Evidence of a known network whose run did not look where the lists say is named, with each market left out."""
     network = NETWORKS["mainnet"]
-    settings = load(None, {"network.name": "mainnet"}, environment={}).settings
     every = [
         Candidate(deployment.protocol, address) for deployment in network.deployments for address in deployment.markets
     ]
@@ -626,7 +600,7 @@ def test_a_network_with_lists() -> None:
             ["looked: the run says that it did not compare the lists of known contracts"],
         ),
     ):
-        assert said == list(evidence_words(evidence, settings))
+        assert said == list(evidence_words(evidence))
 
 
 @pytest.fixture
@@ -640,20 +614,64 @@ def compacted(trees: Trees, tmp_path: Path) -> Path:
     return out
 
 
+def remove_parts(compacted: Path) -> list[str]:
+    """Remove the files that were joined into one, as a sweep does; gives their keys."""
+    keys = [f"history/pools/date=2023-11-13/{ledger}.parquet" for ledger in DAY_BEFORE]
+    for key in keys:
+        (compacted / key).unlink()
+    return keys
+
+
 def test_a_history_that_was_compacted_since(trees: Trees, compacted: Path) -> None:
-    """The page of the history is derived as it was; once the replaced files are gone, it is named, by the check too."""
+    """The files that the run went on from are made again of the joined one, whether they are still there or not."""
     kept, looked = trees.verify(compacted), check_tree(str(compacted))
-    for ledger in DAY_BEFORE:
-        (compacted / f"history/pools/date=2023-11-13/{ledger}.parquet").unlink()
+    remove_parts(compacted)
     gone, looked_again = trees.verify(compacted), check_tree(str(compacted))
 
-    expect(kept, ExitCode.UNPROVEN)
-    assert "data.html" not in kept.output
+    for result in (kept, gone):
+        expect(result, ExitCode.UNPROVEN)
+        assert ["60-62-1eada1d57ae9.parquet (8 rows)"] == re.findall(r"[^/]*rows\)", names(result, "history"))
     assert None is looked.not_rerendered
-    expect(gone, ExitCode.UNPROVEN)
-    for page in ("data.html", "datapackage.json"):
-        assert f"{page} (it shows files of the history that are gone)" in names(gone, "history")
-        assert f"{page}, because it shows files of the history that are gone" in (looked_again.not_rerendered or "")
+    assert (looked.rerendered, None) == (looked_again.rerendered, looked_again.not_rerendered)
+
+
+def test_inputs_that_nobody_has(trees: Trees, compacted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Joined rows in bytes that other libraries wrote are used, and named; so is what depends on rows that are gone."""
+    parts = remove_parts(compacted)
+    with monkeypatch.context() as patched:
+        patched.setattr(input_history, "rewritten", lambda *_: None)
+        unlike = trees.verify(compacted)
+    files = read(compacted)
+    change(files, "v1/history.json", lambda history: history.update(files=history["files"][-1:], rollups=[]))
+    del files[next(key for key in files if "/60-62-" in key)]
+    for key in ("history/daily.parquet", "history/hourly.parquet"):
+        del files[key]
+    lost = asyncio.run(fetch(str(write(files, tmp_path / "lost")), tmp_path / "fetched", 0))
+    made = rerender(lost)
+
+    expect(unlike, ExitCode.UNPROVEN)
+    for key in parts:
+        assert f"{key} (it is gone, and the rows of its ledgers in" in names(unlike, "history")
+    assert parts == list(lost.history.gone)
+    assert {} == made.different
+    assert {"v1/evidence", "v1/pages"}.isdisjoint(key.rpartition("/")[0] for key in made.dependent)
+    assert (
+        f"it depends on {parts[0]}: it is gone, and the history has no file with its ledgers"
+        == (made.dependent["data.html"])
+    )
+
+
+def test_what_no_history_excuses(compacted: Path, tmp_path: Path) -> None:
+    """With an input gone, a file that does not depend on the history must still follow from the evidence."""
+    parts = remove_parts(compacted)
+    files = read(compacted)
+    change(files, "v1/history.json", lambda history: history.update(files=history["files"][-1:]))
+    change(files, "v1/markets.json", lambda document: document["data"][0].update(name="Forged"))
+    seal(files)
+    tree = asyncio.run(fetch(str(write(files, tmp_path / "forged")), tmp_path / "fetched", 0))
+
+    assert parts == list(tree.history.gone)
+    assert {"v1/markets.json": "does not follow from the run's evidence"} == rerender(tree).different
 
 
 def test_a_compacted_file_with_other_rows(trees: Trees, compacted: Path) -> None:

@@ -171,6 +171,8 @@ def seal(files: Files, *more: str) -> None:
     manifest |= {"run_id": run_id, "file_count": count, "bytes": size, "files_key": f"v1/runs/{run_id}.parquet"}
     files[manifest["files_key"]] = listing.parquet
     manifest["files_sha256"] = digest(listing.parquet)
+    evidence = status["evidence_key"]
+    manifest["inputs"][0] = {"name": "evidence", "key": evidence, "sha256": digest(files[evidence])}
     status |= {"run_id": run_id, "manifest_key": f"v1/runs/{run_id}.json", "manifest_sha256": digest(encoded(manifest))}
     files[status["manifest_key"]] = encoded(manifest)
     files[STATUS_KEY] = encoded(status)

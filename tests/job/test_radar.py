@@ -35,12 +35,12 @@ from exporter.protocols.blend.layout import reserve_config_key
 from exporter.protocols.collector import in_words
 from exporter.protocols.compute import Tables
 from exporter.protocols.k2.layout import decode_reserve, reserve_key
-from exporter.render.changes import change_list
 from exporter.tree.documents import ChangeList, MarketSummary, RunChange
 from exporter.tree.pools import AssetDetail
 from tests.job_runs import direct, read_tables, run, settings_for
 from tests.localnet.recorded import BLEND_V2, LISTED, pools_of, without_oracle
 from tests.protocols.made_ledger import UNKNOWN_CODE, account, changed, contract, entry_of, instance
+from tests.render.compared import Compared, compared
 
 Written = Mapping[bytes, bytes | None]
 Scenario = Callable[[RecordedNetwork], Written]
@@ -119,13 +119,13 @@ def after(*scenarios: Scenario) -> Tables:
 
 
 @cache
-def as_recorded() -> ChangeList:
-    return change_list(after(), None, RECORDED.passphrase)
+def as_recorded() -> Compared:
+    return compared(after(), None, RECORDED.passphrase)
 
 
 def changes_of(*scenarios: Scenario) -> list[RunChange]:
     """What a run says that changed after all of these were written."""
-    return change_list(after(*scenarios), as_recorded(), RECORDED.passphrase).data
+    return compared(after(*scenarios), as_recorded(), RECORDED.passphrase).data
 
 
 def test_another_admin_is_a_change() -> None:
@@ -295,7 +295,7 @@ def test_each_kind_of_what_is_queued(owner: ScVal) -> None:
     """Each is noted with what will be and from when, is a change, and changes nothing yet."""
     admins = new_admins(owner)
     tables = after(*(item[0] for item in admins), *(item[0] for item in WITH_A_TIME))
-    changes = change_list(tables, as_recorded(), RECORDED.passphrase).data
+    changes = compared(tables, as_recorded(), RECORDED.passphrase).data
     vaults = [item for item in tables.pending if item.kind == "admin" and item.pool is not None]
 
     assert sorted((market, f"{role}: {SOMEBODY}", None) for _, market, role in admins) == [
@@ -382,7 +382,7 @@ def test_each_hop_behind_an_oracle() -> None:
     one, other = behind_an_aggregator(SOURCES[0]), behind_an_aggregator(SOURCES[1])
     lists = [as_recorded()]
     for scenarios in ((one,), (one, other), (one, other, behind_an_aggregator(SOURCES[1], code=bytes(32)))):
-        lists.append(change_list(after(*scenarios), lists[-1], RECORDED.passphrase))
+        lists.append(compared(after(*scenarios), lists[-1], RECORDED.passphrase))
     code, sources, *_ = [item for item in lists[-1].data if item.kind in ("code", "oracle")]
 
     assert ("code", UNKNOWN_CODE.hex(), bytes(32).hex()) == (code.kind, code.before, code.after)
@@ -440,8 +440,8 @@ def test_an_oracle_that_nobody_foresaw_costs_a_notice(monkeypatch: pytest.Monkey
 def test_an_oracle_that_names_very_many() -> None:
     """Of an oracle that names more contracts than any real one, only the first are asked for."""
     many = [contract(f"source {number}") for number in range(1_000)]
-    found = change_list(after(behind_an_aggregator(*many)), None, RECORDED.passphrase)
-    [own] = [item for item in found.markets if item.market == BLEND_V2]
+    found = compared(after(behind_an_aggregator(*many)), None, RECORDED.passphrase)
+    [own] = [item for item in found.watched.markets if item.market == BLEND_V2]
 
     assert sorted(many)[: price_sources.MAX_SOURCES] == next(
         item.value for item in own.values if item.subject == "price sources"

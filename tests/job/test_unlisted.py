@@ -78,7 +78,7 @@ def test_the_oldest_are_read_and_the_rest_is_skipped() -> None:
     assert {*markets[:room]} == found.unlisted
     assert dict.fromkeys(markets[room:], "pools") == found.reasons
     assert [] == found.read.tables().unread
-    repeated = read_again(Evidence.decode(found.evidence.encode(), "evidence"), settings_for())
+    repeated = read_again(Evidence.decode(found.evidence.encode(), "evidence"))[0]
     assert found.read.tables().pools.equals(repeated.tables().pools)
     assert found.read.skipped == repeated.skipped
     assert found.read.tables().notices == repeated.tables().notices
@@ -250,6 +250,6 @@ def test_what_is_excluded_is_left_alone() -> None:
     assert [] == [call for call in found.evidence.calls if call.contract == ORACLE]
     reasons = {row["price_reason"] for row in tables.pools.to_dicts() if row["oracle"] == ORACLE}
     assert {"the configuration excludes it"} == {reason.rpartition(": ")[2] for reason in reasons}
-    repeated = read_again(Evidence.decode(found.evidence.encode(), "evidence"), settings_for())
+    repeated = read_again(Evidence.decode(found.evidence.encode(), "evidence"))[0]
     assert tables.pools.equals(repeated.tables().pools)
     assert found.read.skipped == repeated.skipped

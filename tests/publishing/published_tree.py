@@ -22,7 +22,7 @@ from exporter.publishing.published_state import read_current_listing, read_publi
 from exporter.publishing.sweep_record import SUPERSEDED_KEY
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, etag_of
-from exporter.tree.documents import HistoryFile, SystemStatus, page_token, timestamp
+from exporter.tree.documents import HistoryFile, RunSettings, SystemStatus, page_token, timestamp
 from exporter.tree.families import INTENT_KEY, RUN, STATUS_KEY
 from exporter.tree.files import FileKind, RenderedFile
 from tests.render.rendering import system_status
@@ -31,6 +31,8 @@ from tests.stores.bucket_simulator import WRITES, BucketSimulator, content
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 MARKETS: Mapping[str, int] = {"CAAA": 3, "CBBB": 2}
 """How many pools each market has in the usual run."""
+
+SETTINGS = RunSettings("made", [1, 2], 2, 200)
 
 CLOCK_FIELDS = ("published_at", "generated_at", "started_at", "manifest_sha256", "ledger_close_time", "began")
 """What differs between two publications of the same run at other times."""
@@ -136,7 +138,7 @@ def publish_run(
     options: dict[str, Any] = {"replaced_ledger": replaced_ledger, "now": now or TestClock()}
     with begin_publication(store, run.ledger, history or run.history, **options) as publication:
         publication.write(run.files if files is None else files)
-        sealed = publication.seal()
+        sealed = publication.seal(SETTINGS, ())
         publication.complete(sealed, build_status(sealed.summary))
     return sealed.summary
 

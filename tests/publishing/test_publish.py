@@ -34,6 +34,7 @@ from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.run_listing import RunListing
 from tests.history.frames import manifest_of
 from tests.publishing.published_tree import (
+    SETTINGS,
     START,
     TestClock,
     assert_whole,
@@ -92,7 +93,7 @@ def test_result_counts_what_was_written() -> None:
     store.put(files[0].key, files[0].data)
     with begin_publication(store, run.ledger, run.history) as publication:
         publication.write(run.files)
-        sealed = publication.seal()
+        sealed = publication.seal(SETTINGS, ())
         result = publication.complete(sealed, status_of(sealed.summary))
 
     assert Written(len(files) - 1, 1, sum(len(file.data) for file in files[1:])) == result

@@ -27,6 +27,7 @@ from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, RUN, RUN_FI
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.run_listing import RunListing
 from tests.publishing.published_tree import (
+    SETTINGS,
     TestClock,
     assert_whole,
     fail_publishing,
@@ -180,7 +181,7 @@ def test_what_the_record_spares(steps: list[tuple[int, dict[str, int], str, bool
             wrong.now = clock() + timedelta(hours=9 if what == "clock" else 0)
             with suppress(StoreError), begin_publication(bucket, run.ledger, run.history, now=wrong) as publication:
                 publication.write(files)
-                sealed = publication.seal()
+                sealed = publication.seal(SETTINGS, ())
                 publication.complete(sealed, structs.replace(status_of(sealed.summary), ledger_close_time=closed))
             if not is_spared and store.get(SUPERSEDED_KEY) is not None:
                 store.put(SUPERSEDED_KEY, json.dumps(recorded(store) | {"began": {}, "settled": []}).encode())
@@ -370,7 +371,9 @@ def put_run(store: Store, names: list[str], run_id: str = "99-abc") -> None:
     """The manifest and the listing of a run, with these keys as documents."""
     listing = RunListing.of(ManifestFile(key, "document", 1, "0" * 64) for key in names).parquet
     key = RUN_FILES.key(run_id=run_id)
-    manifest = RunManifest(run_id, 99, "2026-11-21T00:00:00Z", len(names), len(names), key, sha256(listing).hexdigest())
+    manifest = RunManifest(
+        run_id, 99, "2026-11-21T00:00:00Z", len(names), len(names), key, sha256(listing).hexdigest(), SETTINGS, []
+    )
     store.put(key, listing)
     store.put(RUN.key(run_id=run_id), encode(manifest))
 

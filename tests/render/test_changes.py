@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -17,13 +18,14 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 import exporter.render.run_documents
 from exporter.protocols.base import Pending
 from exporter.protocols.compute import Tables
-from exporter.render.changes import MOST_CHANGES, MOST_ENTRIES, MOST_OF_A_MARKET, UNITS, change_list, render_feeds
+from exporter.render.changes import MOST_CHANGES, MOST_ENTRIES, MOST_OF_A_MARKET, UNITS, earlier_changes, render_feeds
 from exporter.render.openapi import render_llms
 from exporter.render.run_documents import render_metrics
 from exporter.tables import MARKETS_SCHEMA
 from exporter.tree.documents import ChangeList, RunChange, Unread
 from exporter.tree.families import family_of
 from tests.history.frames import pools_frame
+from tests.render.compared import Compared, compared
 from tests.render.rendering import contract, market_row
 
 A, B, X, Y = (contract(number) for number in (1, 2, 11, 12))
@@ -63,7 +65,7 @@ def until(seconds: int) -> Row:
 
 
 def between(before: Tables, after: Tables) -> list[RunChange]:
-    return change_list(after, change_list(before, None, "made"), "made").data
+    return compared(after, compared(before, None, "made"), "made").data
 
 
 OF_A_POOL: dict[str, tuple[Row, Row, list[tuple[str, str | None, str | None]]]] = {
@@ -193,32 +195,44 @@ def test_each_kind_of_a_market(before: Tables, after: Tables, expected: tuple[st
 def test_what_has_nothing_to_compare_with_changes_nothing() -> None:
     """No change is made up at a first run; after an upgrade a digest may be of other fields, so none is reported."""
     strange = tables(1, [pool(utilization_bps=9_999)], {A: {"status": "frozen"}}, [Unread(B, None, "blend", "x", "y")])
-    before = msgspec.structs.replace(change_list(tables(1, [pool()]), None, "made"), exporter_version="0.0.1")
+    first = compared(tables(1, [pool()]), None, "made")
+    before = replace(first, watched=msgspec.structs.replace(first.watched, exporter_version="0.0.1"))
 
-    assert [] == change_list(strange, None, "made").data
-    assert [] == change_list(tables(2, [pool()], {A: {"config_hash": "1" * 16}}), before, "made").data
+    assert [] == compared(strange, None, "made").data
+    assert [] == compared(tables(2, [pool()], {A: {"config_hash": "1" * 16}}), before, "made").data
 
 
 def test_ids_are_for_good_and_kept() -> None:
-    """A change keeps its id and its text in every later run, a try again at its ledger gives the same document."""
-    first = change_list(tables(1, [pool()]), None, "made")
-    second = change_list(tables(2, [pool(), pool(A, Y)]), first, "made")
-    third = change_list(tables(3, [pool(), pool(A, Y)], {A: {"status": "frozen"}}), second, "made")
+    """A change keeps its id and its text in every later run, and a try again at its ledger gives the same."""
+    first = compared(tables(1, [pool()]), None, "made")
+    second = compared(tables(2, [pool(), pool(A, Y)]), first, "made")
+    third = compared(tables(3, [pool(), pool(A, Y)], {A: {"status": "frozen"}}), second, "made")
 
     assert second.data[0] == third.data[1]
     assert ["paused", "new_pool"] == [change.kind for change in third.data]
-    assert second == change_list(tables(2, [pool(), pool(A, Y)]), second, "made")
-    assert second.data[0].id != change_list(tables(2, [pool(), pool(A, Y)]), first, "other").data[0].id
-    replaced = change_list(tables(2, [pool()]), third, "made", 2)  # in the place of a ledger that never was
-    assert [] == replaced.data
+    assert second == compared(tables(2, [pool(), pool(A, Y)]), first, "made")
+    assert second.data[0].id != compared(tables(2, [pool(), pool(A, Y)]), first, "other").data[0].id
+
+
+def test_changes_that_a_run_takes_over() -> None:
+    """Those of ledgers below its own, also of a list of an earlier format; none of a list that nobody understands."""
+    first = compared(tables(1, [pool()]), None, "made")
+    second = compared(tables(2, [pool(), pool(A, Y)]), first, "made")
+    third = compared(tables(3, [pool()]), second, "made")
+    listed = msgspec.to_builtins(third.changes)
+    older = msgspec.json.encode(listed | {"exporter_version": "0.0.1", "markets": []})
+
+    assert second.data == earlier_changes(msgspec.json.encode(listed), 3) == earlier_changes(older, 3)
+    assert [] == earlier_changes(older, 2)
+    assert [] == earlier_changes(b"{}", 3) == earlier_changes(None, 3)
 
 
 def test_what_is_kept_is_bounded() -> None:
     """The newest changes are kept, of one market only this many."""
-    busy, document = contract(99), change_list(tables(1, [pool()]), None, "made")
+    busy, document = contract(99), compared(tables(1, [pool()]), None, "made")
     for ledger in range(2, 200):
         after = tables(ledger, [pool()], {contract(n): {"status": f"s{ledger}"} for n in (*range(50, 60), 99)})
-        document = change_list(after, document, "made")
+        document = compared(after, document, "made")
 
     assert MOST_OF_A_MARKET == sum(change.market == busy for change in document.data)
     assert 11 * MOST_OF_A_MARKET == len(document.data) <= MOST_CHANGES
@@ -232,23 +246,23 @@ def test_markets_of_strangers_push_nothing_out() -> None:
         contract(1_000 + number): {"listed": False, "status": "active"} for number in range(358)
     }
     honest = [pool(contract(100 + number)) for number in range(40)]
-    first = change_list(tables(1, honest, strangers), None, "made")
+    first = compared(tables(1, honest, strangers), None, "made")
     paused: dict[str, Row] = {str(row["market"]): {"status": "frozen"} for row in honest}
-    second = change_list(tables(2, honest, strangers | paused), first, "made")
+    second = compared(tables(2, honest, strangers | paused), first, "made")
     changed: dict[str, Row] = {market: dict(row, status="frozen") for market, row in strangers.items()}
     again: dict[str, Row] = {market: {"status": "active"} for market in paused}
-    third = change_list(tables(3, honest, changed | again), second, "made")
+    third = compared(tables(3, honest, changed | again), second, "made")
 
     assert 80 == sum(change.listed for change in third.data)
     assert [True] * 40 == [change.listed for change in third.data[:40]]
     assert MOST_CHANGES // 4 == sum(not change.listed for change in third.data)
-    assert 358 - MOST_CHANGES // 4 == third.cut_count
+    assert 358 - MOST_CHANGES // 4 == third.changes.cut_count
     titles = [entry.findtext(f"{ATOM}title") for entry in feed_of(third, "feed.atom").findall(f"{ATOM}entry")]
     assert 80 + MOST_ENTRIES // 4 == len(titles)
 
 
-def feed_of(document: ChangeList, key: str) -> ElementTree.Element:
-    files = {file.key: file.data for file in render_feeds(document, "made", "2026-11-22T00:00:00Z")}
+def feed_of(run: Compared, key: str) -> ElementTree.Element:
+    files = {file.key: file.data for file in render_feeds(run.changes, run.watched, "made", "2026-11-22T00:00:00Z")}
     assert all(family_of(name) is not None for name in files)
     return ElementTree.fromstring(files[key])
 
@@ -257,7 +271,7 @@ def test_feeds() -> None:
     """The feed has each change with an id, a time, a title and a link; a market's has its own, and every market one."""
     odd = 'A & <b> "x" \x00\ud7ff'
     before, after = tables(1, [pool(), pool(B)]), tables(2, [pool(), pool(A, Y, symbol=odd), pool(B)])
-    document = change_list(after, change_list(before, None, "made"), "made")
+    document = compared(after, compared(before, None, "made"), "made")
     whole, own, other = (feed_of(document, key) for key in ("feed.atom", f"markets/{A}.atom", f"markets/{B}.atom"))
     entry = own.find(f"{ATOM}entry")
 
@@ -272,8 +286,8 @@ def test_feeds() -> None:
     assert [] == other.findall(f"{ATOM}entry")
     assert 3 == len({feed.findtext(f"{ATOM}id") for feed in (whole, own, other)})
     assert "2026-11-22T00:00:00Z" == other.findtext(f"{ATOM}updated")
-    came = change_list(tables(2, [pool(), pool(B)]), change_list(tables(1, [pool()]), None, "made"), "made")
-    gone = change_list(tables(3, [pool()]), came, "made")  # its changes are kept, and so is its feed
+    came = compared(tables(2, [pool(), pool(B)]), compared(tables(1, [pool()]), None, "made"), "made")
+    gone = compared(tables(3, [pool()]), came, "made")  # its changes are kept, and so is its feed
     assert 1 == len(feed_of(gone, f"markets/{B}.atom").findall(f"{ATOM}entry"))
 
 

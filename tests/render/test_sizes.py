@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import polars as pl
 
@@ -10,15 +12,17 @@ from exporter.history.buckets import BUCKETS, DAY, OBSERVATIONS, aggregate, obse
 from exporter.history.closed_buckets import TOTALS_HISTORY
 from exporter.history.parquet import render_history
 from exporter.history.series import Series
-from exporter.job.rendering import render
+from exporter.job.inputs import RunInputs, run_settings
+from exporter.job.rendering import render_run
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.compute import Tables
-from exporter.render.changes import MOST_CHANGES, change_list
-from exporter.tree.documents import ChangeList, HistoryFile, HistoryManifest
-from exporter.tree.families import HISTORY_MANIFEST_KEY
-from exporter.tree.files import FileKind
+from exporter.render.changes import MOST_CHANGES, WatchedFile
+from exporter.tree.documents import HistoryFile, HistoryManifest
+from exporter.tree.families import EVIDENCE, HISTORY_MANIFEST_KEY
+from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import file_of
 from tests.job_runs import direct, read_tables, settings_for
+from tests.render.compared import Compared, compared
 
 LARGEST_BYTES = 200_000
 EXCEPTIONS = ("api.html", "v1/openapi.json")
@@ -98,17 +102,18 @@ def ten_years_of_files(entry: HistoryFile) -> HistoryManifest:
     return HistoryManifest(format=FORMAT, observed_ledger=entry.last_ledger, files=[*files, entry])
 
 
-def as_many_changes(tables: Tables, network: str) -> ChangeList:
-    """A list of changes that is full: every pool's rates and price were others, again and again."""
-    previous = change_list(tables, None, network)
+def with_many_changes(tables: Tables, network: str) -> Compared:
+    """The run before one whose list of changes is full: every pool's rates were others, again and again."""
+    now = compared(tables, None, network)
     pools = [
         msgspec.structs.replace(pool, **dict.fromkeys(("supply_apy_bps", "borrow_apy_bps"), 1))
-        for pool in previous.pools
+        for pool in now.watched.pools
     ]
-    before = msgspec.structs.replace(previous, observed_ledger=tables.ledger - 1, pools=pools)
-    changes = change_list(tables, before, network).data
-    assert changes
-    return msgspec.structs.replace(previous, data=(changes * MOST_CHANGES)[:MOST_CHANGES])
+    before = msgspec.structs.replace(now.watched, observed_ledger=tables.ledger - 1, pools=pools)
+    changes = compared(tables, replace(now, watched=before), network).changes
+    assert changes.data
+    full = (changes.data * MOST_CHANGES)[:MOST_CHANGES]
+    return Compared(before, msgspec.structs.replace(changes, data=full))
 
 
 def test_nothing_grows_with_the_history() -> None:
@@ -116,15 +121,20 @@ def test_nothing_grows_with_the_history() -> None:
     tables = read_tables(direct(RecordedNetwork()))
     settings = settings_for(schedule__interval="5m")
     network = settings.passphrase
-    part = render_history(
+    entry = render_history(
         tables.pools, observed_ledger=tables.ledger, ledger_close_time=tables.close_time, network=network
+    ).entry
+    files, before = ten_years_of_files(entry), with_many_changes(tables, network)
+    inputs = RunInputs(
+        settings=run_settings(settings),
+        evidence=RenderedFile(EVIDENCE.key(sha256="0" * 64), b"", FileKind.PAGE),
+        tables=tables,
+        history=files.files[:-1],
+        series=aged(tables),
+        watched=WatchedFile.of(before.watched),
+        earlier_changes=before.data,
     )
-    files, changes = ten_years_of_files(part.entry), as_many_changes(tables, network)
-    sizes = {
-        file.key: len(file.data)
-        for file in render(settings, tables, aged(tables), files, changes)
-        if file.kind is FileKind.DOCUMENT
-    }
+    sizes = {file.key: len(file.data) for file in render_run(inputs).files() if file.kind is FileKind.DOCUMENT}
     sizes[HISTORY_MANIFEST_KEY] = len(file_of(files).data)
 
     assert {} == {key: size for key, size in sizes.items() if size > LARGEST_BYTES and key not in EXCEPTIONS}

@@ -15,6 +15,7 @@ from exporter.tree.documents import (
     HistoryManifest,
     MarketSummary,
     RunManifest,
+    RunSettings,
     encode,
     page_token,
     timestamp,
@@ -73,7 +74,8 @@ def summary(**changes: object) -> MarketSummary:
 
 KEY = "history/pools/date=2026-11-21/1.parquet"
 HISTORY = HistoryManifest(1, 1, [HistoryFile(KEY, "../another", 1, 1, "0" * 64, 1, 1)])
-RUN = RunManifest("run-1", LEDGER, "2026-11-21T10:55:03Z", 1, 1, "v1/runs/run-1.parquet", "0" * 64)
+SETTINGS = RunSettings("made", [1, 2], 2, 200)
+RUN = RunManifest("run-1", LEDGER, "2026-11-21T10:55:03Z", 1, 1, "v1/runs/run-1.parquet", "0" * 64, SETTINGS, [])
 
 
 @pytest.mark.parametrize(
