@@ -107,7 +107,7 @@ class TestEmbeddedNetwork:
         heads = [call.key for call in bucket.calls if call.operation == "HEAD"]
 
         assert [] == [key for key, count in Counter(listed).items() if count > 1]
-        assert len(listed) <= 25
+        assert len(listed) <= 26
         assert Counter(GET=2, PUT=5, HEAD=1) == Counter(lease)
         assert ["live/.exporter.lease"] == heads
 
