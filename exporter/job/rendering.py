@@ -37,7 +37,7 @@ from exporter.render.site.pages import render_site
 from exporter.render.site.text import native
 from exporter.render.yields import render_yields
 from exporter.tree import documents
-from exporter.tree.documents import HistoryManifest, InputName, ProtocolList, SystemStatus
+from exporter.tree.documents import ChangeList, HistoryManifest, InputName, ProtocolList, SystemStatus
 from exporter.tree.files import RenderedFile
 from exporter.tree.problems import GENERIC_PROBLEMS
 from exporter.tree.read_back import file_of
@@ -74,7 +74,7 @@ class RenderedRun:
         """
         yield Part(frozenset({"evidence", "risk"}), self._of_evidence())
         yield Part(frozenset({"evidence", "watched", "history"}), self._of_changes())
-        yield Part(frozenset({"evidence", "risk", "history"}), self._of_history(unchanged))
+        yield Part(frozenset({"evidence", "risk", "watched", "history"}), self._of_history(unchanged))
 
     def files(self, unchanged: Collection[str] = ()) -> Iterator[RenderedFile]:
         """The files of all `parts`, one after the other. A run is rendered once."""
@@ -98,14 +98,17 @@ class RenderedRun:
 
     def _of_changes(self) -> Iterator[RenderedFile]:
         """What changed since the run before. Empty feeds name the day on which the history began."""
-        inputs = self.inputs
-        before, now = None if inputs.watched is None else inputs.watched.values, self.watched.values
-        network, tables = inputs.settings.network, inputs.tables
-        changes = change_list(before, now, inputs.earlier_changes, network, tables.close_time)
+        changes, network = self._changes(), self.inputs.settings.network
         yield file_of(changes)
         first = min(self.history.files, key=lambda file: file.first_ledger)
         began = int(span_of(folder_of(first.key))[0].timestamp())
-        yield from render_feeds(changes, now, network, documents.timestamp(began))
+        yield from render_feeds(changes, self.watched.values, network, documents.timestamp(began))
+
+    def _changes(self) -> ChangeList:
+        inputs = self.inputs
+        before = None if inputs.watched is None else inputs.watched.values
+        earlier, network = inputs.earlier_changes, inputs.settings.network
+        return change_list(before, self.watched.values, earlier, network, inputs.tables.close_time)
 
     def _of_history(self, unchanged: Collection[str]) -> Iterator[RenderedFile]:
         """What goes on from earlier runs, and the web pages, which show some of that."""
@@ -128,7 +131,8 @@ class RenderedRun:
             network=network.passphrase,
         )
         yield from render_tables(latest, self.history, tables.close_time)
-        yield from render_site(tables, network.passphrase, self._coverage(), series, self.history)
+        changes = self._changes().data
+        yield from render_site(tables, network.passphrase, self._coverage(), series, self.history, changes)
 
     def _coverage(self) -> ProtocolList:
         network = network_of(self.inputs.settings.network)

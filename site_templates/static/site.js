@@ -362,29 +362,6 @@
     }
   };
 
-  // The newest files of the history, from its manifest.
-  const SHOWN_FILES = 30;
-  const files = async (root) => {
-    const place = document.getElementById("history-files");
-    if (!place || !location.protocol.startsWith("http")) return;
-    let manifest;
-    try { manifest = await (await fetch(root + place.dataset.manifest)).json(); } catch { return; }
-    const number = (value) => value.toLocaleString("en-US");
-    const head = make("tr", {}, ...["File", "Ledgers", "Rows", "Bytes"].map((text, index) =>
-      make("th", { scope: "col", textContent: text, className: ["", "minor", "number", "number"][index] })));
-    const rows = manifest.files.slice(-SHOWN_FILES).reverse().map((file) => make("tr", {},
-      make("td", {}, make("a", { href: root + file.key, textContent: file.key.split("/").slice(-2).join("/"), download: "" })),
-      make("td", { className: "minor", textContent: file.first_ledger === file.last_ledger ? number(file.first_ledger) : `${number(file.first_ledger)} to ${number(file.last_ledger)}` }),
-      make("td", { textContent: number(file.rows), className: "number" }),
-      make("td", { textContent: number(file.bytes), className: "number" })));
-    const box = make("div", { className: "scroll", tabIndex: 0 }, make("table", { className: "list" },
-      make("caption", { textContent: "The newest files of the history" }), make("thead", {}, head), make("tbody", {}, ...rows)));
-    box.setAttribute("role", "region");
-    box.setAttribute("aria-label", "The newest files of the history");
-    place.replaceChildren(box);
-    hints();
-  };
-
   document.addEventListener("DOMContentLoaded", () => {
     const root = document.body.dataset.root;
     search(root);
@@ -395,6 +372,5 @@
     hints();
     addEventListener("resize", hints);
     freshness(root);
-    files(root);
   });
 })();

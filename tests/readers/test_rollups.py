@@ -56,7 +56,7 @@ def expected_rates_of_usdc(rows: list[Row]) -> list[list[object]]:
         day = row["ledger_close_time"] // 86_400
         last[day] = max(last.get(day, 0), row["observed_ledger"])
     chosen = [row for row in rows if row["observed_ledger"] in last.values() and row["symbol"] == "USDC"]
-    days = [(row["ledger_close_time"] // 86_400, row["borrow_apy_bps"] / 10_000) for row in chosen]
+    days = [(row["ledger_close_time"] // 86_400, row["comparable_borrow_apy_bps"] / 10_000) for row in chosen]
     found = [[str(datetime.fromtimestamp(day * 86_400, UTC).date()), rate] for day, rate in days if day < newest]
     assert found
     return sorted(found)

@@ -16,6 +16,7 @@ from exporter.history.series import Series
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables, pending_by_market
 from exporter.render.run_documents import basis_points, rate_curves
+from exporter.render.site.change_rows import change_rows
 from exporter.render.site.charts import curve
 from exporter.render.site.reference import api_reference
 from exporter.render.site.risk import RiskWords, risk_words
@@ -29,12 +30,20 @@ from exporter.render.site.rows import (
     token_row,
     with_names,
 )
-from exporter.render.site.templates import EXAMPLE_BASE, environment, snippets, static_files
+from exporter.render.site.templates import EXAMPLE_BASE, environment, first_plot, snippets, static_files
 from exporter.render.site.text import native, not_mainnet
-from exporter.render.site.trends import Trend, Trends, group_charts, pool_charts, protocol_charts, totals_charts
+from exporter.render.site.trends import (
+    Trend,
+    Trends,
+    borrow_chart,
+    group_charts,
+    pool_charts,
+    protocol_charts,
+    totals_charts,
+)
 from exporter.render.site.why import DEPOSIT_USD, why, yield_after_deposit
 from exporter.tables import time_text
-from exporter.tree.documents import HistoryManifest, ProtocolList, timestamp
+from exporter.tree.documents import HistoryManifest, ProtocolList, RunChange, timestamp
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.verifier import checker_digests
 
@@ -44,13 +53,21 @@ _EXPLORERS = {
 }
 """Where people look contracts up, by network; the address follows."""
 
+MOST_CHANGES, NEWEST_CHANGES = 150, 5
+"""How many changes their own page has, and how many the overview and the page of a market."""
+
 
 def render_site(
-    tables: Tables, passphrase: str, coverage: ProtocolList, series: Series, history: HistoryManifest
+    tables: Tables,
+    passphrase: str,
+    coverage: ProtocolList,
+    series: Series,
+    history: HistoryManifest,
+    changes: Sequence[RunChange] = (),
 ) -> Iterator[RenderedFile]:
-    """Render the site; the pools are `with_list_columns`, the rest is the run's own observations and file."""
+    """Render the site; the pools are `with_list_columns`, the rest is the run's own observations, file and changes."""
     yield from static_files()
-    yield from _Site(tables, passphrase, coverage, series, history).files()
+    yield from _Site(tables, passphrase, coverage, series, history, changes).files()
 
 
 def _by_value(token: Row) -> tuple[bool, bool, int, str]:
@@ -58,14 +75,35 @@ def _by_value(token: Row) -> tuple[bool, bool, int, str]:
     return not token["listed_count"], value is None, -(value or 0), token["address"]
 
 
+def _plotted(tokens: Sequence[Row], trends: Mapping[str, Trend]) -> Row | None:
+    """The token that the data page plots, the identified USDC or else the first with its chart; None without tokens.
+
+    The chart is the picture that the lines of the page give; None before there are two days.
+    """
+    listed = [token for token in tokens if token["listed_count"]]
+    named = [token for token in listed if token["identity"] is not None and token["symbol"] == "USDC"]
+    for token in (*named, *listed):
+        trend = trends[token["address"]]
+        labels = {(pool["market"], pool["pool"]): pool["market_name"] for pool in token["pools"]}
+        return token | {"chart": borrow_chart(trend, labels) if len(trend.starts) > 2 else None}
+    return None
+
+
 class _Site:
     def __init__(
-        self, tables: Tables, passphrase: str, coverage: ProtocolList, series: Series, history: HistoryManifest
+        self,
+        tables: Tables,
+        passphrase: str,
+        coverage: ProtocolList,
+        series: Series,
+        history: HistoryManifest,
+        changes: Sequence[RunChange],
     ) -> None:
         self.tables, self.coverage, self.history = tables, coverage, history
         network, xlm = network_of(passphrase).name, native(passphrase)
         self.pools = with_names(tables.pools, xlm)
         self.shown_symbols = dict(self.pools.select("token_address", "symbol").iter_rows())
+        self.changes = change_rows(changes, self.pools)
         self.trends = Trends(series, tables.pools)
         self.protocols = {item.protocol: item for item in coverage.data}
         self.common: dict[str, Any] = {
@@ -107,9 +145,16 @@ class _Site:
             for page in pages_of(rows, name):
                 yield self._page(page.key, name, page=page)
         yield self._page("problems.html", "problems")
-        # The run's own Parquet file has the key of the newest until the day is over.
-        newest = next((file.key for file in self.history.files if file.last_ledger == self.tables.ledger), None)
-        yield self._page("data.html", "data", history=self.history, newest=newest, snippets=snippets())
+        listed_changes = [change for change in self.changes if change.listed]
+        yield self._page("changes.html", "changes", changes=listed_changes[:MOST_CHANGES])
+        yield self._page(
+            "data.html",
+            "data",
+            history=self.history,
+            first_plot=first_plot(),
+            plotted=_plotted(tokens, trends),
+            snippets=snippets(),
+        )
         yield self._page("api.html", "api", reference=api_reference())
         yield self._about_page()
         whole = self.trends.of_groups(NETWORK).get(NETWORK)
@@ -126,6 +171,7 @@ class _Site:
             unlisted=[market for market in markets if not market["listed"]],
             unranked=[pool for pool in pools if pool["listed"]],
             problems=self.tables.of_listed(),
+            changes=listed_changes[:NEWEST_CHANGES],
         )
 
     def _risk(self, market: str, token: str | None = None) -> RiskWords | None:
@@ -182,6 +228,7 @@ class _Site:
                 market=by_address[name],
                 pending=queued.get(name, ()),
                 backstop=backstops.get(name),
+                changes=[change for change in self.changes if change.market == name][:NEWEST_CHANGES],
                 risk=self._risk(name),
             )
 

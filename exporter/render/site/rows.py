@@ -86,6 +86,7 @@ def token_row(address: str, issuer: str | None, pools: Sequence[Row]) -> Row:
         "shared": bool(pools[0]["token_label"]),
         "issuer": issuer,
         "identity": pools[0]["token_identity"],
+        "pools": pools,
         "pool_count": len(pools),
         "listed_count": len(listed),
         "priced_count": len(values),

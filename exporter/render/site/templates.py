@@ -90,6 +90,19 @@ _TITLES = {
 }
 
 
+TOKEN_PLACEHOLDER = "{{ token }}"
+"""In the lines of the first plot: the contract of the token that they plot."""
+
+_FIRST_PLOT = {"duckdb.sql": "DuckDB", "polars.py": "Polars", "pandas.py": "pandas", "r.R": "R"}
+
+
+@cache
+def first_plot() -> dict[str, str]:
+    """The lines of the first plot by reader, with `PLACEHOLDER` and `TOKEN_PLACEHOLDER`; docs/history.md has them."""
+    folder = template_folder() / "first-plot"
+    return {title: (folder / f"{name}.j2").read_text("utf-8").rstrip("\n") for name, title in _FIRST_PLOT.items()}
+
+
 @cache
 def snippets() -> dict[str, list[str]]:
     """All snippets by title, each its text in the pieces between the placeholders, in the order that they are shown."""

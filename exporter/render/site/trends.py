@@ -194,6 +194,16 @@ def group_charts(trend: Trend, labels: Mapping[Place, str]) -> tuple[Markup, ...
     return (*drawn, table(trend.starts, columns, "Totals and rates over time"))
 
 
+def borrow_chart(trend: Trend, labels: Mapping[Place, str]) -> Markup:
+    """The borrow rates of a token's largest pools, alone."""
+    columns = [
+        Column(labels.get(place, place[1]), RATE, _aligned(pool, "comparable_borrow_apy_bps", trend.starts))
+        for place, pool in trend.greatest
+    ]
+    lines = [Line(cut(column.title, 30), number, number - 1) for number, column in enumerate(columns, 1)]
+    return chart("first-plot", "Borrow APY", trend.starts, columns, lines)
+
+
 def _totals_columns(trend: Trend) -> list[Column]:
     return [Column(title, unit, trend.values[name]) for title, unit, name in _OF_MANY]
 

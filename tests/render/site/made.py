@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
@@ -20,7 +20,7 @@ from exporter.render.run_documents import protocol_list
 from exporter.render.site.pages import render_site
 from exporter.render.site.templates import MISSING_KEY
 from exporter.tables import MARKETS_SCHEMA, OPTIONAL_COLUMNS, POOLS_SCHEMA
-from exporter.tree.documents import HistoryManifest, Unpriced, Unread
+from exporter.tree.documents import HistoryManifest, RunChange, Unpriced, Unread
 from exporter.tree.files import RenderedFile
 from tests.render.rendering import contract, market_row
 
@@ -147,18 +147,22 @@ def series_of(tables: Tables, runs: int, seconds: int = 3_600) -> Series:
     return series
 
 
-def site_files(tables: Tables, series: Series | None = None, network: str = LOCAL) -> Iterator[RenderedFile]:
+def site_files(
+    tables: Tables, series: Series | None = None, network: str = LOCAL, changes: Sequence[RunChange] = ()
+) -> Iterator[RenderedFile]:
     """All files of the site of these tables."""
     pools = with_list_columns(
         tables.pools, list(periods_of((series or Series()).pools, CLOSE_TIME, tables.pools)), network_of(network).name
     )
     tables, coverage = replace(tables, pools=pools), protocol_list(tables, PROTOCOLS, (), "local")
-    return render_site(tables, network, coverage, series or Series(), HistoryManifest(1, LEDGER, []))
+    return render_site(tables, network, coverage, series or Series(), HistoryManifest(1, LEDGER, []), changes)
 
 
-def site_of(tables: Tables, series: Series | None = None, network: str = LOCAL) -> dict[str, str]:
+def site_of(
+    tables: Tables, series: Series | None = None, network: str = LOCAL, changes: Sequence[RunChange] = ()
+) -> dict[str, str]:
     """All files of the site by key, as text, but for the page that is sent where there is none."""
-    files = site_files(tables, series, network)
+    files = site_files(tables, series, network, changes)
     return {file.key: file.data.decode() for file in files if file.key != MISSING_KEY}
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from html import unescape
+from pathlib import Path
 from posixpath import dirname, join, normpath
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,9 +15,16 @@ import pytest
 from exporter.deployments.networks import NETWORKS
 from exporter.protocols.base import Parameter
 from exporter.render.site.reference import api_reference
-from exporter.render.site.templates import EXAMPLE_BASE, snippets, static_files
+from exporter.render.site.templates import (
+    EXAMPLE_BASE,
+    PLACEHOLDER,
+    TOKEN_PLACEHOLDER,
+    first_plot,
+    snippets,
+    static_files,
+)
 from exporter.render.site.text import NO_PRICE
-from exporter.tree.documents import Absent, Bounded, PoolsPage, Unread
+from exporter.tree.documents import Absent, Bounded, PoolsPage, RunChange, Unread
 from exporter.tree.pools import AssetDetail
 from exporter.tree.problems import MISSING_PAGE
 from exporter.tree.verifier import checker_digests
@@ -66,7 +75,7 @@ def test_links_are_relative_and_lead_somewhere(site: dict[str, str]) -> None:
             target, _, anchor = link.partition("#")
             assert not re.match(r"[a-z]+:|/", target), (key, link)
             inside = normpath(join(dirname(key), target)) if target else key
-            assert inside in site or inside.startswith("v1/") or inside in ("feed.atom", "metrics.txt"), (key, link)
+            assert inside in site or inside.startswith(("v1/", "history/")) or inside in ("feed.atom", "metrics.txt")
             if anchor and inside in site:
                 assert f'id="{anchor}"' in site[inside], (key, link)
 
@@ -337,7 +346,7 @@ def test_every_page_of_another_network_says_so(passphrase: str, said: str | None
     site = site_of(tables_of([pool_row(0, 0)]), network=passphrase)
     pages = [text for key, text in site.items() if key.endswith(".html")]
 
-    assert 11 == len(pages)
+    assert 12 == len(pages)
     for text in pages:
         assert (said is not None) == ('class="elsewhere"' in text)
         assert (said is not None) == bool(
@@ -445,3 +454,72 @@ def test_what_was_paid_is_shown_once_it_is_known() -> None:
     assert "The history is too short to say what a deposit earned" in none
     assert "Suppliers earned" in some
     assert "too short to say what a deposit" not in some
+
+
+def test_the_data_page_begins_with_the_files_to_take(site: dict[str, str], project_root: Path) -> None:
+    """First the three URLs, then the lines of the first plot, which docs/history.md has too, then what exists.
+
+    It links to no file that compaction removes.
+    """
+    text, page = site["data.html"], Page(site["data.html"]).text
+    files = ("v1/latest.parquet", "history/daily.parquet", "history/hourly.parquet")
+    places = [text.index(f'<dt><a href="{files[0]}"'), *(text.index(f"<dt>{file} <span") for file in files[1:])]
+    docs = (project_root / "docs" / "history.md").read_text("utf-8")
+
+    assert sorted(places) == places
+    assert places[-1] < text.index("Five lines to the first plot") < text.index("What exists now")
+    for lines in first_plot().values():
+        circle = lines.replace(PLACEHOLDER, EXAMPLE_BASE)
+        assert circle.replace(TOKEN_PLACEHOLDER, "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75") in docs
+        assert circle.replace(TOKEN_PLACEHOLDER, contract(10_001)) in page
+    links = [link for link in re.findall(r'href="([^"]+)"', text) if link.endswith(".parquet")]
+    assert {files[0]} == set(links)  # the others come with the first closed day and hour
+
+
+def change(kind: str, before: str | None, after: str | None, unit: str | None = None, **other: Any) -> RunChange:
+    """A change of the pool of the first market, as the document of changes has it."""
+    return RunChange(
+        id="urn:uuid:00000000-0000-0000-0000-000000000000",
+        kind=kind,
+        market=contract(100),
+        pool=other.get("pool", contract(10_000)),
+        listed=other.get("listed", True),
+        title=f"TOK0 in Market 0: {kind}",
+        before=before,
+        after=after,
+        unit=unit,
+        takes_effect=None,
+        observed_ledger=LEDGER,
+        ledger_close_time="2026-11-18T10:00:00Z",
+        previous_ledger=LEDGER - 1,
+    )
+
+
+def test_changes_are_said_with_both_values() -> None:
+    """A change says from what to what in the units of people; the newest five are on the overview and the market."""
+    changes = [
+        change("utilization", "9400", "9523", "basis_points"),
+        change("price", None, "1.25", "usd"),
+        change("supply_cap", "1000", "none", "base_units"),
+        change("code", "ab" * 32, "cd" * 32, pool=None),
+        change("status", "on_ice", "active"),
+        change("supply_rate", "100", "900", "basis_points"),
+        change("new_market", None, "active", listed=False),
+    ]
+    site = site_of(tables_of([pool_row(0, 0, decimals=2)]), changes=changes)
+    text = Page(site["changes.html"]).text.replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+    for said in (
+        "utilization, from 94.00 % to 95.23 %",
+        "price, now $1.25",
+        "supply_cap, from 10 to no cap",
+        "code, from abab…abab to cdcd…cdcd",
+        "status, from on ice to active",
+    ):
+        assert said in text
+    assert "new_market" not in text
+    for key in ("index.html", f"markets/{contract(100)}.html"):
+        own = Page(site[key]).text
+        assert [True] * 5 + [False] == [f"Market 0: {kind.kind}" in own for kind in changes[:6]]
+    assert f'href="pools/{contract(100)}/{contract(10_000)}.html">TOK0 in Market 0: utilization' in site["changes.html"]
+    assert "no run since the first has found a change" in site_of(tables_of([pool_row(0, 0)]))["changes.html"]

@@ -1,0 +1,85 @@
+"""Changes from run to run for people: what changed, from what to what, in the units that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from exporter.render.site.text import exact_amount, exact_percent, harmless, price, round_amount, short_address, words
+from exporter.tree.documents import RunChange
+
+_SAID_BY_THE_TITLE = frozenset(
+    {"configuration", "paused", "resumed", "listed", "unlisted", "supply_rate", "borrow_rate", "archived"}
+)
+"""Kinds of changes whose title names both values already, or whose values are digests that tell nobody anything."""
+
+_DIGEST_LENGTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """One change as pages show it; ``values`` is empty where the title says both already."""
+
+    market: str
+    pool: str | None
+    listed: bool
+    title: str
+    values: str
+    exact: str
+    takes_effect: str | None
+    ledger: int
+    time: str
+
+
+def change_rows(changes: Sequence[RunChange], pools: pl.DataFrame) -> list[ChangeRow]:
+    """The rows of changes, in their order; ``pools`` is a frame `with_names`."""
+    decimals = {(row[0], row[1]): row[2] for row in pools.select("market", "pool", "decimals").iter_rows()}
+    read = {market for market, _ in decimals}
+    return [_row(change, decimals, read) for change in changes]
+
+
+def _row(change: RunChange, decimals: Mapping[tuple[str, str], int], read: set[str]) -> ChangeRow:
+    place = change.market, change.pool or ""
+    shown, exact = "", ""
+    if change.kind not in _SAID_BY_THE_TITLE:
+        ends = [_value(value, change.unit, decimals.get(place)) for value in (change.before, change.after)]
+        shown, exact = (_from_to(*(None if end is None else end[at] for end in ends)) for at in (0, 1))
+    return ChangeRow(
+        market=change.market if change.market in read else "",
+        pool=change.pool if place in decimals else None,
+        listed=change.listed,
+        title=harmless(change.title),
+        values=shown,
+        exact=exact if exact != shown else "",
+        takes_effect=change.takes_effect,
+        ledger=change.observed_ledger,
+        time=change.ledger_close_time,
+    )
+
+
+def _from_to(before: str | None, after: str | None) -> str:
+    if before is not None and after is not None:
+        return f"from {before} to {after}"
+    if after is not None:
+        return f"now {after}"
+    return "" if before is None else f"it was {before}"
+
+
+def _value(value: str | None, unit: str | None, decimals: int | None) -> tuple[str, str] | None:
+    """A value in short and in full; None where there is none."""
+    if value is None:
+        return None
+    plain = value.isascii() and value.isdigit()
+    if unit == "usd":
+        return price(value), f"{value} USD"
+    if unit == "basis_points" and plain:
+        return exact_percent(int(value)), exact_percent(int(value))
+    if unit == "base_units" and value == "none":
+        return "no cap", "no cap"
+    if unit == "base_units" and plain and decimals is not None:
+        return round_amount(int(value), decimals), exact_amount(int(value), decimals)
+    if len(value) == _DIGEST_LENGTH or (len(value) == 56 and value.isalnum()):
+        return short_address(value), value
+    return words(value), value
