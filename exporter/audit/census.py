@@ -38,6 +38,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Origin
 from exporter.protocols.protocol import PoolEntries
 from exporter.publishing.published_state import read_published
+from exporter.stores.held_store import hold
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import Census, CensusCode, CensusContract, MarketList, SystemStatus, encode
@@ -148,8 +149,8 @@ def census(settings: Settings, given: FromArchive, store: Store | None, console:
             records = recorded_markets(state.source, state.index, settings.passphrase)
             save_memory(store, _memory(settings.passphrase, taken, *records, state.proven.ledger))
     if store is not None:
-        with store.exclusive():
-            store.put(CENSUS.template, render_document(document).data)
+        with hold(store) as held:
+            held.put(CENSUS.template, render_document(document).data)
             _add_risk(store, risk, console)
     return document
 

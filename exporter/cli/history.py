@@ -114,6 +114,7 @@ def compact(console: Console, uri: str, months: int, dry_run: bool) -> None:
     """
     from exporter.publishing.compaction import compact_history, plan_compaction
     from exporter.stores import open_store
+    from exporter.stores.held_store import hold
 
     manifest, store, answers = _manifest(uri), open_store(uri), answers_next_to(console)
     if dry_run:
@@ -124,7 +125,8 @@ def compact(console: Console, uri: str, months: int, dry_run: bool) -> None:
         answers.event("total", f"{pluralize(len(pieces), 'file')} would be written", files=len(pieces))
         return
     with console.step("compact", "compacting the history") as facts:
-        done = compact_history(store, months=months)
+        with hold(store) as held:
+            done = compact_history(held, months=months)
         before, after = (sum(file.bytes for file in files) for files in (done.joined, done.files))
         facts.update(files_before=len(done.joined), files_after=len(done.files), bytes_before=before, bytes_after=after)
 

@@ -20,11 +20,10 @@ from exporter.console import Console
 from exporter.deployments.networks import network_id, network_of
 from exporter.errors import CheckError, ExitCode, ExporterError, PublishedCheckError, SourceError, pluralize
 from exporter.history.manifest import find_damage, find_lost_rollups, read_history_manifest
-from exporter.history.series import STATE_KEY, catch_up, files_before, load_series, save_series
+from exporter.history.series import catch_up, files_before, load_series, save_series
 from exporter.job.evidence import Evidence
 from exporter.job.inputs import RunInputs, run_settings
-from exporter.job.known_markets_file import MEMORY_KEY, load_memory, save_memory
-from exporter.job.lost_prices import KEY as LOST_PRICES_KEY
+from exporter.job.known_markets_file import load_memory, save_memory
 from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed, save_missed
 from exporter.job.reading import MarketsRead, read_markets
 from exporter.job.rendering import RenderedRun, render_run, times_of
@@ -43,12 +42,13 @@ from exporter.protocols.compute import Tables
 from exporter.publishing.checker import TreeChecker
 from exporter.publishing.compaction import compact_history
 from exporter.publishing.proofs import published_proofs
-from exporter.publishing.publish import RunSummary, begin_publication, verify
+from exporter.publishing.publish import Publication, RunSummary, read_back_sample
 from exporter.publishing.published_risk import shown_risk
 from exporter.publishing.published_state import (
+    AcceptedRun,
     LedgerNotNewerError,
+    accept_run,
     check_network,
-    check_newer,
     check_replaced,
     closed_earlier,
     read_intent,
@@ -57,9 +57,9 @@ from exporter.publishing.published_state import (
     refuse_files_of_others,
 )
 from exporter.publishing.retention import clock_problem, sweep
-from exporter.publishing.sweep_record import SUPERSEDED_KEY
 from exporter.render.changes import WatchedFile, earlier_changes
 from exporter.stores import open_store
+from exporter.stores.held_store import HeldStore, hold
 from exporter.stores.memory import MemoryStore
 from exporter.stores.read_once import ReadOnce
 from exporter.stores.store import Clock, Store, utc_now
@@ -70,20 +70,8 @@ from exporter.tree.read_back import file_of, read_back
 from exporter.tree.run_listing import ledger_of
 from exporter.user_files import user_path
 
-SHOWN_DAMAGE = 20
+MAX_NAMED_DAMAGE = 20
 """How many damaged files are named on the console; the report has all."""
-
-READ = (
-    families.STATUS_KEY,
-    families.INTENT_KEY,
-    families.HISTORY_MANIFEST_KEY,
-    SUPERSEDED_KEY,
-    families.CHANGES.template,
-    families.PROOFS.template,
-    STATE_KEY,
-    LOST_PRICES_KEY,
-)
-"""The documents that every run needs of its output; they are read together."""
 
 MAX_COMPACTED = 40
 """How many files a run compacts at the most; what is left over is for the next."""
@@ -174,7 +162,6 @@ def execute(
     log.add(network=settings.network.name, output=store.uri, dry_run=dry_run)
     before = ReadOnce(store)
     with log.step("output", "trying the output"):
-        before.read((families.STATUS_KEY, families.HISTORY_MANIFEST_KEY, families.INTENT_KEY, MEMORY_KEY))
         if (published := read_published(before, older=True)) is not None:
             log.add(**published.status.times)  # a run that fails from here on leaves readers this one
         if try_output(before, settings.passphrase, replaced_ledger, write=not dry_run):
@@ -185,40 +172,32 @@ def execute(
     job = Job(settings, before, log, source, replaced_ledger, now)
     read, evidence = job.read()
     job.keep_discoveries(read)
-    try:
-        job.check_newer(read)
-        tables, surprises = job.compute(read, evidence)
-        records = list[str]()
-        if (published := read_published(before, older=True)) is not None:  # which most probably it still is
-            status = published.status
-            records = [status.manifest_key, families.RUN_FILES.key(run_id=status.run_id)]
-        with store.exclusive():
-            held = ReadOnce(store, held=True)
-            held.read((*READ, *records), families.HISTORY_PREFIX)
-            job = replace(job, store=held)
-            job.check_newer(read)
-            tables = replace(tables, risk=shown_risk(store, tables, settings.passphrase))
-            recorded = job.record(tables, evidence)
-            summary = job.publish(recorded)
-            log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
-            log.add(**job.proven())
-            if not dry_run:
-                log.add(**{"next_expected_at": None, **times_of(summary, settings.schedule.interval)})
-            code = ExitCode.UNREAD if surprises or recorded.lost.too_many else ExitCode.DONE
-            if not dry_run:
-                job.read_back(store, summary)
-                job.add_proof(summary, evidence.key, read)
-                job.remember(recorded)
-                job.judge_history(recorded.damage)
-                job.compact(tables)
-                job.sweep(tables)
-                if code == ExitCode.UNREAD:
-                    text = "published, but not everything could be read or priced; the status document names what"
-                    log.warning(text, exit_code=code)
-    except LedgerNotNewerError as error:
-        if not error.already_published:
+    with hold(store) as held:
+        try:
+            accepted = accept_run(held, read.certificate.ledger, read.close_time, replaced_ledger=replaced_ledger)
+        except LedgerNotNewerError as error:
+            if error.already_published:
+                return job.nothing_to_do(held, read.certificate.ledger)
             raise
-        return job.nothing_to_do(read.certificate.ledger)
+        tables, surprises = job.compute(read, evidence)
+        tables = replace(tables, risk=shown_risk(held, tables, settings.passphrase))
+        recorded = job.record(held, tables, evidence)
+        summary = job.publish(held, accepted, recorded)
+        log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
+        log.add(**job.proven(held))
+        if not dry_run:
+            log.add(**{"next_expected_at": None, **times_of(summary, settings.schedule.interval)})
+        code = ExitCode.UNREAD if surprises or recorded.lost.too_many else ExitCode.DONE
+        if not dry_run:
+            job.read_back(store, summary)
+            job.add_proof(held, summary, evidence.key, read)
+            job.remember(held, recorded)
+            job.judge_history(held, recorded.damage)
+            job.compact(held, tables)
+            job.sweep(held, tables)
+            if code == ExitCode.UNREAD:
+                text = "published, but not everything could be read or priced; the status document names what"
+                log.warning(text, exit_code=code)
     report_outcome(log, tables, summary.run_id, published=not dry_run)
     return RunResult(int(code), tables.ledger, summary.run_id, not dry_run, log.facts)
 
@@ -293,9 +272,6 @@ class Job:
         with self.log.optional("what this run discovered was not saved; the next run discovers it again"):
             save_memory(self.store, read.memory)
 
-    def check_newer(self, read: MarketsRead) -> None:
-        check_newer(self.store, read.certificate.ledger, read.close_time, replaced_ledger=self.replaced_ledger)
-
     def compute(self, read: MarketsRead, evidence: RenderedFile) -> tuple[Tables, list[str]]:
         with self.log.step("compute", "computing") as facts:
             tables = read.tables()
@@ -303,31 +279,31 @@ class Job:
             facts.update(unpriced=len(tables.unpriced), unread=len(tables.unread))
             return tables, report_missing(self.settings, tables, read, self.log)
 
-    def record(self, tables: Tables, evidence: RenderedFile) -> Recorded:
+    def record(self, held: HeldStore, tables: Tables, evidence: RenderedFile) -> Recorded:
         """Gather the inputs of the run that are in its output."""
-        store, ledger = self.store, tables.ledger
+        ledger = tables.ledger
         with self.log.step("record", "writing the history file") as facts:
-            manifest = read_history_manifest(store, older=True)
-            damage = find_damage(store, manifest)
+            manifest = read_history_manifest(held, older=True)
+            damage = find_damage(held, manifest)
             self.log.add(damaged_history=damage)
-            for text in damage[:SHOWN_DAMAGE]:
+            for text in damage[:MAX_NAMED_DAMAGE]:
                 self.log.warning(f"damage in the history: {text}")
-            for text in find_lost_rollups(store, manifest):
+            for text in find_lost_rollups(held, manifest):
                 self.log.warning(f"{text}; it is made again of the history's files")
             # The pages of earlier runs are already published, unless the run before left no state.
             before = ledger if self.replaced_ledger is None else min(ledger, self.replaced_ledger)
-            series = load_series(store, manifest, before)
-            known, older = series.row_count, map(read_back, catch_up(store, manifest, before, series))
-            restored = store.put_many(((file.key, file.data) for file in older), immutable=True)
+            series = load_series(held, manifest, before)
+            known, older = series.row_count, map(read_back, catch_up(held, manifest, before, series))
+            restored = held.put_many(((file.key, file.data) for file in older), immutable=True)
             if tables.close_time < series.through_time:
                 raise closed_earlier(ledger, tables.close_time, series.through_ledger, series.through_time)
             facts.update(read_again=series.row_count - known, restored=restored.written)
-            lost = find_lost_prices(self.settings, tables, series, self._missed())
+            lost = find_lost_prices(self.settings, tables, series, self._missed(held))
             report_unpriced(tables, self.log)
             self.log.add(lost_prices=lost.as_dict())
             if lost.too_many:
                 self.log.warning(str(lost))
-            watched, earlier = self._previous_run(before)
+            watched, earlier = self._previous_run(held, before)
             inputs = RunInputs(
                 settings=run_settings(self.settings),
                 evidence=evidence,
@@ -341,25 +317,25 @@ class Job:
             facts.update(rows=rendered.part.entry.rows, bytes=rendered.part.entry.bytes)
         return Recorded(rendered, damage, lost)
 
-    def _previous_run(self, before: int) -> tuple[WatchedFile | None, list[RunChange]]:
+    def _previous_run(self, held: HeldStore, before: int) -> tuple[WatchedFile | None, list[RunChange]]:
         """What the published run watched, and the changes that it and earlier ones found.
 
         Documents of a run that died are no part of that. A run that replaces others is compared with none.
         """
-        run_id = run_before(self.store, before)
+        run_id = run_before(held, before)
         if run_id is None:
             return None, []
-        listed = self.store.get(families.CHANGES.template)
+        listed = held.get(families.CHANGES.template)
         watched = None
         if self.replaced_ledger is None:
             before = ledger_of(run_id) + 1
             with self.log.optional("what changed since the run before is not known"):
-                watched = watched_by(self.store, run_id)
+                watched = watched_by(held, run_id)
         return watched, earlier_changes(None if listed is None else listed.data, before)
 
-    def publish(self, recorded: Recorded) -> RunSummary:
+    def publish(self, held: HeldStore, accepted: AcceptedRun, recorded: Recorded) -> RunSummary:
         """Publish the tree, checked as a whole before anything that readers can find is replaced."""
-        settings, store, replaced, rendered = self.settings, self.store, self.replaced_ledger, recorded.rendered
+        settings, replaced, rendered = self.settings, self.replaced_ledger, recorded.rendered
         inputs, part, series = rendered.inputs, rendered.part, rendered.inputs.series
         tables = inputs.tables
         checker = TreeChecker(tables.ledger, inputs.settings.page_sizes, own_files_only=True)
@@ -367,9 +343,9 @@ class Job:
             self.log.step("publish", "rendering and publishing") as facts,
             without_collecting(),
             self.log.console.progress("files") as progress,
-            begin_publication(store, tables.ledger, part, replaced_ledger=replaced, now=self.now) as publication,
         ):
-            lengths, kept = publication.keep(
+            publication = Publication(held, accepted, part, self.now)
+            lengths, kept = publication.reuse_unchanged_histories(
                 lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else ()
             )
             checker.seen.update(kept)  # the checker of the run before saw them
@@ -398,10 +374,10 @@ class Job:
             facts.update(written=total.written, unchanged=total.unchanged, bytes=total.bytes)
         return sealed.summary
 
-    def nothing_to_do(self, ledger: int) -> RunResult:
+    def nothing_to_do(self, held: HeldStore, ledger: int) -> RunResult:
         self.log.add(nothing_to_do=True)
         self.log.event("nothing_to_do", f"nothing to do: ledger {ledger} is published already")
-        missed = self._missed()
+        missed = self._missed(held)
         if missed:
             prices = pluralize(len(missed), "pool")
             self.log.warning(
@@ -410,48 +386,48 @@ class Job:
             )
         return RunResult(int(ExitCode.UNREAD if missed else ExitCode.DONE), ledger, None, False, self.log.facts)
 
-    def _missed(self) -> frozenset[tuple[str, str]]:
+    def _missed(self, held: HeldStore) -> frozenset[tuple[str, str]]:
         missed = frozenset[tuple[str, str]]()
         with self.log.optional("the prices that earlier runs missed are not known"):
-            missed |= load_missed(self.store)
+            missed |= load_missed(held)
         return missed
 
     def read_back(self, store: Store, summary: RunSummary) -> None:
         with self.log.step("verify", "reading back") as facts:
-            facts.update(files=verify(store, summary))
+            facts.update(files=read_back_sample(store, summary))
 
-    def add_proof(self, summary: RunSummary, evidence_key: str, read: MarketsRead) -> None:
+    def add_proof(self, held: HeldStore, summary: RunSummary, evidence_key: str, read: MarketsRead) -> None:
         if read.proof is None:
             return
         with self.log.step("prove", "adding the proof of the checkpoint") as facts:
             network, entries = self.settings.passphrase, read.entry_count
-            self.source.publish_proof(self.store, network, summary.run_id, evidence_key, entries, read.proof, self.now)
+            self.source.publish_proof(held, network, summary.run_id, evidence_key, entries, read.proof, self.now)
             facts.update(entries=entries)
 
-    def proven(self) -> dict[str, dict[str, int]]:
+    def proven(self, held: HeldStore) -> dict[str, dict[str, int]]:
         """The numbers that the newest proof in the tree confirms, for the report; nothing where there is none."""
         proofs = list[Proof]()
         with self.log.optional("which runs are proven is not known"):
-            proofs += published_proofs(self.store)
+            proofs += published_proofs(held)
         if not proofs:
             return {}
         newest = max(proofs, key=lambda proof: proof.observed_ledger)
         named = {"ledger": newest.observed_ledger, "entries": newest.entries, "confirmed": newest.confirmed}
         return {"proven": named}
 
-    def remember(self, recorded: Recorded) -> None:
+    def remember(self, held: HeldStore, recorded: Recorded) -> None:
         """Keep what the next run needs of the history; where that fails, the next run reads the history again."""
         with self.log.step("remember", "saving the history's state for the next run") as facts:
             with self.log.optional("the history's state was not saved; the next run reads the history again"):
                 series = recorded.rendered.inputs.series
-                facts.update(observations=series.row_count, bytes=save_series(self.store, series))
+                facts.update(observations=series.row_count, bytes=save_series(held, series))
             with self.log.optional("the list of missing prices was not saved; the next run compares with an older one"):
-                save_missed(self.store, recorded.lost)
+                save_missed(held, recorded.lost)
 
-    def judge_history(self, damage: list[str]) -> None:
+    def judge_history(self, held: HeldStore, damage: list[str]) -> None:
         """End the run here if earlier files of the history are damaged, or files by day or hour are still not whole."""
         with self.log.step("history", "checking the history's earlier files") as facts:
-            damage = damage + find_lost_rollups(self.store, read_history_manifest(self.store))
+            damage = damage + find_lost_rollups(held, read_history_manifest(held))
             facts.update(damaged=len(damage))
             if damage:
                 raise PublishedCheckError(
@@ -459,7 +435,7 @@ class Job:
                     "nothing was compacted or swept. `exporter check` names every file; restore them from a copy"
                 )
 
-    def compact(self, tables: Tables) -> None:
+    def compact(self, held: HeldStore, tables: Tables) -> None:
         with (
             self.log.step("compact", "compacting the history") as facts,
             self.log.optional("the history was not compacted; a later run tries again"),
@@ -468,13 +444,13 @@ class Job:
                 return
             if self.judges_clocks and (problem := clock_problem(self.now(), tables.close_time)) is not None:
                 raise CheckError(problem)
-            done = compact_history(self.store, months=self.settings.history.months, most=MAX_COMPACTED, now=self.now)
+            done = compact_history(held, months=self.settings.history.months, most=MAX_COMPACTED, now=self.now)
             facts.update(files_before=len(done.joined), files_after=len(done.files))
 
-    def sweep(self, tables: Tables) -> None:
+    def sweep(self, held: HeldStore, tables: Tables) -> None:
         with self.log.step("sweep", "removing what has expired") as facts:
             retention = self.settings.output.retention
-            swept = sweep(self.store, retention, now=self.now, closed=tables.close_time)
+            swept = sweep(held, retention, now=self.now, closed=tables.close_time)
             if swept.refused is not None:
                 self.log.warning(f"no {'more ' if swept.documents else ''}expired files were removed: {swept.refused}")
             if swept.ageless is not None and self.judges_clocks:
@@ -484,7 +460,7 @@ class Job:
                 self.log.warning(
                     f"{pluralize(len(swept.unnamed), 'Parquet file')} of the history, the first {swept.unnamed[0]}, "
                     "belong to no manifest and were kept; put back the newest v1/history.json, or run exporter history "
-                    f"rebuild {self.store.uri}"
+                    f"rebuild {held.uri}"
                 )
             facts.update(pages=swept.pages, documents=swept.documents, runs=swept.runs)
 

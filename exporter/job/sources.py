@@ -19,7 +19,8 @@ from exporter.ledger.rpc.endpoints import CALL_SECONDS, RpcLimits, parse_endpoin
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource, read_snapshot_bytes
 from exporter.ledger.source import LedgerSource
 from exporter.protocols import storage_answers
-from exporter.stores.store import Clock, Store
+from exporter.stores.held_store import HeldStore
+from exporter.stores.store import Clock
 from exporter.tree.documents import timestamp
 
 TOLERANCE = timedelta(minutes=5)
@@ -67,7 +68,7 @@ class Source(Protocol):
         ...
 
     def publish_proof(
-        self, store: Store, network: str, run_id: str, evidence_key: str, entries: int, content: bytes, now: Clock
+        self, held: HeldStore, network: str, run_id: str, evidence_key: str, entries: int, content: bytes, now: Clock
     ) -> None:
         """Add the proof (`OpenSource.proof`) of what a published run was read from. Most sources have none."""
         ...
@@ -77,7 +78,7 @@ class WithoutProof:
     """A source that proves nothing of what it gives."""
 
     def publish_proof(
-        self, store: Store, network: str, run_id: str, evidence_key: str, entries: int, content: bytes, now: Clock
+        self, held: HeldStore, network: str, run_id: str, evidence_key: str, entries: int, content: bytes, now: Clock
     ) -> None:
         """Do nothing: there is no proof."""
 

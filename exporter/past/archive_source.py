@@ -25,9 +25,10 @@ from exporter.past.archive.checkpoint_proof import make_proof, newest_proof, unl
 from exporter.past.archive.state_index import StateIndex
 from exporter.past.archive.stellar_proof import Proven, check_proof, sha256
 from exporter.past.archive.trusted_organisations import trust_of
-from exporter.past.proof_list import ProvenEntries, add_when_free, proof_entry
+from exporter.past.proof_list import ProvenEntries, add_proofs, proof_entry
 from exporter.protocols import storage_answers
-from exporter.stores.store import Clock, Store
+from exporter.stores.held_store import HeldStore
+from exporter.stores.store import Clock
 
 BUCKET_CACHE = "./archive-buckets"
 
@@ -43,13 +44,13 @@ class FromArchive:
     live: ClassVar[bool] = False
 
     def publish_proof(
-        self, store: Store, network: str, run_id: str, evidence_key: str, entries: int, content: bytes, now: Clock
+        self, held: HeldStore, network: str, run_id: str, evidence_key: str, entries: int, content: bytes, now: Clock
     ) -> None:
         """Add the proof file of the checkpoint that a run was read from: all its entries came out of proven buckets."""
         trust = trust_of(network, self.trust)
         proven, counted = check_proof(content, trust), ProvenEntries(entries=entries, confirmed=entries)
         proof = proof_entry(run_id, evidence_key, content, proven, counted, trust, now)
-        add_when_free(store, network, self.trust, [(proof, content)])
+        add_proofs(held, network, self.trust, [(proof, content)])
 
     @asynccontextmanager
     async def open(self, settings: Settings, on_request: OnRequest = lambda: None) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - of RPCs

@@ -12,6 +12,7 @@ from exporter.errors import LostRaceError
 from exporter.past.archive.stellar_proof import Proven, Trust
 from exporter.past.archive.trusted_organisations import signed_by, trust_file
 from exporter.publishing.proofs import published_proofs
+from exporter.stores.held_store import HeldStore, hold
 from exporter.stores.store import Clock, Store
 from exporter.tree.documents import Proof, ProofList, timestamp
 from exporter.tree.families import PROOF, PROOFS, RUN, TRUST, VERIFIER
@@ -72,11 +73,8 @@ def add_when_free(store: Store, network: str, trust: Path | None, added: Sequenc
     """Add proofs of runs that are still in the tree. Waits for a publisher within bounds. Raises `LostRaceError`."""
     for left in reversed(range(LOCK_TRIES)):
         try:
-            with store.exclusive():
-                present = [(proof, content) for proof, content in added if store.get(RUN.key(run_id=proof.run_id))]
-                if present:
-                    _add(store, network, trust, present)
-                return [proof for proof, _ in present]
+            with hold(store) as held:
+                return add_proofs(held, network, trust, added)
         except LostRaceError:
             if not left:
                 raise
@@ -84,7 +82,15 @@ def add_when_free(store: Store, network: str, trust: Path | None, added: Sequenc
     raise AssertionError("the last try returns or raises")
 
 
-def _add(store: Store, network: str, trust: Path | None, added: Sequence[tuple[Proof, bytes]]) -> None:
+def add_proofs(held: HeldStore, network: str, trust: Path | None, proofs: Sequence[tuple[Proof, bytes]]) -> list[Proof]:
+    """Add the proofs of runs that are still there, each with its file's content; gives those that were added."""
+    added = [(proof, content) for proof, content in proofs if held.get(RUN.key(run_id=proof.run_id))]
+    if added:
+        _add(held, network, trust, added)
+    return [proof for proof, _ in added]
+
+
+def _add(store: HeldStore, network: str, trust: Path | None, added: Sequence[tuple[Proof, bytes]]) -> None:
     for proof, content in added:
         store.put_new(proof.proof_key, content)
     store.put(VERIFIER.template, verifier_file())

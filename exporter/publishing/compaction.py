@@ -32,6 +32,7 @@ from exporter.parquet_bounds import open_parquet
 from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import read_published, read_whole_history
 from exporter.publishing.sweep_record import forget_named, record_replaced
+from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock, Store, read_many, utc_now
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_PREFIX
@@ -189,30 +190,29 @@ def plan_compaction(manifest: HistoryManifest, months: int = DEFAULT_MONTHS) -> 
 
 
 def compact_history(
-    store: Store, *, months: int = DEFAULT_MONTHS, most: int | None = None, now: Clock = utc_now
+    held: HeldStore, *, months: int = DEFAULT_MONTHS, most: int | None = None, now: Clock = utc_now
 ) -> Compacted:
     """Compact at most ``most`` pieces, each published before the next.
 
     Raises `LostRaceError`, `StoreError`, `CheckError`.
     """
     done = Compacted()
-    read_published(store)  # refuses a tree of another format
-    with store.exclusive():
-        manifest = read_whole_history(store)
-        if manifest is None:
-            return done
-        for piece in plan_compaction(manifest, months)[:most]:
-            compacted = compact_files(store, piece.folder, piece.files)
-            gone = {file.key for file in piece.files}
-            replaced = dict[str, str | None].fromkeys(gone, compacted.entry.key) | {compacted.entry.key: None}
-            record_replaced(store, replaced, now())
-            store.put_new(compacted.file.key, compacted.file.data)
-            files = [*(file for file in manifest.files if file.key not in gone), compacted.entry]
-            files.sort(key=lambda file: file.first_ledger)
-            manifest = msgspec.structs.replace(manifest, files=files)
-            replace_history(store, manifest, {}, now(), rollups=False)
-            forget_named(store, [compacted.entry.key])
-            done = Compacted((*done.joined, *piece.files), (*done.files, compacted.entry))
+    read_published(held)  # refuses a tree of another format
+    manifest = read_whole_history(held)
+    if manifest is None:
+        return done
+    for piece in plan_compaction(manifest, months)[:most]:
+        compacted = compact_files(held, piece.folder, piece.files)
+        gone = {file.key for file in piece.files}
+        replaced = dict[str, str | None].fromkeys(gone, compacted.entry.key) | {compacted.entry.key: None}
+        record_replaced(held, replaced, now())
+        held.put_new(compacted.file.key, compacted.file.data)
+        files = [*(file for file in manifest.files if file.key not in gone), compacted.entry]
+        files.sort(key=lambda file: file.first_ledger)
+        manifest = msgspec.structs.replace(manifest, files=files)
+        replace_history(held, manifest, {}, now(), rollups=False)
+        forget_named(held, [compacted.entry.key])
+        done = Compacted((*done.joined, *piece.files), (*done.files, compacted.entry))
     return done
 
 

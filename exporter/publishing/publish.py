@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -39,18 +39,17 @@ from exporter.history.manifest import (
 )
 from exporter.history.rollups import MAX_READS, UnreadableHistoryError, updated_rollups
 from exporter.publishing.published_state import (
+    AcceptedRun,
     Published,
-    check_replaced,
     died_run,
     read_current_listing,
     read_intent,
     read_published,
     read_whole_history,
-    refuse_not_newer,
 )
 from exporter.publishing.retention import clock_problem
 from exporter.publishing.sweep_record import note_run, record_replaced
-from exporter.stores.read_once import ReadOnce
+from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock, Store, Written, etag_of, immutable_key_message, read_many, utc_now
 from exporter.tree.documents import (
     HistoryManifest,
@@ -122,29 +121,33 @@ class _Waiting(NamedTuple):
 
 
 class Publication:
-    """A run on its way into a store, made by `begin_publication`: `write`, `seal`, `complete`, in this order."""
+    """A run on its way into a store that is held: `write`, `seal`, `complete`, in this order.
 
-    def __init__(
-        self,
-        store: Store,
-        published: Published | None,
-        observed_ledger: int,
-        history: HistoryPart,
-        replaced_ledger: int | None,
-        now: Clock,
-    ) -> None:
-        self._store, self._published = store, published
+    Whatever is raised leaves the published run as it was. Nothing but the status document, the run's manifest, the
+    intent and the sweep's record depends on the wall clock.
+
+    Args:
+        history: the Parquet file of the run, and its entry.
+
+    Raises `LostRaceError`, `ImmutableKeyError`, and `StoreError`, after which the published run stays, unless reading
+    it back is what failed.
+    """
+
+    def __init__(self, held: HeldStore, accepted: AcceptedRun, history: HistoryPart, now: Clock = utc_now) -> None:
+        self._store, self._published = held, accepted.published
         self._documents: list[_Waiting] = []
         self._listings: list[_Waiting] = []
-        self._observed_ledger, self._history, self._now = observed_ledger, history, now
-        self._replaced_ledger = replaced_ledger
+        self._observed_ledger, self._history, self._now = accepted.observed_ledger, history, now
+        self._replaced_ledger = accepted.replaced_ledger
         self._began = now()
         self._listed: list[ManifestFile] = []
         self._pages = self._kept = Written()
-        self.history_manifest, self._withdrawn = _extended_history_manifest(store, published, history, replaced_ledger)
+        self.history_manifest, self._withdrawn = _extended_history_manifest(
+            held, accepted.published, history, accepted.replaced_ledger
+        )
         """The history's manifest as it is once this run is published."""
 
-    def keep(self, lengths: Callable[[int], Collection[str]]) -> tuple[frozenset[str], list[str]]:
+    def reuse_unchanged_histories(self, lengths: Callable[[int], Collection[str]]) -> tuple[frozenset[str], list[str]]:
         """Take over the published run's newest documents in ``lengths`` of which none closed since its ledger.
 
         Gives the lengths, but for one of which any document is lost, and the keys. Digests are in the listing of that
@@ -282,32 +285,6 @@ class Publication:
         return {died.history_key: died.run_id}
 
 
-@contextmanager
-def begin_publication(
-    store: Store,
-    observed_ledger: int,
-    history: HistoryPart,
-    *,
-    replaced_ledger: int | None = None,
-    now: Clock = utc_now,
-) -> Iterator[Publication]:
-    """Hold a store to publish a run into it. Whatever is raised inside leaves the published run as it was.
-
-    ``history`` is the Parquet file of the run and its entry. ``replaced_ledger`` is that of a published run that is
-    wrong: the history loses it and every later one. Nothing but the status document, the run's manifest, the intent and
-    the sweep's record depends on the wall clock.
-
-    Raises `LedgerNotNewerError`, `ConfigError`, `LostRaceError`, `ImmutableKeyError`, and `StoreError`, after which the
-    published run stays, unless reading it back is what failed.
-    """
-    with store.exclusive():
-        published = read_published(store, older=True)
-        if replaced_ledger is not None:
-            check_replaced(store, replaced_ledger)
-        refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)
-        yield Publication(store, published, observed_ledger, history, replaced_ledger, now)
-
-
 def _extended_history_manifest(
     store: Store, published: Published | None, history: HistoryPart, replaced_ledger: int | None
 ) -> tuple[HistoryManifest, list[str]]:
@@ -402,12 +379,10 @@ def _time(moment: datetime) -> str:
     return timestamp(int(moment.timestamp()))
 
 
-def verify(store: Store, summary: RunSummary) -> int:
+def read_back_sample(store: Store, summary: RunSummary) -> int:
     """Read a sample of files back, if no later run is published; gives how many. Raises `PublishedCheckError`."""
-    records = ReadOnce(store)
     try:
-        records.read((STATUS_KEY, summary.manifest_key, RUN_FILES.key(run_id=summary.run_id)))
-        published = read_published(records)
+        published = read_published(store)
         if published is None:
             raise PublishedCheckError(f"{STATUS_KEY} is missing after it was written")
         status = published.status
@@ -415,7 +390,7 @@ def verify(store: Store, summary: RunSummary) -> int:
             return 0
         if (status.run_id, status.manifest_sha256) != (summary.run_id, summary.manifest_sha256):
             raise PublishedCheckError(f"{STATUS_KEY} names run {status.run_id}, not {summary.run_id}")
-        frame = read_current_listing(records, status).frame
+        frame = read_current_listing(store, status).frame
         if frame.height > MAX_FILES:
             frame = frame[sorted(random.Random(summary.run_id).sample(range(frame.height), MAX_FILES))]
         by_key = {file.key: file for file in listed_files(frame)}

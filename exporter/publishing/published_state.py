@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 from exporter.deployments.networks import network_of
 from exporter.errors import CheckError, ConfigError, NotNewerError, SourceError, StoreError, printable
 from exporter.history.manifest import read_history_manifest
+from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.documents import HistoryManifest, Intent, RunManifest, timestamp
@@ -203,16 +204,43 @@ def check_replaced(store: Store, replaced_ledger: int) -> None:
         raise ConfigError(f"--replace-ledger: {replaced_ledger} is not the ledger of a published run; {found}")
 
 
-def refuse_not_newer(
-    published: Published | None, intent: Intent | None, observed_ledger: int, *, replaced_ledger: int | None = None
-) -> None:
-    """Refuse a ledger that would take readers backwards, unless ``replaced_ledger`` is named (`check_replaced`).
+@dataclass(frozen=True, slots=True)
+class AcceptedRun:
+    """A run that may be published into the store that is held. `accept_run` alone makes it.
+
+    Attributes:
+        published: what the run follows; None in an empty store.
+        replaced_ledger: the ledger of a published run that is wrong: the history loses it and every later one.
+    """
+
+    published: Published | None
+    observed_ledger: int
+    replaced_ledger: int | None = None
+
+
+def accept_run(
+    held: HeldStore, observed_ledger: int, close_time: int | None = None, *, replaced_ledger: int | None = None
+) -> AcceptedRun:
+    """Accept a run whose ledger is newer than what is published, or that replaces what is wrong (`check_replaced`).
 
     A run must be above the published ledger, and not below that of a run that was begun; at the very same one it gives
-    the same documents.
+    the same documents. ``close_time`` (unix seconds) is compared with that of the published ledger.
+
+    Raises `LedgerNotNewerError`, `ConfigError`, and `SourceError` where the close time cannot be right.
     """
+    published = read_published(held, older=True)
+    accepted = AcceptedRun(published, observed_ledger, replaced_ledger)
     if replaced_ledger is not None:
-        return
+        check_replaced(held, replaced_ledger)
+        return accepted
+    _refuse_not_newer(published, read_intent(held), observed_ledger)
+    if published is not None and close_time is not None:
+        _refuse_wrong_time(published.status, observed_ledger, close_time)
+    return accepted
+
+
+def _refuse_not_newer(published: Published | None, intent: Intent | None, observed_ledger: int) -> None:
+    """Refuse a ledger that would take readers back. Raises `LedgerNotNewerError`."""
     if published is not None and observed_ledger <= published.status.observed_ledger:
         current = published.status.observed_ledger
         raise LedgerNotNewerError(
@@ -229,22 +257,17 @@ def refuse_not_newer(
         )
 
 
-def check_newer(store: Store, observed_ledger: int, close_time: int, *, replaced_ledger: int | None = None) -> None:
-    """Refuse a ledger, closed then (unix seconds), that could not be published, before the work is done.
-
-    Raises `LedgerNotNewerError`, and `SourceError` where the close time cannot be right.
-    """
-    published = read_published(store, older=True)
-    refuse_not_newer(published, read_intent(store), observed_ledger, replaced_ledger=replaced_ledger)
-    if published is None or published.status.ledger_close_time is None or replaced_ledger is not None:
+def _refuse_wrong_time(status: PublishedStatus, observed_ledger: int, close_time: int) -> None:
+    """Refuse a ledger that closed before the published one, or too soon after it. Raises `SourceError`."""
+    before = status.ledger_close_time
+    if before is None:
         return
-    ledgers = observed_ledger - published.status.observed_ledger
-    before = published.status.ledger_close_time
+    ledgers = observed_ledger - status.observed_ledger
     seconds = close_time - int((before if before.tzinfo else before.replace(tzinfo=UTC)).timestamp())
     if seconds < 0:
-        raise closed_earlier(observed_ledger, close_time, published.status.observed_ledger, close_time - seconds)
+        raise closed_earlier(observed_ledger, close_time, status.observed_ledger, close_time - seconds)
     if ledgers > SPARE_LEDGERS + MAX_LEDGERS_PER_SECOND * seconds:
-        current = published.status.observed_ledger
+        current = status.observed_ledger
         raise SourceError(
             f"the run's ledger {observed_ledger} is {ledgers} above the published one, {current}, and closed "
             f"{seconds} s after it; no network is that fast, so the endpoints are wrong: use another rpc_url. Should "

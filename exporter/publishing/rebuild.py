@@ -30,6 +30,7 @@ from exporter.parquet_bounds import open_parquet
 from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import Published, read_current_listing, read_published
 from exporter.publishing.sweep_record import SweepRecord, forget_named, read_record
+from exporter.stores.held_store import hold
 from exporter.stores.store import Clock, Store, etag_of, utc_now
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, LATEST_PARQUET
@@ -82,31 +83,31 @@ def rebuild_history(store: Store, *, dry_run: bool = False, now: Clock = utc_now
 
     Raises `LostRaceError`, and `StoreError` if there is no file, or those there end before the published run.
     """
-    with nullcontext() if dry_run else store.exclusive():
-        published, record, previous = read_published(store, older=True), read_record(store), _previous(store)
+    with nullcontext(store) if dry_run else hold(store) as held:
+        published, record, previous = read_published(held, older=True), read_record(held), _previous(held)
         findings = dict[str, Finding]()
-        candidates = list(_candidates(store, record, findings))
-        candidates += _from_latest(store, published, candidates, findings, dry_run=dry_run)
+        candidates = list(_candidates(held, record, findings))
+        candidates += _from_latest(held, published, candidates, findings, dry_run=dry_run)
         network = None if published is None else published.status.network
         candidates = _of_one_network(candidates, network, findings)
-        taken = _without_overlaps(store, candidates, findings)
+        taken = _without_overlaps(held, candidates, findings)
         if not taken:
             reasons = [f"; {each.key}: {each.because}" for each in findings.values() if each.because][:1]
             raise StoreError(
-                f"{store.uri} has no Parquet file of this history{''.join(reasons)}. Restore {HISTORY_PREFIX} from "
+                f"{held.uri} has no Parquet file of this history{''.join(reasons)}. Restore {HISTORY_PREFIX} from "
                 "a copy"
             )
         newest = taken[-1].last_ledger
         if published is not None and newest < (wanted := published.status.observed_ledger):
             raise StoreError(
-                f"the Parquet files of {store.uri} end at ledger {newest}, but ledger {wanted} is published: restore "
+                f"the Parquet files of {held.uri} end at ledger {newest}, but ledger {wanted} is published: restore "
                 f"what is missing of {HISTORY_PREFIX} from a copy, or publish without it: exporter run "
                 f"--replace-ledger {wanted}"
             )
         # Rollups are made again from the files; what a backfill wrote next to them stays as the old manifest has it.
         manifest = msgspec.structs.replace(previous, observed_ledger=newest, files=taken, rollups=[])
         kept = manifest.liquidations
-        if kept is not None and not _is_there(store, kept.key, kept.sha256):
+        if kept is not None and not _is_there(held, kept.key, kept.sha256):
             manifest = msgspec.structs.replace(manifest, liquidations=None)
             findings[kept.key] = Finding(
                 kept.key, Fate.LEFT_OUT, "not the file that the manifest named; backfill again"
@@ -115,8 +116,8 @@ def rebuild_history(store: Store, *, dry_run: bool = False, now: Clock = utc_now
             known = {key: replaced.by for key, replaced in record.history.items()}
             replaced = {each.key: each.because for each in findings.values() if each.fate is Fate.REPLACED}
             added = {key: by for key, by in replaced.items() if known.get(key) != by}
-            replace_history(store, manifest, added, now(), most_reads=None)
-            forget_named(store, [file.key for file in taken])
+            replace_history(held, manifest, added, now(), most_reads=None)
+            forget_named(held, [file.key for file in taken])
         return Rebuilt(manifest, tuple(findings[key] for key in sorted(findings)))
 
 

@@ -32,6 +32,7 @@ from exporter.errors import LostRaceError, StoreError
 from exporter.history.manifest import file_ledgers
 from exporter.publishing import published_state
 from exporter.publishing.sweep_record import SweepRecord, has_successor, read_record, write_record
+from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import HistoryManifest
 from exporter.tree.families import BUCKET_PAGE, FAMILIES, HISTORY_PREFIX, MARKET, RUN, RUN_FILES, Sweep, lacks_extension
@@ -105,8 +106,10 @@ def clock_problem(moment: datetime, closed: int) -> str | None:
     )
 
 
-def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: int | None = None) -> SweepResult:
-    """Remove what no reader needs any more. Raises `StoreError` for a refused removal; the next sweep goes on.
+def sweep(held: HeldStore, retention: timedelta, *, now: Clock = utc_now, closed: int | None = None) -> SweepResult:
+    """Remove what no reader needs any more. A hold that is lost in the middle ends the sweep.
+
+    Raises `StoreError` for a refused removal; the next sweep goes on.
 
     ``closed`` is when the ledger of the run just published closed (unix seconds): where that is far from the wall
     clock, only documents that are not part of the run are removed, and no time is recorded.
@@ -115,24 +118,23 @@ def sweep(store: Store, retention: timedelta, *, now: Clock = utc_now, closed: i
     before = moment - retention - CACHE_MARGIN
     ageless = None if closed is None else clock_problem(moment, closed)
     try:
-        with store.exclusive():
-            try:
-                plan = _make_plan(store, None if ageless else moment, retention + CACHE_MARGIN)
-            except StoreError as error:
-                return SweepResult(refused=str(error))
-            store.delete(plan.stale_documents)
-            documents = len(plan.stale_documents)
-            if ageless is not None:
-                return SweepResult(documents=documents, ageless=ageless)
-            write_record(store, plan.record)
-            try:
-                pages = _remove_pages(store, plan, before)
-            except _UncertainError as error:
-                return SweepResult(documents=documents, refused=str(error))
-            _remove_runs(store, plan.expired)
-            history, unnamed = _remove_history(store, plan, before)
-            store.remove_leftovers(moment - LEFTOVER_AGE)
-            return SweepResult(documents, pages, len(plan.expired), history, unnamed=unnamed)
+        try:
+            plan = _make_plan(held, None if ageless else moment, retention + CACHE_MARGIN)
+        except StoreError as error:
+            return SweepResult(refused=str(error))
+        held.delete(plan.stale_documents)
+        documents = len(plan.stale_documents)
+        if ageless is not None:
+            return SweepResult(documents=documents, ageless=ageless)
+        write_record(held, plan.record)
+        try:
+            pages = _remove_pages(held, plan, before)
+        except _UncertainError as error:
+            return SweepResult(documents=documents, refused=str(error))
+        _remove_runs(held, plan.expired)
+        history, unnamed = _remove_history(held, plan, before)
+        held.remove_leftovers(moment - LEFTOVER_AGE)
+        return SweepResult(documents, pages, len(plan.expired), history, unnamed=unnamed)
     except LostRaceError as error:
         return SweepResult(refused=str(error))
 

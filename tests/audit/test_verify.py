@@ -48,7 +48,6 @@ from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.protocols.base import Candidate
-from exporter.publishing.compaction import compact_history
 from exporter.render.openapi import VERSION_FIELD
 from exporter.stores import open_store
 from exporter.tree.documents import ChangeList, SkippedMarket, timestamp
@@ -62,6 +61,7 @@ from tests.localnet.recorded import BLEND_V2
 from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.simulated_archive import PASSPHRASE, trust_document, validators
 from tests.past.archive.test_checkpoint import POOL
+from tests.publishing.held import compact_history
 from tests.snapshot_files import write_snapshot
 
 CONTRACT = "CCVUGW4ME72W6ZTYJBOJ2NYKKNMFJR5OHBWS62TV5KZR2SSR2ZLXCREY"

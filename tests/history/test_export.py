@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from exporter.cli import main
 from exporter.errors import ConfigError
 from exporter.history.export import Moment, Selection, parse_moment, scan_history
-from exporter.publishing.compaction import compact_history
 from exporter.stores.folder import FolderStore
 from exporter.tables import COLUMNS
 from exporter.tree.documents import HistoryFile
@@ -25,6 +24,7 @@ from exporter.tree.families import HISTORY_MANIFEST_KEY
 from tests.history import frames
 from tests.history.frames import CLOSE_TIME, LEDGER, pools_frame
 from tests.history.runs import places
+from tests.publishing.held import compact_history
 from tests.publishing.test_compaction import DAY, FIRST_DAY, every_row, keys_of, record, rewrite, without_terms
 from tests.render.rendering import contract
 

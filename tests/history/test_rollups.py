@@ -23,12 +23,12 @@ from exporter.history.approximate import APPROXIMATE_NAMES, with_approximate
 from exporter.history.manifest import extend_history, history_below, read_history_manifest
 from exporter.history.parquet import FILE_SCHEMA, ORDER, render_history
 from exporter.history.rollups import DAY, HOUR, HOURLY_APPROXIMATE, HOURLY_COLUMNS
-from exporter.publishing.compaction import compact_history
 from exporter.publishing.publish import replace_history
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, etag_of
 from tests.history.frames import manifest_of
 from tests.history.runs import MONDAY, frame_of, observe, places
+from tests.publishing.held import compact_history
 from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)

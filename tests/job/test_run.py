@@ -233,4 +233,4 @@ class TestEmbeddedNetwork:
         with pytest.raises(CheckError, match="no market was read"):
             run(settings_for(tmp_path / "out", discovery__enabled=False), network=RecordedNetwork())
 
-        assert not (tmp_path / "out").exists()
+        assert not (tmp_path / "out" / "v1").exists()

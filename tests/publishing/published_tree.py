@@ -11,15 +11,15 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from exporter.errors import StoreError
 from exporter.history.manifest import HistoryPart
-from exporter.publishing.publish import RunSummary, begin_publication
-from exporter.publishing.published_state import read_current_listing, read_published
+from exporter.publishing.publish import Publication, RunSummary
+from exporter.publishing.published_state import accept_run, read_current_listing, read_published
 from exporter.publishing.sweep_record import SUPERSEDED_KEY
+from exporter.stores.held_store import hold
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, etag_of
 from exporter.tree.documents import HistoryFile, RunSettings, SystemStatus, page_token, timestamp
@@ -135,8 +135,9 @@ def publish_run(
     replaced_ledger: int | None = None,
 ) -> RunSummary:
     """Publish a made-up run in one go, as the job does step by step; other files, status or history in place of its."""
-    options: dict[str, Any] = {"replaced_ledger": replaced_ledger, "now": now or TestClock()}
-    with begin_publication(store, run.ledger, history or run.history, **options) as publication:
+    with hold(store) as held:
+        accepted = accept_run(held, run.ledger, replaced_ledger=replaced_ledger)
+        publication = Publication(held, accepted, history or run.history, now or TestClock())
         publication.write(run.files if files is None else files)
         sealed = publication.seal(SETTINGS, ())
         publication.complete(sealed, build_status(sealed.summary))

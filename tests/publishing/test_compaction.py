@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from exporter.errors import CheckError, LostRaceError, StoreError
 from exporter.history.manifest import read_history_manifest
 from exporter.history.series import Series, catch_up, load_series, save_series
-from exporter.publishing.compaction import compact_history, plan_compaction
-from exporter.publishing.retention import sweep
+from exporter.publishing.compaction import plan_compaction
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tables import OPTIONAL_COLUMNS
@@ -28,6 +27,7 @@ from exporter.tree.read_back import render_document
 from tests.history import frames
 from tests.history.frames import manifest_of
 from tests.history.runs import frame_of, observe, places
+from tests.publishing.held import compact_history, sweep
 from tests.publishing.published_tree import START, TestClock, make_run, publish_run
 from tests.stores.bucket_simulator import BucketSimulator, SimulatedKill, content
 

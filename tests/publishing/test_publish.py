@@ -22,10 +22,10 @@ from exporter.errors import (
     SourceError,
     StoreError,
 )
-from exporter.publishing.publish import RunSummary, begin_publication, verify
-from exporter.publishing.published_state import LedgerNotNewerError, check_newer
-from exporter.publishing.retention import sweep
+from exporter.publishing.publish import Publication, RunSummary, read_back_sample
+from exporter.publishing.published_state import LedgerNotNewerError, accept_run
 from exporter.publishing.sweep_record import SUPERSEDED_KEY
+from exporter.stores.held_store import HeldStore, hold
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, Written, etag_of
 from exporter.tree.documents import RunManifest, SystemStatus
@@ -33,6 +33,7 @@ from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, STATUS_KEY
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.run_listing import RunListing
 from tests.history.frames import manifest_of
+from tests.publishing.held import sweep
 from tests.publishing.published_tree import (
     SETTINGS,
     START,
@@ -91,7 +92,8 @@ def test_result_counts_what_was_written() -> None:
     store, run = MemoryStore(), make_run(100)
     files = [*run.files, run.history.file]
     store.put(files[0].key, files[0].data)
-    with begin_publication(store, run.ledger, run.history) as publication:
+    with hold(store) as held:
+        publication = Publication(held, accept_run(held, run.ledger), run.history)
         publication.write(run.files)
         sealed = publication.seal(SETTINGS, ())
         result = publication.complete(sealed, status_of(sealed.summary))
@@ -162,7 +164,7 @@ def test_a_ledger_that_is_not_newer_is_refused(ledger: int) -> None:
     assert refusal.value.already_published == (ledger == 100)
     assert ([], []) == (rendered, bucket.writes())
     with pytest.raises(LedgerNotNewerError):
-        check_newer(bucket, ledger, CLOSED)
+        accept_run(HeldStore(bucket), ledger, CLOSED)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +186,7 @@ def test_ledgers_that_a_network_can_reach(ledger: int, seconds: int, refused: st
     store, _ = published(100)
 
     with nullcontext() if refused is None else pytest.raises(SourceError, match=refused):
-        check_newer(store, ledger, CLOSED + seconds)
+        accept_run(HeldStore(store), ledger, CLOSED + seconds)
 
 
 def history_ledgers(store: Store) -> list[int]:
@@ -256,7 +258,7 @@ def test_an_unfinished_run_bars_earlier_ledgers() -> None:
     """After a run died while it replaced documents, only its ledger or a later one may be published."""
     store, _ = published(100)
     fail_publishing(store, make_run(110), 0)
-    check_newer(store, 105, CLOSED)  # it failed before it touched a document
+    accept_run(HeldStore(store), 105, CLOSED)  # it failed before it touched a document
 
     fail_publishing(store, make_run(110), operations_until(store, make_run(110), INTENT_KEY) + 3)
     with pytest.raises(LedgerNotNewerError, match="below 110, at which a run began") as refusal:
@@ -433,7 +435,7 @@ def test_any_damage_is_found(key: str | None, damage: bytes | None) -> None:
     else:
         store.put(key, damage)
     with pytest.raises(PublishedCheckError, match=key):
-        verify(store, summary)
+        read_back_sample(store, summary)
 
 
 def test_another_run() -> None:
@@ -441,21 +443,21 @@ def test_another_run() -> None:
     store = MemoryStore()
     summary = publish_run(store, RUN)
     with pytest.raises(PublishedCheckError, match="names run 100-"):
-        verify(store, replace(summary, run_id="100-other"))
+        read_back_sample(store, replace(summary, run_id="100-other"))
     publish_run(store, make_run(101))
 
-    assert 0 == verify(store, summary)
+    assert 0 == read_back_sample(store, summary)
 
 
 def test_what_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """All files of a small run are compared; of a larger one a sample, another for each run, so that all take turns."""
     store = MemoryStore()
-    assert FILES == verify(store, publish_run(store, RUN))
+    assert FILES == read_back_sample(store, publish_run(store, RUN))
     monkeypatch.setattr("exporter.publishing.publish.MAX_FILES", 4)
     samples = set()
     for ledger in range(101, 111):
         bucket = BucketSimulator(store)
-        assert 4 == verify(bucket, publish_run(store, make_run(ledger)))
+        assert 4 == read_back_sample(bucket, publish_run(store, make_run(ledger)))
         samples.add(
             tuple(call.key for call in bucket.calls if not call.key.startswith(("v1/pages", "v1/runs", "hist")))
         )
@@ -471,4 +473,4 @@ def test_a_store_that_cannot_be_read() -> None:
         bucket = BucketSimulator(store)
         bucket.fail_at(position, StoreError("connection reset"))
         with pytest.raises(PublishedCheckError, match="connection reset"):
-            verify(bucket, summary)
+            read_back_sample(bucket, summary)

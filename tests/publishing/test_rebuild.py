@@ -16,10 +16,9 @@ from exporter.audit.published_tree import check_files
 from exporter.errors import LostRaceError, StoreError
 from exporter.history.parquet import run_file_of_latest
 from exporter.publishing.checker import TreeFaultsError
-from exporter.publishing.compaction import compact_history
 from exporter.publishing.published_state import read_published
 from exporter.publishing.rebuild import Fate, Rebuilt, rebuild_history
-from exporter.publishing.retention import CACHE_MARGIN, sweep
+from exporter.publishing.retention import CACHE_MARGIN
 from exporter.publishing.sweep_record import read_record
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
@@ -30,6 +29,7 @@ from exporter.tree.read_back import render_document
 from tests.history import frames
 from tests.history.frames import manifest_of
 from tests.history.runs import frame_of, observe, places
+from tests.publishing.held import compact_history, sweep
 from tests.publishing.published_tree import START, TestClock, make_run, publish_run
 from tests.render.whole_tree import publish_tree
 from tests.stores.bucket_simulator import content

@@ -16,16 +16,18 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from exporter.errors import StoreError
-from exporter.publishing.publish import begin_publication
-from exporter.publishing.published_state import RUNS_PREFIX, manifest_keys
-from exporter.publishing.retention import CACHE_MARGIN, SweepResult, sweep
+from exporter.publishing.publish import Publication
+from exporter.publishing.published_state import RUNS_PREFIX, accept_run, manifest_keys
+from exporter.publishing.retention import CACHE_MARGIN, SweepResult
 from exporter.publishing.sweep_record import SUPERSEDED_KEY, record_replaced
+from exporter.stores.held_store import hold
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.documents import ManifestFile, RunManifest, encode, timestamp
 from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, RUN, RUN_FILES, STATUS_KEY
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.run_listing import RunListing
+from tests.publishing.held import sweep
 from tests.publishing.published_tree import (
     SETTINGS,
     TestClock,
@@ -179,7 +181,8 @@ def test_what_the_record_spares(steps: list[tuple[int, dict[str, int], str, bool
                 bucket.fail_from(operations_until(store, run, INTENT_KEY) - number % 3, StoreError("no"))
             wrong, closed = TestClock(), timestamp(int(clock().timestamp()) - 5)
             wrong.now = clock() + timedelta(hours=9 if what == "clock" else 0)
-            with suppress(StoreError), begin_publication(bucket, run.ledger, run.history, now=wrong) as publication:
+            with suppress(StoreError), hold(bucket) as held:
+                publication = Publication(held, accept_run(held, run.ledger), run.history, wrong)
                 publication.write(files)
                 sealed = publication.seal(SETTINGS, ())
                 publication.complete(sealed, structs.replace(status_of(sealed.summary), ledger_close_time=closed))
@@ -401,16 +404,6 @@ def test_a_clock_far_from_the_ledger(wrong: timedelta) -> None:
     assert SweepResult() == sweep(store, RETENTION, now=clock, closed=closed)
     clock.advance(RETENTION + timedelta(minutes=11))
     assert len(pages) == sweep(store, RETENTION, now=clock, closed=int(clock.now.timestamp())).pages
-
-
-def test_a_publisher_at_work_is_not_disturbed() -> None:
-    """While a publisher holds the store, the sweep removes nothing and says so."""
-    store, _ = published(100)
-    with store.exclusive():
-        result = sweep(store, RETENTION)
-
-    assert result.refused is not None
-    assert "another publisher" in result.refused
 
 
 def test_history_is_kept() -> None:

@@ -20,7 +20,6 @@ import pytest
 
 from exporter import FORMAT
 from exporter.history.parquet import column_names
-from exporter.publishing.compaction import compact_history
 from exporter.stores.folder import FolderStore
 from exporter.tables import MAX_DECIMAL
 from exporter.tree.documents import HistoryFile, HistoryManifest
@@ -28,6 +27,7 @@ from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.read_back import render_document
 from exporter.tree.values import ParquetType
 from tests.history.frames import manifest_of, pools_frame, record
+from tests.publishing.held import compact_history
 
 Row = Mapping[str, Any]
 

@@ -14,13 +14,14 @@ from functools import cache
 
 from exporter.errors import ExitCode, ExporterError
 from exporter.publishing.published_state import read_current_listing, read_published
-from exporter.publishing.retention import CACHE_MARGIN, sweep
+from exporter.publishing.retention import CACHE_MARGIN
 from exporter.stores.memory import MemoryStore
 from exporter.stores.s3_client import S3Options
 from exporter.stores.s3_store import S3Store
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.families import lacks_extension
 from exporter.tree.files import is_key
+from tests.publishing.held import sweep
 from tests.publishing.published_tree import MadeRun, assert_whole, make_run, publish_run
 from tests.render.rendering import contract
 from tests.s3.clients import given_gateway, real_client, store_at

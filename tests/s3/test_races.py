@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from exporter.errors import ExitCode
-from exporter.publishing.retention import sweep
+from tests.publishing.held import sweep
 from tests.s3.places import (
     AFTER_ITS_LEASE,
     FAST,

@@ -18,11 +18,11 @@ from exporter.errors import ExitCode
 from exporter.history.manifest import file_ledgers, read_history_manifest
 from exporter.localnet.player import RecordedNetwork
 from exporter.publishing.published_state import manifest_keys
-from exporter.publishing.retention import sweep
 from exporter.tree.documents import HistoryManifest
 from exporter.tree.families import lacks_extension
 from tests.job_runs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, only
+from tests.publishing.held import sweep
 from tests.publishing.published_tree import TestClock
 from tests.s3.clients import ENDPOINT_VARIABLE, OBEY_DELETION, gateway_name, given_gateway
 from tests.s3.places import (

@@ -12,8 +12,9 @@ import pytest
 from exporter.errors import ConfigError, ImmutableKeyError, LostRaceError, StoreError
 from exporter.stores import open_store
 from exporter.stores.folder import FolderStore
+from exporter.stores.held_store import hold
 from exporter.stores.memory import MemoryStore
-from exporter.stores.read_once import MOST_BYTES, ReadOnce
+from exporter.stores.read_once import MAX_REMEMBERED_BYTES, ReadOnce
 from exporter.stores.store import Store, Written, in_parallel, read_many
 from exporter.tree.files import is_key
 from tests.s3.clients import SERVERS, store_at, variables_of
@@ -331,34 +332,31 @@ STATUS, CHANGES, PAGE = "v1/system/status.json", "v1/changes.json", "v1/pages/01
 
 
 def test_a_document_is_read_once() -> None:
-    """What was read, was found missing, or was written is not asked for again; a page is, each time."""
+    """What was read, was missing, or was written is not asked for again; a page is, each time."""
     bucket = BucketSimulator()
     bucket.put(STATUS, b"1")
     bucket.put(PAGE, b"2")
     bucket.calls.clear()
     once = ReadOnce(bucket)
-    once.read([STATUS, CHANGES])
-    contents = [None if found is None else found.data for key in (STATUS, CHANGES, PAGE) if [found := once.get(key)]]
-    once.get(PAGE)
+    contents = [None if (stored := once.get(key)) is None else stored.data for key in (STATUS, CHANGES, PAGE) * 2]
     once.put(CHANGES, b"3")
 
-    assert [b"1", None, b"2"] == contents
+    assert [b"1", None, b"2"] * 2 == contents
     assert once.get(CHANGES) == bucket.inner.get(CHANGES)
     assert once.has(CHANGES)
     assert [STATUS, CHANGES, PAGE, PAGE] == [call.key for call in bucket.calls if call.operation == "get"]
 
 
-def test_what_is_large_is_not_kept() -> None:
-    """Of a large document that was read with others the bytes are let go with the first who asks."""
+def test_what_is_large_is_not_remembered() -> None:
+    """A large document takes no memory: it is read again by whoever asks again."""
     bucket = BucketSimulator()
-    bucket.put(STATUS, b"1" * MOST_BYTES)
-    bucket.put(CHANGES, b"2" * (MOST_BYTES + 1))
+    bucket.put(STATUS, b"1" * MAX_REMEMBERED_BYTES)
+    bucket.put(CHANGES, b"2" * (MAX_REMEMBERED_BYTES + 1))
     bucket.calls.clear()
     once = ReadOnce(bucket)
-    once.read([STATUS, CHANGES])
-    sizes = [len(found.data) for key in (STATUS, CHANGES) * 2 if (found := once.get(key))]
+    sizes = [len(stored.data) for key in (STATUS, CHANGES) * 2 if (stored := once.get(key))]
 
-    assert [MOST_BYTES, MOST_BYTES + 1] * 2 == sizes
+    assert [MAX_REMEMBERED_BYTES, MAX_REMEMBERED_BYTES + 1] * 2 == sizes
     assert [STATUS, CHANGES, CHANGES] == [call.key for call in bucket.calls]
 
 
@@ -366,7 +364,7 @@ def test_what_is_written_in_bulk_swapped_or_deleted_is_not_what_was_read() -> No
     """After any write the new bytes are read, and after one that failed what is there."""
     store = MemoryStore()
     once = ReadOnce(store)
-    once.read([STATUS, CHANGES])
+    assert (None, None) == (once.get(STATUS), once.get(CHANGES))
     once.put_many([(CHANGES, b"1")])
     etag = once.swap(STATUS, b"2", None)
     store.put(STATUS, b"of another")
@@ -380,10 +378,13 @@ def test_what_is_written_in_bulk_swapped_or_deleted_is_not_what_was_read() -> No
     assert once.get(CHANGES) is None
 
 
-def test_who_holds_it_has_it() -> None:
-    """Steps of a run that ask for the hold have it already; without one they get it as from any store."""
+def test_a_hold_is_handed_on() -> None:
+    """Who has a hold does not ask for another one, and nobody else gets one; afterwards the next one does."""
     store = MemoryStore()
-    with store.exclusive(), ReadOnce(store, held=True).exclusive(), pytest.raises(LostRaceError):
-        ReadOnce(store).exclusive().__enter__()
-    with ReadOnce(store).exclusive(), pytest.raises(LostRaceError), store.exclusive():
+    with hold(store) as held:
+        with pytest.raises(AssertionError, match="held already"), held.exclusive():
+            pass
+        with pytest.raises(LostRaceError), hold(store):
+            pass
+    with hold(store), pytest.raises(LostRaceError), store.exclusive():
         pass

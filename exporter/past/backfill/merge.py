@@ -25,6 +25,7 @@ from exporter.publishing.published_state import (
     unfinished_run,
 )
 from exporter.publishing.sweep_record import forget_named, record_replaced
+from exporter.stores.held_store import HeldStore, hold
 from exporter.stores.store import Store, utc_now
 from exporter.tree.documents import HistoryManifest, LedgerSpan, Transitions
 
@@ -42,20 +43,20 @@ class MergeResult:
 
 
 @contextmanager
-def _exclusive(store: Store) -> Iterator[None]:
+def _hold_when_free(store: Store) -> Iterator[HeldStore]:
     """Hold a store as soon as no other publisher does. Raises `LostRaceError` after `WAIT_SECONDS`."""
     deadline, pause = monotonic() + WAIT_SECONDS, 0.5
     with ExitStack() as stack:
         while True:
             try:
-                stack.enter_context(store.exclusive())
+                held = stack.enter_context(hold(store))
                 break
             except LostRaceError:
                 if monotonic() + pause > deadline:
                     raise
             sleep(pause)
             pause = min(2 * pause, 15.0)
-        yield
+        yield held
 
 
 def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str) -> MergeResult:
@@ -66,12 +67,12 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
     result = MergeResult()
     if not parts:
         return result
-    with _exclusive(store):
-        manifest = read_whole_history(store)
-        _refuse_other_network(store, manifest, network)
+    with _hold_when_free(store) as held:
+        manifest = read_whole_history(held)
+        _refuse_other_network(held, manifest, network)
         # The newest ledger that readers know of, or None if nothing is published yet.
-        published = read_published(store)
-        intent = unfinished_run(published, read_intent(store))
+        published = read_published(held)
+        intent = unfinished_run(published, read_intent(held))
         if intent is not None:
             raise StoreError(
                 f"run {intent.run_id} began to replace documents and did not finish; backfill after the next run"
@@ -92,18 +93,18 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
                 new.append(part)
             elif holder.first_ledger != holder.last_ledger:
                 inside.setdefault(holder.key, []).append(part)
-        _write_parts(store, new)
+        _write_parts(held, new)
         for part in new:
             manifest = extend_history(manifest, part.entry)
         added, superseded = list(new), dict[str, str | None]()
         for key, belonging in inside.items():
             assert manifest is not None  # otherwise there would be no file that it belongs into
-            manifest, fresh, replaced = _with_rebuilt(store, manifest, key, belonging)
+            manifest, fresh, replaced = _with_rebuilt(held, manifest, key, belonging)
             added += fresh
             superseded |= replaced
         if added and manifest is not None:
-            replace_history(store, manifest, superseded, utc_now(), rollups=False)
-            forget_named(store, [file.key for file in manifest.files])
+            replace_history(held, manifest, superseded, utc_now(), rollups=False)
+            forget_named(held, [file.key for file in manifest.files])
         result.added = {part.entry.first_ledger for part in added}
         result.rows = sum(part.entry.rows for part in added)
     return result
@@ -158,7 +159,7 @@ def finish_history(
     store: Store, transitions: list[Transitions], rows: Sequence[Row], spans: Sequence[LedgerSpan]
 ) -> None:
     """Finish after the last merge: make the rollups that are due, and record in the manifest what replays prove."""
-    with _exclusive(store):
+    with _hold_when_free(store) as store:
         manifest = read_whole_history(store)
         if manifest is not None:
             changed = msgspec.structs.replace(manifest, transitions=transitions)

@@ -16,12 +16,12 @@ from exporter.history.manifest import HistoryPart
 from exporter.history.parquet import render_history
 from exporter.past.backfill import merge
 from exporter.past.backfill.merge import MergeResult, merge_into_history
-from exporter.publishing.compaction import compact_history
 from exporter.publishing.sweep_record import SUPERSEDED_KEY
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from tests.history.runs import MONDAY, frame_of, observe, places
 from tests.past.backfill.recorded_lake import history_of, rows_of
+from tests.publishing.held import compact_history
 from tests.publishing.published_tree import TestClock
 
 NETWORK = "made"
