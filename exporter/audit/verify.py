@@ -353,7 +353,7 @@ def repeat_earlier(tree: FetchedTree) -> RepeatedRuns:
         repeated.covered[run.ledger] = run.run_id
         repeated.watched[run.run_id] = watched = WatchedFile.of(watched_values(tables))
         sizes, default = run.settings.page_sizes, run.settings.default_page_size
-        pages = render_assets(tables.pools, tables.markets, sizes, default)
+        pages = render_assets(tables.pools, tables.markets, sizes, default, tables.ledger)
         repeated.pages[run.run_id] = frozenset((watched.file.key, *(page.key for page in pages)))
     return repeated
 

@@ -20,7 +20,7 @@ from exporter.publishing.publish import RunSummary
 from exporter.render.changes import WatchedFile, change_list, render_feeds, watched_values
 from exporter.render.data_package import render_tables
 from exporter.render.lists import render_assets, render_pool_lists, render_token_list, with_list_columns
-from exporter.render.openapi import openapi_document, render_llms
+from exporter.render.openapi import api_index, openapi_document, render_llms
 from exporter.render.run_documents import (
     protocol_list,
     protocol_summary,
@@ -86,7 +86,8 @@ class RenderedRun:
         tables, settings = self.inputs.tables, self.inputs.settings
         yield self.inputs.evidence
         yield self.watched.file
-        yield from render_assets(tables.pools, tables.markets, settings.page_sizes, settings.default_page_size)
+        sizes, default_size = settings.page_sizes, settings.default_page_size
+        yield from render_assets(tables.pools, tables.markets, sizes, default_size, tables.ledger)
         yield from render_markets(tables, settings.market_pools_cap)
         yield file_of(protocol_summary(tables))
         yield from render_skipped(tables)
@@ -94,6 +95,7 @@ class RenderedRun:
         yield render_llms()
         yield file_of(self._coverage())
         yield file_of(openapi_document())
+        yield file_of(api_index())
         yield from map(file_of, GENERIC_PROBLEMS)
 
     def _of_changes(self) -> Iterator[RenderedFile]:
@@ -121,7 +123,7 @@ class RenderedRun:
         known = identities(network.name)
         yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen)
         yield from map(file_of, token_documents(tables, series.first_seen, known))
-        yield from render_pool_lists(tables.pools, PROTOCOLS)
+        yield from render_pool_lists(tables.pools, PROTOCOLS, tables.ledger)
         yield render_token_list(tables, series.first_seen, known)
         yield from render_yields(tables.pools, native(network.passphrase), PROTOCOLS)
         latest = render_latest(

@@ -45,32 +45,35 @@ class Page(NamedTuple):
     sha256: str
 
 
-def chain(rows: Sequence[bytes], size: int) -> Iterator[Page]:
-    """The pages of rows in one size, from the last to the first. A list without rows has a page, too."""
+def chain(rows: Sequence[bytes], size: int, ledger: int) -> Iterator[Page]:
+    """The pages of rows of a ledger in one size, from the last to the first. A list without rows has a page, too."""
     token = None
     for start in reversed(range(0, max(len(rows), 1), size)):
-        data = page_bytes(b",".join(rows[start : start + size]), token)
+        data = page_bytes(b",".join(rows[start : start + size]), token, ledger)
         digest = hashlib.sha256(data)
         token = token_of(digest.digest())
         yield Page(start, data, token, digest.hexdigest())
 
 
-def page_bytes(rows: bytes, next_cursor: str | None) -> bytes:
+def page_bytes(rows: bytes, next_cursor: str | None, ledger: int) -> bytes:
     """The JSON of a page of rows that are rendered and joined already."""
     cursor = b"null" if next_cursor is None else b'"%b"' % next_cursor.encode("ascii")
-    return b'{"data":[%b],"next_cursor":%b}' % (rows, cursor)
+    return b'{"data":[%b],"next_cursor":%b,"observed_ledger":%d}' % (rows, cursor, ledger)
 
 
 def render_assets(
-    pools: pl.DataFrame, markets: pl.DataFrame, sizes: Sequence[int], default_size: int
+    pools: pl.DataFrame, markets: pl.DataFrame, sizes: Sequence[int], default_size: int, ledger: int
 ) -> Iterator[RenderedFile]:
-    """Render the pages of each filter, then the documents that point to them. `CheckError` for a frame out of order."""
+    """Render the pages of each filter, then the documents that point to them, all of a ledger.
+
+    Raises `CheckError` for a frame out of order.
+    """
     check_pools(pools)
     rows = [encode(row) for row in snapshots(pools)]
-    yield RenderedFile(EMPTY_PAGE_KEY, page_bytes(b"", None), FileKind.DOCUMENT)
+    yield RenderedFile(EMPTY_PAGE_KEY, page_bytes(b"", None, ledger), FileKind.DOCUMENT)
     written: set[str] = set()
     for market, token, places in _filters(pools, markets):
-        for file in _assets_list(market, token, [rows[place] for place in places], sorted(sizes), default_size):
+        for file in _assets_list(market, token, [rows[place] for place in places], sorted(sizes), default_size, ledger):
             if file.key not in written:
                 yield file
             if file.kind is FileKind.PAGE:
@@ -108,14 +111,14 @@ def _places(pools: pl.DataFrame, *names: str) -> Iterator[Any]:
 
 
 def _assets_list(
-    market: str | None, token: str | None, rows: Sequence[bytes], sizes: Sequence[int], default_size: int
+    market: str | None, token: str | None, rows: Sequence[bytes], sizes: Sequence[int], default_size: int, ledger: int
 ) -> Iterator[RenderedFile]:
     folder = assets_folder(market, token)
     # Of a market's pools of one token, which are one nearly always, nobody needs the page without rows.
     narrow = market is not None and token is not None
     heads: dict[int, Page] = {}
     for size in sizes:
-        for page in chain(rows, size):
+        for page in chain(rows, size, ledger):
             if page.start == 0:
                 heads[size] = page
             if page.start or (size == default_size and rows and not narrow):
@@ -125,7 +128,7 @@ def _assets_list(
     if narrow or not rows:
         left_out.append("limit/0.json")
     else:
-        yield RenderedFile(f"{folder}/limit/0.json", page_bytes(b"", index.token), FileKind.DOCUMENT)
+        yield RenderedFile(f"{folder}/limit/0.json", page_bytes(b"", index.token, ledger), FileKind.DOCUMENT)
     for size, page in heads.items():
         if page.data == index.data:
             left_out.append(f"limit/{size}.json")
@@ -178,7 +181,7 @@ def with_list_columns(
     )
 
 
-def render_pool_lists(pools: pl.DataFrame, protocols: Iterable[str]) -> Iterator[RenderedFile]:
+def render_pool_lists(pools: pl.DataFrame, protocols: Iterable[str], ledger: int) -> Iterator[RenderedFile]:
     """The lists of all pools, of each of ``protocols`` also without pools, and of each market and token.
 
     The frame is one `with_list_columns`.
@@ -186,7 +189,7 @@ def render_pool_lists(pools: pl.DataFrame, protocols: Iterable[str]) -> Iterator
     given: set[str] = set()  # lists can end alike
     rows = [encode(PoolRow(*row)) for row in pools.select(document_fields(PoolRow)).iter_rows()]
     for first, places in _flat_lists(pools, protocols):
-        for page in chain([rows[place] for place in places], PAGE_ROWS):
+        for page in chain([rows[place] for place in places], PAGE_ROWS, ledger):
             kind = FileKind.PAGE if page.start else FileKind.DOCUMENT
             key = POOLS_PAGE.key(cursor=page.token) if page.start else first
             if key not in given:

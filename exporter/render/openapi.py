@@ -16,8 +16,8 @@ from exporter.render.operations import OPERATIONS, TAGS, Operation
 from exporter.render.site.templates import environment
 from exporter.render.yields import YieldsBorrows, YieldsPools
 from exporter.tree import documents, pools, problems, risk, values
-from exporter.tree.documents import EXPORTER_VERSION, OpenApiDocument
-from exporter.tree.families import CENSUS, FAMILIES, LLMS, PROOFS, RISK
+from exporter.tree.documents import EXPORTER_VERSION, ApiIndex, Endpoint, OpenApiDocument
+from exporter.tree.families import CENSUS, FAMILIES, LLMS, OPENAPI, PROOFS, RISK
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
@@ -146,10 +146,10 @@ _SCHEMAS = "#/components/schemas/"
 _DESCRIPTION = (
     """Exact snapshots of every lending market on Soroban, at one ledger a run.
 
-Everything is a file. A path without an extension is also served under its name with `.json` at the end, but for three:
-`/v1/assets` is `/v1/assets/index.json`, `/v1/pools` is `/v1/pools/index.json`, and a `/history` is
-`/history/1d.json`, or another bucket's name. A host that only serves files, such as GitHub Pages, ignores query strings
-and answers errors in its own way: ask it for files, and follow cursors to `/v1/pages/{cursor}.json` or
+Everything is a file. A path without an extension is also served under its name with `.json` at the end, but for four:
+`/v1` is `/v1/index.json`, `/v1/assets` is `/v1/assets/index.json`, `/v1/pools` is `/v1/pools/index.json`, and a
+`/history` is `/history/1d.json`, or another bucket's name. A host that only serves files, such as GitHub Pages, ignores
+query strings and answers errors in its own way: ask it for files, and follow cursors to `/v1/pages/{cursor}.json` or
 `/v1/pool-pages/{cursor}.json`.
 
 Token amounts, prices and money are decimal strings, because they exceed 2^53; basis points, decimals, ledgers and
@@ -185,6 +185,7 @@ def openapi_document() -> OpenApiDocument:
             "version": f"{FORMAT}.0.0",
             "summary": "A static JSON API of exact lending market snapshots.",
             "description": _DESCRIPTION,
+            "contact": {"name": "Whoever publishes this tree"},
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             VERSION_FIELD: EXPORTER_VERSION,
         },
@@ -192,7 +193,17 @@ def openapi_document() -> OpenApiDocument:
         tags=[{"name": name, "description": description} for name, description in TAGS.items()],
         paths={path: {"get": _operation(path, model, operation)} for path, model, operation in DESCRIBED},
         components={"schemas": _schemas(), "headers": _HEADERS},
+        security=[],
     )
+
+
+def api_index() -> ApiIndex:
+    """The list of endpoints that `/v1` answers with."""
+    endpoints = [
+        Endpoint(path, [str(PARAMETERS[name]["name"]) for name in operation.query], operation.summary)
+        for path, _, operation in DESCRIBED
+    ]
+    return ApiIndex(endpoints, f"../{OPENAPI.template}")
 
 
 def _operation(path: str, model: type[msgspec.Struct], operation: Operation) -> dict[str, object]:
@@ -252,9 +263,17 @@ def _schemas() -> dict[str, object]:
     return {name: _tolerant(components[name]) for name in sorted(components)}
 
 
+_CLOSED_SET = re.compile(r"\^\(([A-Za-z0-9_]+(?:\|[A-Za-z0-9_]+)+)\)\$")
+"""A pattern that admits some words and nothing else."""
+
+
 def _tolerant(schema: Any) -> Any:
+    """A schema by which a client ignores unknown fields, and in which a closed set of words is an enum."""
     if isinstance(schema, dict):
         kept = {name: value for name, value in schema.items() if (name, value) != ("additionalProperties", False)}
+        if (words := _CLOSED_SET.fullmatch(str(kept.get("pattern")))) is not None:
+            del kept["pattern"]
+            kept["enum"] = words[1].split("|")
         return {
             name: re.sub(r"\s*\n\s*", " ", value)
             if name == "description" and isinstance(value, str)

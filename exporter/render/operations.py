@@ -90,6 +90,12 @@ YIELDS_OPERATIONS: Final[Mapping[str, Operation]] = {
 """Operations of documents that have the shape of another service."""
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
+    "/v1": Operation(
+        "getIndex",
+        "system",
+        "The endpoints of this API",
+        "Each path with the parameters of its query and a sentence. `/v1/` answers with the same.",
+    ),
     "/v1/assets": Operation(
         "listAssets",
         "assets",

@@ -78,18 +78,28 @@ class YieldsBorrow(_YieldsRow, frozen=True, rename="camel"):
     ] = UNSET
 
 
+Status = Annotated[
+    Literal["success", "error"], doc("`success`, or `error` while no pool of a listed market has a price.")
+]
+Message = Annotated[str | UnsetType, doc("What is missing; left out where `status` is `success`.")]
+
+NO_PRICE = "no pool of a listed market has a valid price at this run's ledger, so nothing can be given in US dollars"
+
+
 class YieldsPools(Struct, frozen=True):
     """Pools of listed markets that are open to suppliers and have a price, in DefiLlama's shape."""
 
-    status: Annotated[Literal["success"], doc("Always success.")]
+    status: Status
     data: Annotated[list[YieldsPool], doc("The pools.")]
+    message: Message = UNSET
 
 
 class YieldsBorrows(Struct, frozen=True):
     """Pools of listed markets that have a price, for borrowers, in DefiLlama's shape."""
 
-    status: Annotated[Literal["success"], doc("Always success.")]
+    status: Status
     data: Annotated[list[YieldsBorrow], doc("The pools.")]
+    message: Message = UNSET
 
 
 def render_yields(pools: pl.DataFrame, native: str | None, protocols: Mapping[str, Protocol]) -> Iterator[RenderedFile]:
@@ -118,8 +128,9 @@ def render_yields(pools: pl.DataFrame, native: str | None, protocols: Mapping[st
     for name, (shown, shape) in offers.items():
         rank = pl.col("supplied_usd_cents").rank("ordinal", descending=True)  # equal ones in their order
         largest = shown.filter(rank <= MOST_POOLS)
-        data = encode({"status": "success", "data": [shape(row) for row in largest.iter_rows(named=True)]})
-        yield RenderedFile(YIELDS.key(yields=name), data, FileKind.DOCUMENT)
+        rows = [shape(row) for row in largest.iter_rows(named=True)]
+        outcome = {"status": "success"} if priced.height else {"status": "error", "message": NO_PRICE}
+        yield RenderedFile(YIELDS.key(yields=name), encode(outcome | {"data": rows}), FileKind.DOCUMENT)
 
 
 def _pool(row: _Row) -> Mapping[str, object]:

@@ -102,10 +102,14 @@ OlderCursor = Annotated[
 
 
 class AssetsPage(Struct, frozen=True, forbid_unknown_fields=True):
-    """A page of pool snapshots, by market and then pool, ascending. `next_cursor` is null on the last page."""
+    """A page of pool snapshots, by market and then pool, ascending. `next_cursor` is null on the last page.
+
+    An empty page, too, says of which ledger it is.
+    """
 
     data: Annotated[list[PoolSnapshot], doc("The pools of this page.")]
     next_cursor: NextCursor
+    observed_ledger: ObservedLedger
 
 
 class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
@@ -646,6 +650,7 @@ class PoolsPage(Struct, frozen=True, forbid_unknown_fields=True):
 
     data: Annotated[list[PoolRow], doc("The pools of this page.")]
     next_cursor: NextCursor
+    observed_ledger: ObservedLedger
 
 
 class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
@@ -1193,6 +1198,21 @@ class RunManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     inputs: Annotated[list[RunInput], doc("The files that the run was made from, those of the history ascending.")]
 
 
+class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
+    """A path of the API, in a sentence."""
+
+    path: Annotated[str, doc("The path, with names in braces for what a client fills in.")]
+    parameters: Annotated[list[Words], doc("Names of the parameters that its query may have.")]
+    summary: Annotated[str, doc("What it answers with.")]
+
+
+class ApiIndex(Struct, frozen=True, forbid_unknown_fields=True):
+    """The endpoints of the API. `/v1/openapi.json` describes them in full."""
+
+    endpoints: Annotated[list[Endpoint], doc("The endpoints, in the order of the description.")]
+    openapi: Annotated[FileReference, doc("Where the description is, relative to this document.")]
+
+
 class OpenApiDocument(Struct, frozen=True, forbid_unknown_fields=True):
     """The description of the API itself (OpenAPI 3.1)."""
 
@@ -1202,6 +1222,7 @@ class OpenApiDocument(Struct, frozen=True, forbid_unknown_fields=True):
     tags: Annotated[list[dict[str, Any]], doc("Groups of paths.")]
     paths: Annotated[dict[str, dict[str, Any]], doc("What can be asked for.")]
     components: Annotated[dict[str, dict[str, Any]], doc("The schemas of all documents.")]
+    security: Annotated[list[dict[str, Any]], doc("Empty: nobody needs a key.")]
 
 
 _ENCODER = msgspec.json.Encoder()

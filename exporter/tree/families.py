@@ -229,6 +229,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         kind=FileKind.PAGE,
         sweep=Sweep.NEVER,
     ),
+    API_INDEX := Family("v1/index.json", documents.ApiIndex, "/v1"),
     # Markets, tokens and protocols.
     Family("v1/markets.json", documents.MarketList, "/v1/markets"),
     MARKET := Family("v1/markets/{market}.json", documents.MarketSummary, "/v1/markets/{market}"),

@@ -75,6 +75,8 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
     match segments:
         case []:
             return Served(("index.html",), not_found())
+        case ["v1"]:
+            return Served((families.API_INDEX.template,), not_found())
         case ["v1", "assets"]:
             return _route_assets(query, sizes)
         case ["v1", "pools"]:
@@ -123,6 +125,8 @@ def _segments(path: str) -> list[str] | None:
         return None
     if path == "/":
         return []
+    if path == "/v1/":
+        return ["v1"]
     segments = [unquote(segment) for segment in path[1:].split("/")]
     return segments if all(map(_is_harmless, segments)) else None
 

@@ -80,7 +80,7 @@ def test_sample(files: Files) -> None:
 
 def test_files_of_earlier_runs_may_remain(files: Files) -> None:
     """A page and a document that the manifest does not list are none of the run's."""
-    page = encoded({"data": [], "next_cursor": None})
+    page = encoded({"data": [], "next_cursor": None, "observed_ledger": 1})
     files[f"v1/pages/{page_token(page)}.json"] = page
     files["v1/markets/" + "C" * 56 + ".json"] = b"of a market that vanished"
 

@@ -114,7 +114,7 @@ def write(root: Path, files: Iterable[RenderedFile]) -> None:
 
 def write_tree(root: Path, pools: pl.DataFrame, markets: pl.DataFrame) -> None:
     """Render a whole run into a folder, status document and all."""
-    write(root, render_assets(pools, markets, SIZES, 50))
+    write(root, render_assets(pools, markets, SIZES, 50, LEDGER))
     write(root, render_markets(Tables(LEDGER, 0, pools, markets), 200))
     write(root, [render_document(system_status())])
 

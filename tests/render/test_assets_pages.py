@@ -39,12 +39,12 @@ def golden_pools() -> pl.DataFrame:
 
 def page(rows: Iterable[str], next_cursor: str | None = None) -> bytes:
     """A page of rows, written out by hand."""
-    return f'{{"data":[{",".join(rows)}],"next_cursor":{json.dumps(next_cursor)}}}'.encode()
+    return f'{{"data":[{",".join(rows)}],"next_cursor":{json.dumps(next_cursor)},"observed_ledger":{LEDGER}}}'.encode()
 
 
 def rendered(pools: pl.DataFrame, sizes: Iterable[int] = (1, 2), default_size: int = 2) -> dict[str, bytes]:
     """All pages and documents by key; no key may come twice."""
-    files = list(render_assets(pools, markets_frame(pools), list(sizes), default_size))
+    files = list(render_assets(pools, markets_frame(pools), list(sizes), default_size, LEDGER))
     tree = {file.key: file.data for file in files}
     assert len(files) == len(tree)
     return tree
@@ -75,7 +75,7 @@ def test_an_index_names_what_it_replaces() -> None:
     A market of which no pool could be read has its listing, too.
     """
     pools = pools_frame([pool(A, contract(number)) for number in range(20, 80)])
-    files = {file.key: file for file in render_assets(pools, markets_frame(pools, {B: 1}), SIZES, 50)}
+    files = {file.key: file for file in render_assets(pools, markets_frame(pools, {B: 1}), SIZES, 50, LEDGER)}
     both = f"v1/assets/market/{A}/token/{contract(20)}"
 
     assert ("limit/50.json",) == files[f"v1/assets/market/{A}/index.json"].replaces
@@ -89,7 +89,7 @@ def test_an_index_names_what_it_replaces() -> None:
 def test_pages_of_a_listing_come_before_its_documents() -> None:
     """The order is the same each time, whatever the order of the sizes, and a document is never before its pages."""
     pools = golden_pools()
-    files = list(render_assets(pools, markets_frame(pools), SIZES, 50))
+    files = list(render_assets(pools, markets_frame(pools), SIZES, 50, LEDGER))
     written: set[str] = set()
     for file in files:
         cursor = json.loads(file.data)["next_cursor"]
@@ -98,7 +98,7 @@ def test_pages_of_a_listing_come_before_its_documents() -> None:
             written.add(page_token(file.data))
             assert file.key.startswith("v1/pages/")
 
-    assert files == list(render_assets(pools, markets_frame(pools), SIZES[::-1], 50))
+    assert files == list(render_assets(pools, markets_frame(pools), SIZES[::-1], 50, LEDGER))
 
 
 @st.composite
@@ -171,4 +171,4 @@ def test_every_walk_gives_every_row_once_in_order(
 def test_frames_out_of_order_are_refused(pools: pl.DataFrame) -> None:
     """A frame out of order, or with a pool twice, renders nothing."""
     with pytest.raises(CheckError, match="must ascend by market and pool"):
-        next(render_assets(pools, markets_frame(pools), SIZES, 50))
+        next(render_assets(pools, markets_frame(pools), SIZES, 50, LEDGER))

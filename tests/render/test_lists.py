@@ -125,7 +125,7 @@ def test_lists_that_end_alike_share_their_pages(monkeypatch: pytest.MonkeyPatch)
     names = [contract(number) for number in range(10, 15)]
     pools = pools_frame([pool(contract(1), name) for name in names])
     listed = lists.with_list_columns(pools, list(periods_of(Series().pools, 0, pools)), "mainnet")
-    rendered = list(lists.render_pool_lists(listed, ["blend"]))
+    rendered = list(lists.render_pool_lists(listed, ["blend"], LEDGER))
     files = {file.key: json.loads(file.data) for file in rendered}
 
     assert 4 + 1 + 5 + 2 == len(rendered) == len(files)
@@ -265,3 +265,12 @@ def test_the_best_place_to_lend_as_the_docs_find_it(tree: Path, project_root: Pa
 def test_numbers_are_printed_from_integers(value: int, printed: bytes) -> None:
     """No float on the way: every digit of a number of any size is there."""
     assert printed == bytes(hundredths(value))
+
+
+def test_yields_without_a_price_are_an_error(tree: Path) -> None:
+    """Where no pool has a price, nothing is called a success; the message says what is missing."""
+    rows = pl.DataFrame(rows_of(tree, "v1/pools/index.json"), infer_schema_length=None)
+    cents = pl.lit(None, pl.Int128).alias("supplied_usd_cents")
+    answers = [json.loads(file.data) for file in yields.render_yields(rows.with_columns(cents), None, PROTOCOLS)]
+
+    assert [{"status": "error", "message": yields.NO_PRICE, "data": []}] * 2 == answers

@@ -23,6 +23,7 @@ from exporter.tree.pools import PoolSnapshot
 from exporter.tree.problems import encode_problem
 from exporter.tree.read_back import render_document
 from exporter.tree.routes import Served, route
+from exporter.tree.values import RewardReason
 from tests.render.rendering import SIZES, contract
 
 M, P = contract(1), contract(2)
@@ -117,10 +118,10 @@ def test_it_can_refuse(tree: Path) -> None:
     row = page["data"][0]
     for name in PoolSnapshot.__struct_fields__:
         missing = {field: value for field, value in row.items() if field != name}
-        assert refused({"data": [missing], "next_cursor": None}, "/v1/assets"), name
-        assert refused({"data": [row | {name: -1.5}], "next_cursor": None}, "/v1/assets"), name
-    assert refused({"data": [row | {"total_supplied": 5}], "next_cursor": None}, "/v1/assets")
-    assert not refused({"data": [row | {"a_new_field": 5}], "next_cursor": None}, "/v1/assets")
+        assert refused({"data": [missing], "next_cursor": None, "observed_ledger": 1}, "/v1/assets"), name
+        assert refused({"data": [row | {name: -1.5}], "next_cursor": None, "observed_ledger": 1}, "/v1/assets"), name
+    assert refused({"data": [row | {"total_supplied": 5}], "next_cursor": None, "observed_ledger": 1}, "/v1/assets")
+    assert not refused({"data": [row | {"a_new_field": 5}], "next_cursor": None, "observed_ledger": 1}, "/v1/assets")
 
 
 def test_every_problem_has_its_example() -> None:
@@ -185,7 +186,7 @@ def test_files_next_to_paths_are_as_described(tree: Path) -> None:
     tokens = dict.fromkeys(("address", "token"), row["token_address"])
     values = PLACES | row | tokens | {"run_id": run}
     histories = [path for path in description()["paths"] if path.endswith("/history") and path != "/v1/history"]
-    listings = {path: f"{path}/index.json" for path in ("/v1/assets", "/v1/pools")}
+    listings = {path: f"{path}/index.json" for path in ("/v1", "/v1/assets", "/v1/pools")}
     named = listings | dict.fromkeys(histories, "/history/1d.json")
     for path in description()["paths"].keys() - ADDED:
         file = tree / f"{path.format(**values)[1:]}.json"
@@ -196,3 +197,26 @@ def test_files_next_to_paths_are_as_described(tree: Path) -> None:
         assert isinstance(answer, Served)
         assert answer.keys[0].endswith(text[1:])
         assert (tree / answer.keys[0]).is_file()
+
+
+def test_a_closed_set_of_words_is_an_enum() -> None:
+    """Generators of clients make a union of words of which no other ever comes; every other pattern stays."""
+    schemas = description()["components"]["schemas"]
+    detail = schemas["AssetRewards"]["properties"]["supply_reward_reason"]
+
+    assert [reason.value for reason in RewardReason] == detail["enum"]
+    assert "pattern" not in detail
+    assert "pattern" in schemas["PoolSnapshot"]["properties"]["market"]
+
+
+def test_the_index_names_every_endpoint(tree: Path) -> None:
+    """`/v1` has each path of the description with the names of its parameters, and leads to the description."""
+    index = json.loads((tree / "v1/index.json").read_bytes())
+    paths = description()["paths"]
+
+    assert list(paths) == [endpoint["path"] for endpoint in index["endpoints"]]
+    for endpoint in index["endpoints"]:
+        operation = paths[endpoint["path"]]["get"]
+        queries = [each["name"] for each in operation.get("parameters", []) if each["in"] == "query"]
+        assert queries == endpoint["parameters"]
+    assert (tree / "v1" / index["openapi"]).is_file()

@@ -28,7 +28,7 @@ MARKET, TOKEN, OTHER = contract(1), contract(2), contract(3)
 
 def page(*tokens: str, next_cursor: str | None = None) -> bytes:
     """An assets page of MARKET with one row a token."""
-    return encode(AssetsPage(snapshots(pools_frame(pool(MARKET, token) for token in tokens)), next_cursor))
+    return encode(AssetsPage(snapshots(pools_frame(pool(MARKET, token) for token in tokens)), next_cursor, LEDGER))
 
 
 (ROW,) = json.loads(page(TOKEN))["data"]
@@ -95,8 +95,12 @@ RUN = RunManifest("run-1", LEDGER, "2026-11-21T10:55:03Z", 1, 1, "v1/runs/run-1.
         ),
         ("v1/assets/index.json", page(next_cursor="a.b"), r"\$\.next_cursor"),
         ("v1/assets/index.json", page() + b"\n", "not in canonical form"),
-        ("v1/assets/index.json", b'{"next_cursor":null,"data":[]}', "not in canonical form"),
-        ("v1/assets/index.json", b'{"data":[],"data":[],"next_cursor":null}', "not in canonical form"),
+        ("v1/assets/index.json", b'{"next_cursor":null,"data":[],"observed_ledger":1}', "not in canonical form"),
+        (
+            "v1/assets/index.json",
+            b'{"data":[],"data":[],"next_cursor":null,"observed_ledger":1}',
+            "not in canonical form",
+        ),
         ("v1/assets/limit/1.json", page(TOKEN, OTHER), r"\$\.data has 2 rows"),
         ("v1/assets/limit/0.json", page(TOKEN), r"\$\.data has 1 rows"),
         ("v1/assets/empty.json", page(TOKEN), "must be empty"),

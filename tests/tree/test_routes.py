@@ -211,6 +211,8 @@ def test_what_is_ill_formed_is_refused(path: str, query: str, status: int, said:
 
 PATHS = [
     ("/", ("index.html",)),
+    ("/v1", ("v1/index.json",)),
+    ("/v1/", ("v1/index.json",)),
     (f"/v1/markets/%43{M[1:]}", (f"v1/markets/{M}.json",)),
     ("/history/pools/date%3D2026-11-21/1.parquet", ("history/pools/date=2026-11-21/1.parquet",)),
     *((f"/{key}", (key,)) for key in ("v1/assets/index.json", "v1/assets/limit/20.json", "style.css")),

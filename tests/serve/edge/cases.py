@@ -222,6 +222,7 @@ def _urls() -> Iterable[str]:
         )
         yield f"{path}/history/1h.json"
     yield from test_serve.URLS
+    yield from ("/v1", "/v1/", "/v1?x=1", "/v1/?x=1", "/v1//", "/v1/index.json", "/v1.json")
     yield from test_serve.MISSING_PAGES
     yield from test_routes.TRAVERSALS
     yield from (
