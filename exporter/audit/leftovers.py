@@ -109,7 +109,7 @@ class _Judge:
             return False
         try:
             manifest = decoded(key, data, RunManifest)
-            files = listing_of(manifest, listing)
+            files = listing_of(manifest.files_key, manifest.files_sha256, listing)
         except CheckError:
             return False
         self.note(run_id, files)

@@ -130,7 +130,7 @@ async def _check(
     manifest_bytes = await required(source, status.manifest_key)
     manifest = decoded(status.manifest_key, manifest_bytes, RunManifest)
     records = {status.manifest_key: manifest_bytes, manifest.files_key: await required(source, manifest.files_key)}
-    listed = listing_of(manifest, records[manifest.files_key])
+    listed = listing_of(manifest.files_key, manifest.files_sha256, records[manifest.files_key])
     drawn = Random(status.run_id)
     chosen = listed.frame if sample is None else _sample(listed.frame, sample, drawn)
     checker = TreeChecker(status.observed_ledger, status.page_sizes, partial=sample is not None, listed=listed)

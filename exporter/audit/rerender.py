@@ -131,7 +131,8 @@ class Rerendered:
     Attributes:
         same: how many have the same bytes.
         different: what is wrong with each of those that do not follow from the inputs, by key.
-        dependent: files that came out otherwise and depend on an input that is gone, by key with that input.
+        dependent: by the key of a file that came out otherwise and depends on an input that is gone, the input's name
+            and why.
         recoded: files with the values that the inputs give, in bytes that other libraries wrote.
         bucket_pages: the keys of all pages of the histories, also of those before the run.
         state: what a publisher keeps of the histories for its next run.
@@ -139,7 +140,7 @@ class Rerendered:
 
     same: int = 0
     different: dict[str, str] = field(default_factory=dict)
-    dependent: dict[str, str] = field(default_factory=dict)
+    dependent: dict[str, tuple[InputName, str]] = field(default_factory=dict)
     recoded: list[str] = field(default_factory=list)
     bucket_pages: set[str] = field(default_factory=set)
     state: bytes = b""
@@ -191,7 +192,7 @@ def _check_again(uri: str, summary: CheckSummary) -> str | None:
     if made.different:
         raise TreeFaultsError([Fault(*item) for item in made.different.items()])
     summary.rerendered = made.same
-    left = [f"{key}, because {why}" for key, why in made.dependent.items()]
+    left = [f"{key}, because {why}" for key, (_, why) in made.dependent.items()]
     if made.recoded:
         left.append(
             f"{pluralize(len(made.recoded), 'file')} with the same values in other bytes, which other libraries wrote: "
@@ -205,7 +206,7 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
     async with open_tree(uri) as source:
         status = await document(source, STATUS_KEY, SystemStatus)
         manifest = await document(source, status.manifest_key, RunManifest, status.manifest_sha256)
-        files = listing_of(manifest, await required(source, manifest.files_key))
+        files = listing_of(manifest.files_key, manifest.files_sha256, await required(source, manifest.files_key))
         for text in input_faults(status, manifest, files):
             raise CheckError(f"{status.manifest_key}: {text}")
         optional = (PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template, *RECORDS)
@@ -293,7 +294,7 @@ async def _find_earlier(
 
 async def _earlier(source: TreeSource, run_id: str) -> EarlierRun:
     manifest = await document(source, RUN.key(run_id=run_id), RunManifest)
-    listing = listing_of(manifest, await required(source, manifest.files_key))
+    listing = listing_of(manifest.files_key, manifest.files_sha256, await required(source, manifest.files_key))
     named = [*listing.under(EVIDENCE.prefix)]
     if listing.run_id(ledger_of(run_id)) != run_id or len(named) != 1:
         raise CheckError("its manifest does not name its evidence")
@@ -315,13 +316,16 @@ def rerender(tree: FetchedTree) -> Rerendered:
         raise CheckError(f"the run cannot be repeated from its evidence: {error}") from None
     alike = asyncio.run(_same_values(tree, different, depends_on))
     for key, inputs in depends_on.items():
-        lost = next((lost for name in sorted(inputs & tree.gone.keys()) for lost in tree.gone[name].items()), None)
+        lost = next(
+            ((name, *each) for name in sorted(inputs & tree.gone.keys()) for each in tree.gone[name].items()), None
+        )
         if key in alike:
             made.recoded.append(key)
         elif key not in tree.files:
             made.different[key] = "is not among the run's files"
         elif lost is not None:
-            made.dependent[key] = f"it depends on {lost[0]}: {lost[1]}"
+            name, gone, why = lost
+            made.dependent[key] = name, f"it depends on {gone}: {why}"
         else:
             made.different[key] = "does not follow from the run's evidence"
     _compare_evidence(tree, used, made)

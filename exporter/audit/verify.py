@@ -182,7 +182,8 @@ def verify_tree(
             for key, why in made.different.items():
                 raise CheckError(f"{key} {why}")
             unproven.update(judge_inputs(tree, repeated))
-            unproven.add(Reason.HISTORY, (f"{key} ({why})" for key, why in made.dependent.items()))
+            for key, (lost, why) in made.dependent.items():
+                unproven.add(Reason.CHANGES if lost == "watched" else Reason.HISTORY, [f"{key} ({why})"])
             unproven.add(Reason.LIBRARIES, [*made.recoded, *repeated.recoded])
             evidence = Evidence.decode(tree.evidence, status.evidence_key)
             statements = list(statements_of(tree, evidence))

@@ -21,7 +21,7 @@ from exporter.history.manifest import read_history_manifest
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json, refuse_other_format
-from exporter.tree.documents import HistoryManifest, Intent, RunManifest, timestamp
+from exporter.tree.documents import HistoryManifest, Intent, timestamp
 from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, ROOT_FILES, RUN, STATUS_KEY, family_of
 from exporter.tree.files import check_key, is_key
 from exporter.tree.run_listing import RunListing, listing_of
@@ -70,6 +70,13 @@ class Published:
     status: PublishedStatus
     etag: str
     earlier: bool = False
+
+
+class ListedRun(Struct, frozen=True):
+    """The fields of a run's manifest by which its files are found, which earlier formats have too."""
+
+    files_key: str
+    files_sha256: str
 
 
 class LedgerNotNewerError(NotNewerError):
@@ -164,7 +171,7 @@ def manifest_keys(store: Store) -> list[str]:
 def read_listing(store: Store, key: str) -> RunListing | None:
     """Read the listing of a run by the key of its manifest. Raises `StoreError`."""
     stored = store.get(key)
-    return None if stored is None else _listing_of(store, key, _decode(key, stored, RunManifest))
+    return None if stored is None else _listing_of(store, key, _decode(key, stored, ListedRun))
 
 
 def read_current_listing(store: Store, status: PublishedStatus) -> RunListing:
@@ -172,22 +179,22 @@ def read_current_listing(store: Store, status: PublishedStatus) -> RunListing:
     return _listing_of(store, status.manifest_key, read_current_manifest(store, status))
 
 
-def read_current_manifest(store: Store, status: PublishedStatus) -> RunManifest:
+def read_current_manifest(store: Store, status: PublishedStatus) -> ListedRun:
     """Read the manifest that the status document names. Raises `StoreError` if it is missing, or is another one."""
     stored = store.get(status.manifest_key)
     if stored is None:
         raise StoreError(f"{status.manifest_key} is missing, though {STATUS_KEY} names it")
     if etag_of(stored.data) != status.manifest_sha256:
         raise StoreError(f"{status.manifest_key} does not have the digest that {STATUS_KEY} gives for it")
-    return _decode(status.manifest_key, stored, RunManifest)
+    return _decode(status.manifest_key, stored, ListedRun)
 
 
-def _listing_of(store: Store, key: str, manifest: RunManifest) -> RunListing:
+def _listing_of(store: Store, key: str, manifest: ListedRun) -> RunListing:
     listed = store.get(manifest.files_key) if is_key(manifest.files_key) else None
     if listed is None:
         raise StoreError(f"{key} cannot be understood (there is no listing {manifest.files_key!r}). {_RESTORE}")
     try:
-        return listing_of(manifest, listed.data)
+        return listing_of(manifest.files_key, manifest.files_sha256, listed.data)
     except CheckError as error:
         raise StoreError(f"{key} cannot be understood ({error}). {_RESTORE}") from error
 

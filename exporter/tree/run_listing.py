@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from exporter.errors import CheckError, DecodeError
 from exporter.parquet_bounds import open_parquet
-from exporter.tree.documents import ManifestFile, RunManifest
+from exporter.tree.documents import ManifestFile
 from exporter.tree.files import KEY_SEGMENT, MAX_KEY_BYTES, FileKind
 
 ROW_GROUP_FILES = 10_000
@@ -138,8 +138,8 @@ def _check(frame: pl.DataFrame) -> None:
             raise CheckError(f"is not a listing of files: it has {what}")
 
 
-def listing_of(manifest: RunManifest, data: bytes | None) -> RunListing:
-    """The listing that a manifest names; ``data`` are the bytes of its ``files_key``. Raises `CheckError`."""
-    if data is None or hashlib.sha256(data).hexdigest() != manifest.files_sha256:
-        raise CheckError(f"{manifest.files_key} does not have the digest that the run's manifest gives for it")
+def listing_of(key: str, sha256: str, data: bytes | None) -> RunListing:
+    """The listing whose key and digest a manifest gives; ``data`` are the bytes there. Raises `CheckError`."""
+    if data is None or hashlib.sha256(data).hexdigest() != sha256:
+        raise CheckError(f"{key} does not have the digest that the run's manifest gives for it")
     return RunListing.from_parquet(data)

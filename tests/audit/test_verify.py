@@ -384,6 +384,54 @@ def test_the_run_before_without_evidence(trees: Trees, several: Path, tmp_path: 
         assert "v1/changes.json: those since the run before" in names(result, "changes")
 
 
+def watched_at(out: Path, ledger: int) -> Path:
+    (listing,) = (out / "v1/runs").glob(f"{ledger}-*.parquet")
+    keys = [file.key for file in RunListing.from_parquet(listing.read_bytes())]
+    return out / next(key for key in keys if key.startswith("v1/watched/"))
+
+
+def with_watched(tree: Path, folder: Path, other: Path | None) -> Path:
+    """A copy of a tree whose run says that it was compared with the values of this file; None: with none."""
+
+    def forged(files: Files) -> None:
+        manifest_key = json.loads(files[STATUS_KEY])["manifest_key"]
+        named = json.loads(files[manifest_key])["inputs"]
+        inputs = [item for item in named if item["name"] != "watched"]
+        if other is not None:
+            digest = sha256(other.read_bytes()).hexdigest()
+            inputs.insert(1, {"name": "watched", "key": other.relative_to(tree).as_posix(), "sha256": digest})
+        change(files, manifest_key, lambda manifest: manifest.update(inputs=inputs))
+
+    return forge(tree, folder, forged)
+
+
+def test_a_run_that_was_compared_with_another(trees: Trees, several: Path, tmp_path: Path) -> None:
+    """Values of a run that is not the one before are refused; without any, nobody knows what changed since."""
+    older = trees.verify(with_watched(several, tmp_path / "older", watched_at(several, BEFORE[-2])))
+    same = trees.verify(with_watched(several, tmp_path / "same", watched_at(several, BEFORE[-1])))
+    none = trees.verify(with_watched(several, tmp_path / "none", None))
+
+    expect(older, ExitCode.REFUTED)
+    assert "" == names(same, "changes")
+    expect(none, ExitCode.UNPROVEN)
+    assert "those since the run before, with which the run was not compared" in names(none, "changes")
+
+
+def test_watched_values_that_are_gone(trees: Trees, several: Path, tmp_path: Path) -> None:
+    """Without their file they follow from the evidence of the run before; without that, what changed is unproven."""
+    out = tmp_path / "out"
+    shutil.copytree(several, out)
+    watched_at(out, BEFORE[-1]).unlink()
+    derived, looked = trees.verify(out), check_tree(str(out))
+    evidence_at(out, BEFORE[-1]).unlink()
+    gone, looked_again = asyncio.run(fetch(str(out), tmp_path / "fetched", 0)), check_tree(str(out))
+
+    expect(derived, ExitCode.UNPROVEN)
+    assert "" == names(derived, "changes")
+    assert (None, looked.rerendered) == (looked_again.not_rerendered, looked_again.rerendered)  # nothing had changed
+    assert "and the evidence of the run before does not give it" in "".join(gone.gone["watched"].values())
+
+
 def test_earlier_runs_that_cannot_be_repeated(several: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evidence of another ledger, rows of another version, and evidence that is too large leave a run out, by name."""
     tree = asyncio.run(fetch(str(several), tmp_path, 1))
@@ -655,10 +703,8 @@ def test_inputs_that_nobody_has(trees: Trees, compacted: Path, tmp_path: Path, m
     assert parts == list(lost.history.gone)
     assert {} == made.different
     assert {"v1/evidence", "v1/pages"}.isdisjoint(key.rpartition("/")[0] for key in made.dependent)
-    assert (
-        f"it depends on {parts[0]}: it is gone, and the history has no file with its ledgers"
-        == (made.dependent["data.html"])
-    )
+    why = f"it depends on {parts[0]}: it is gone, and the history has no file with its ledgers"
+    assert ("history", why) == made.dependent["data.html"]
 
 
 def test_what_no_history_excuses(compacted: Path, tmp_path: Path) -> None:

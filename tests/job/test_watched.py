@@ -1,0 +1,111 @@
+"""Each run is compared with the published one, whatever happened in between, and its manifest says by which values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import exporter
+from exporter.errors import StoreError
+from exporter.localnet.player import RecordedNetwork
+from exporter.stores.memory import MemoryStore
+from exporter.stores.store import Store
+from exporter.tree.documents import ChangeList, RunChange, RunManifest, SystemStatus
+from exporter.tree.families import CHANGES, STATUS_KEY, WATCHED
+from tests.job_runs import run, settings_for
+from tests.localnet.recorded import BLEND_V2, only, without_oracle
+from tests.stores.bucket_simulator import BucketSimulator
+
+BLEND_ALONE: dict[str, Any] = only("blend")
+
+
+def document(store: Store, key: str, model: type[Any]) -> Any:
+    stored = store.get(key)
+    assert stored is not None
+    return msgspec.json.decode(stored.data, type=model)
+
+
+def publish(store: Store, network: RecordedNetwork, **options: Any) -> None:
+    run(settings_for(**BLEND_ALONE), store, network=network, **options)
+
+
+def changes_of(store: Store) -> list[tuple[str, str | None, int, int]]:
+    listed: list[RunChange] = document(store, CHANGES.template, ChangeList).data
+    return [(item.kind, item.pool, item.observed_ledger, item.previous_ledger) for item in listed]
+
+
+def inputs_of(store: Store, name: str) -> list[str]:
+    manifest = document(store, document(store, STATUS_KEY, SystemStatus).manifest_key, RunManifest)
+    return [item.key for item in manifest.inputs if item.name == name]
+
+
+def watched_keys(store: Store) -> list[str]:
+    return [info.key for info in store.list(WATCHED.prefix)]
+
+
+def test_a_run_that_died_loses_no_change_and_says_none_twice() -> None:
+    """A price is lost while a run dies after it replaced the list of changes; the next run says so once, by its own."""
+    network, store = RecordedNetwork(), MemoryStore()
+    publish(store, network)
+    published = document(store, STATUS_KEY, SystemStatus)
+    network.close(without_oracle(network, BLEND_V2))
+    bucket = BucketSimulator(MemoryStore(store))
+    publish(bucket, network)
+    swap = [call.operation for call in bucket.calls].index("swap")
+    dying = BucketSimulator(store)
+    dying.fail_from(swap, StoreError("no"))
+    with pytest.raises(StoreError):
+        publish(dying, network)
+    said_by_the_dead = changes_of(store)
+    network.advance()
+    publish(store, network)
+
+    assert published.observed_ledger + 1 in {ledger for *_, ledger, _ in said_by_the_dead}
+    found = changes_of(store)
+    assert [kind for kind, *_ in said_by_the_dead] == [kind for kind, *_ in found]
+    assert {(published.observed_ledger + 2, published.observed_ledger)} == {tuple(item[2:]) for item in found}
+
+
+@pytest.mark.parametrize("lost", ["removed", "damaged"])
+def test_values_that_are_lost_follow_from_the_evidence(tmp_path: Path, lost: str) -> None:
+    """Without the file of the run before, its evidence gives the same values: the manifest names the same digest."""
+    network, whole = RecordedNetwork(), MemoryStore()
+    publish(whole, network)
+    (key,) = watched_keys(whole)
+    broken = MemoryStore()
+    for info in whole.list(""):
+        stored = whole.get(info.key)
+        assert stored is not None
+        if info.key != key:
+            broken.put(info.key, stored.data)
+        elif lost == "damaged":
+            broken.put(info.key, b"{}")
+    network.close(without_oracle(network, BLEND_V2))
+    for store in (whole, broken):
+        publish(store, network)
+    for info in broken.list(""):
+        stored = broken.get(info.key)
+        (tmp_path / info.key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / info.key).write_bytes(b"" if stored is None else stored.data)
+
+    assert [key] == inputs_of(whole, "watched") == inputs_of(broken, "watched")
+    assert changes_of(whole) == changes_of(broken) != []
+    assert exporter.check_tree(str(tmp_path)).not_rerendered is None
+
+
+def test_without_values_and_evidence_nothing_is_compared() -> None:
+    """The run is published, says that it does not know what changed, and keeps what earlier runs found."""
+    network, store = RecordedNetwork(), MemoryStore()
+    publish(store, network)
+    network.close(without_oracle(network, BLEND_V2))
+    publish(store, network)
+    before = changes_of(store)
+    store.delete([*watched_keys(store), *(info.key for info in store.list("v1/evidence/"))])
+    network.advance()
+    publish(store, network)
+
+    assert [] == inputs_of(store, "watched")
+    assert before == changes_of(store) != []
