@@ -51,7 +51,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "digest": "[0-9a-f]{12}",
     "sha256": "[0-9a-f]{64}",
     "number": "[2-9]|[1-9][0-9]+",
-    "about": "about|api|data|problems",
+    "about": "about|api|changes|data|problems",
     "list": "markets|pools|tokens",
     "yields": "borrow|pools",
     "file": r"[A-Za-z0-9_-]+(?:\.[a-z0-9]+)+",

@@ -109,16 +109,15 @@ def test_pages_work_from_a_file(browser: Browser, tree: Path) -> None:
         assert [] == wrong
 
 
-def test_the_history_lists_its_files(browser: Browser, url: str) -> None:
-    """The page of downloads lists the files of the manifest, each of which is there, and snippets have this address."""
+def test_the_data_page_leads_to_files_that_stay(browser: Browser, url: str) -> None:
+    """Every Parquet file that the page of downloads leads to is there, and none is one that compaction removes."""
     with opened(browser) as (page, wrong):
         page.goto(f"{url}/data.html")
-        page.wait_for_selector("#history-files a")
-        files = page.eval_on_selector_all("#history-files a", "(links) => links.map((link) => link.href)")
-        manifest = httpx.get(f"{url}/v1/history.json").json()
+        links = page.eval_on_selector_all("a[href$='.parquet']", "(links) => links.map((link) => link.href)")
 
-        assert [f"{url}/{file['key']}" for file in reversed(manifest["files"])] == files
-        assert [200] * len(files) == [httpx.get(file).status_code for file in files]
+        assert {f"{url}/v1/latest.parquet", f"{url}/history/daily.parquet", f"{url}/history/hourly.parquet"} <= {*links}
+        assert [] == [link for link in links if "/history/pools/" in link]
+        assert {200} == {httpx.get(link).status_code for link in links}
         assert {url} == set(page.eval_on_selector_all(".base", "(places) => places.map((place) => place.textContent)"))
         assert [] == wrong
 
