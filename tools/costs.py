@@ -49,8 +49,8 @@ class RunSize(NamedTuple):
     page_bytes: int
 
 
-SMALL = RunSize(54, 273, 85, 184, 85, 3_225_073, 250_532)
-LARGE = RunSize(504, 1_939, 693, 1_869, 685, 25_075_772, 3_206_044)
+SMALL = RunSize(54, 274, 87, 185, 85, 3_518_154, 300_748)
+LARGE = RunSize(504, 1_940, 695, 1_870, 685, 26_743_946, 3_654_670)
 
 
 def size_at(pools: int) -> RunSize:
