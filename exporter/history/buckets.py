@@ -7,20 +7,18 @@ begin on Monday. The meaning of the numbers is in `exporter.tree.documents.Histo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import polars as pl
 
 from exporter.best import LEAST_VALUE, is_listed
 from exporter.exact import printed_price
 from exporter.history.realized import realized_column
+from exporter.history.time_buckets import MEANS, MEDIANS, Bucket
 from exporter.tables import ACTIVE, MAX_DECIMAL, bucket_columns
 from exporter.tree.documents import HistoryBucket, TotalsBucket
-from exporter.tree.values import BUCKET_NAMES
 
-_MONDAY = 4 * 86_400  # 1970-01-05, the first Monday
 _NOTHING_LEFT = 100  # decimals at which no product of two numbers of 128 bits is worth a cent
 
 OBSERVATIONS: dict[str, pl.DataType] = {
@@ -94,10 +92,7 @@ PARTS: dict[str, pl.DataType] = {
 }
 """Columns of a pool's bucket that `aggregate` gives in addition to `BUCKETS_FRAME`: what totals are made of."""
 
-Time = TypeVar("Time", int, pl.Expr)
-
 _KEYS = ("market", "pool", "start")
-_MEANS = ("total_supplied", "total_borrowed", "tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents")
 _AT_ENDS = (
     "ledger_close_time",
     "index_decimals",
@@ -106,63 +101,17 @@ _AT_ENDS = (
     "reward_scale",
     "supply_reward_index",
 )
-_MEDIANS = (
-    "supply_apy_bps",
-    "borrow_apy_bps",
-    "comparable_supply_apy_bps",
-    "comparable_borrow_apy_bps",
-    "utilization_bps",
-)
 
 
 _INTEREST = ("borrower_interest", "supplier_interest")
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """A length of bucket: its name in the API, its seconds, and a time at which one begins.
-
-    A page covers ``page_buckets`` of them. ``pages`` is how many pages' worth of whole spans the newest document has
-    before its newest span. Pages that ended more than ``kept`` seconds ago are not published any more; None: they stay
-    for good.
-    """
-
-    name: str
-    seconds: int
-    pages: int
-    page_buckets: int = 48
-    origin: int = 0
-    kept: int | None = None
-
-    def start(self, time: Time) -> Time:
-        """When the bucket that holds a time, or each of a column, began. Unix seconds, as everywhere here."""
-        return (time - self.origin) // self.seconds * self.seconds + self.origin
-
-    def page_starts(self, time: pl.Expr) -> pl.Expr:
-        span = self.seconds * self.page_buckets
-        return (time - self.origin) // span * span + self.origin
-
-
-BUCKETS: tuple[Bucket, ...] = (
-    Bucket("5m", 300, pages=0, page_buckets=36, kept=86_400),  # rewritten every five minutes, so at most 3 hours
-    Bucket("1h", 3_600, pages=4),  # a week and a day
-    Bucket("1d", 86_400, pages=4),  # 192 to 240 days: a year of days is more than 200 kB
-    Bucket("1w", 604_800, pages=3, origin=_MONDAY),  # 144 weeks
-)
-"""Every length, ascending, with how many buckets the newest document has at least, once observed."""
-
-HOUR, DAY = (next(bucket for bucket in BUCKETS if bucket.name == name) for name in ("1h", "1d"))
-LONGEST = BUCKETS[-1]
-
-assert tuple(bucket.name for bucket in BUCKETS) == BUCKET_NAMES
 
 
 def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
     """Make one row (`BUCKETS_FRAME`, `ENDS` and `PARTS`, sorted) of all observations of a pool in a bucket."""
     rows = observations.with_columns(bucket.start(pl.col("ledger_close_time")).alias("start"))
     grouped = rows.group_by(_KEYS).agg(
-        *(floored_mean(name) for name in _MEANS),
-        *(_floored_median(name) for name in _MEDIANS),
+        *(floored_mean(name) for name in MEANS),
+        *(_floored_median(name) for name in MEDIANS),
         _floored_median("oracle_price"),
         pl.col("oracle_decimals").min().alias("least_decimals"),
         pl.col("oracle_decimals").max().alias("most_decimals"),

@@ -4,8 +4,8 @@ A page covers a span of `Bucket.page_buckets` lengths. The newest document has t
 `Bucket.pages` of the spans before it that have any. So it is never nearly empty, and changes only when a bucket of its
 length closes. A span that leaves it is complete and becomes a page, named by its content.
 
-Pages of a length with `Bucket.kept` are published for that long. A document leads to the page before it if that is
-still published, a page to the one before it if that was when its own span began.
+Pages of a length with `Bucket.kept_seconds` are published for that long. A document leads to the page before it if
+that is still published, a page to the one before it if that was when its own span began.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import Any
 
 import polars as pl
 
-from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, DAY, ENDS, OBSERVATIONS, TOTALS_FRAME, Bucket
+from exporter.history.buckets import BUCKETS_FRAME, ENDS, OBSERVATIONS, TOTALS_FRAME
 from exporter.history.realized import newest_of, with_interest
+from exporter.history.time_buckets import BUCKETS, DAY, Bucket
 from exporter.tables import document_fields, time_text
 from exporter.tree.documents import AssetHistory, HistoryBucket, TotalsBucket, TotalsHistory, encode, page_token
 from exporter.tree.families import BUCKET_PAGE, RECENT, TOTALS_PAGE, Family
@@ -90,7 +91,7 @@ class Histories:
                 for begin, page in groupby(pages, key=itemgetter(2)):
                     buckets = [self.form.bucket(*row[3:]) for row in page]
                     data = encode(self._document(place, bucket, buckets, begin, cursors))
-                    cursor = ("" if bucket.kept is None else RECENT) + page_token(data)
+                    cursor = ("" if bucket.kept_seconds is None else RECENT) + page_token(data)
                     end = begin + bucket.seconds * bucket.page_buckets
                     cursors[place] = cursor, end
                     if _is_published(bucket, end, time):
@@ -180,4 +181,4 @@ class Histories:
 
 
 def _is_published(bucket: Bucket, end: int, time: int) -> bool:
-    return bucket.kept is None or end > bucket.start(time) - bucket.kept
+    return bucket.kept_seconds is None or end > bucket.start(time) - bucket.kept_seconds

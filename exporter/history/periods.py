@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from exporter.history.buckets import DAY, ENDS, HOUR, Bucket, floored_mean
+from exporter.history.buckets import ENDS, floored_mean
 from exporter.history.closed_buckets import Histories
 from exporter.history.realized import realized_column
+from exporter.history.time_buckets import DAY, HOUR, Bucket
 from exporter.tree.pools import AssetPeriod
 
 _FIELDS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")

@@ -31,57 +31,26 @@ from exporter.errors import DecodeError, StoreError
 from exporter.history.approximate import APPROXIMATE_NAMES, APPROXIMATE_SOURCES, arrow_fields, with_approximate
 from exporter.history.manifest import file_reference, folder_of, span_of
 from exporter.history.parquet import DESCRIBED_SCHEMA, ORDER, ROW_GROUP_ROWS, scan_rows
+from exporter.history.time_buckets import (
+    DAY,
+    HOUR,
+    HOURLY_APPROXIMATE,
+    HOURLY_COLUMNS,
+    THIRTY_TWO_DAYS,
+    Bucket,
+    Span,
+)
 from exporter.parquet_bounds import open_parquet
 from exporter.tree.documents import HistoryFile, HistoryManifest, HistoryRollup, timestamp
 from exporter.tree.families import DAILY_ROLLUP, HOURLY_ROLLUP, MONTH_ROLLUP
 from exporter.tree.same_values import same_tables
 
-HOUR, DAY = 3_600, 86_400
 WINDOW = timedelta(days=90)
 WIDE_POOLS = 2_000
 """With more pools in the newest run the hourly file has the current month only, so that it can be held in memory."""
 
 MAX_READS = 5_000
 """How many files of the history a run reads at most to make rollups again; with more, it waits for compaction."""
-
-HOURLY_COLUMNS = (
-    "market",
-    "pool",
-    "token_address",
-    "symbol",
-    "decimals",
-    "protocol",
-    "market_name",
-    "listed",
-    "supply_apy_bps",
-    "borrow_apy_bps",
-    "comparable_supply_apy_bps",
-    "comparable_borrow_apy_bps",
-    "utilization_bps",
-    "total_supplied",
-    "total_borrowed",
-    "total_collateral",
-    "oracle_price_usd",
-    "tvl_usd_cents",
-    "supplied_usd_cents",
-    "borrowed_usd_cents",
-    "available_usd_cents",
-    "supply_reward_apr_bps",
-    "borrow_reward_apr_bps",
-    "observed_ledger",
-    "ledger_close_time",
-)
-
-HOURLY_APPROXIMATE = (
-    "supplied",
-    "supplied_usd",
-    "tvl_usd",
-    "price_usd",
-    "supply_apy",
-    "borrow_apy",
-    "comparable_supply_apy",
-    "comparable_borrow_apy",
-)
 
 Read = Callable[[str], bytes | None]
 """Gives a file of the tree by its key; None where it is missing."""
@@ -96,12 +65,16 @@ class UnreadableHistoryError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of rollup: its bucket and group in seconds, its exact columns, and the approximate ones after them."""
+    """A kind of rollup: the last run of each bucket.
 
-    bucket: str
+    Attributes:
+        group: the rows that lie next to each other in the file, sorted by market, pool and ledger.
+        columns: the exact columns; the approximate ones come after them.
+    """
+
+    bucket: Bucket
     key: str
-    seconds: int
-    group_seconds: int
+    group: Span
     columns: tuple[str, ...]
     approximate: tuple[str, ...]
 
@@ -110,8 +83,8 @@ class Kind:
         return pa.schema([DESCRIBED_SCHEMA.field(name) for name in self.columns] + arrow_fields(self.approximate))
 
 
-DAILY = Kind("1d", DAILY_ROLLUP.template, DAY, 32 * DAY, tuple(DESCRIBED_SCHEMA.names), APPROXIMATE_NAMES)
-HOURLY = Kind("1h", HOURLY_ROLLUP.template, HOUR, DAY, HOURLY_COLUMNS, HOURLY_APPROXIMATE)
+DAILY = Kind(DAY, DAILY_ROLLUP.template, THIRTY_TWO_DAYS, tuple(DESCRIBED_SCHEMA.names), APPROXIMATE_NAMES)
+HOURLY = Kind(HOUR, HOURLY_ROLLUP.template, DAY, HOURLY_COLUMNS, HOURLY_APPROXIMATE)
 KINDS = (DAILY, HOURLY)
 
 
@@ -143,8 +116,8 @@ def updated_rollups(
     files: list[Iterator[RollupFile]] = []
     by_key = {entry.key: entry for entry in manifest.rollups}
     for kind in KINDS:
-        entry, ends = by_key.get(kind.key), time // kind.seconds * kind.seconds
-        of_kind = [each for each in manifest.rollups if each.bucket == kind.bucket]
+        entry, ends = by_key.get(kind.key), kind.bucket.start(time)
+        of_kind = [each for each in manifest.rollups if each.bucket == kind.bucket.name]
         if entry is not None and entry.ends == timestamp(ends) and holds(entry, manifest):
             kept += of_kind
             continue
@@ -220,7 +193,7 @@ def _files(
             start, end = (begins, ends) if month is None else _span(month)
             said = {
                 "table": "pools",
-                "bucket": kind.bucket,
+                "bucket": kind.bucket.name,
                 "begins": timestamp(start),
                 "ends": timestamp(end),
                 "last_ledger": str(covered),
@@ -268,7 +241,7 @@ def _groups(kind: Kind, base: pq.ParquetFile | None, since: int, new: Iterator[p
     old = ((_group_of(kind, table), table) for table in tables)
     added = (group for rows in new for group in _by_group(kind, rows))
     for start, parts in groupby(chain(old, added), itemgetter(0)):
-        if start < since // kind.group_seconds * kind.group_seconds:
+        if start < kind.group.start(since):
             yield from parts
         else:
             table = pa.concat_tables(table for _, table in parts).sort_by([(name, "ascending") for name in ORDER])
@@ -278,11 +251,11 @@ def _groups(kind: Kind, base: pq.ParquetFile | None, since: int, new: Iterator[p
 
 def _group_of(kind: Kind, table: pa.Table) -> int:
     time: datetime = pc.min(table.column("ledger_close_time")).as_py()
-    return int(time.timestamp()) // kind.group_seconds * kind.group_seconds
+    return kind.group.start(int(time.timestamp()))
 
 
 def _by_group(kind: Kind, rows: pl.DataFrame) -> Iterator[Group]:
-    starts = pl.col("ledger_close_time").dt.epoch("s") // kind.group_seconds * kind.group_seconds
+    starts = kind.group.start(pl.col("ledger_close_time").dt.epoch("s"))
     groups = rows.with_columns(starts.alias("group")).partition_by("group", as_dict=True, include_key=False)
     for (start,), part in sorted(groups.items(), key=itemgetter(0)):
         yield start, part.to_arrow().cast(kind.schema)
@@ -313,14 +286,14 @@ class _Runs:
         return self._times[file.key]
 
     def rows(self, kind: Kind, begin: int, end: int) -> Iterator[pl.DataFrame]:
-        last = self._last_runs(kind.seconds, begin, end)
+        last = self._last_runs(kind.bucket, begin, end)
         for file in self._files:
             if ledgers := last.get(file.key):
                 names = dict.fromkeys((*kind.columns, *APPROXIMATE_SOURCES))
                 rows = self._select(file, list(names), pl.col("observed_ledger").is_in(ledgers))
                 yield with_approximate(rows, kind.approximate).select(kind.schema.names)
 
-    def _last_runs(self, seconds: int, begin: int, end: int) -> dict[str, list[int]]:
+    def _last_runs(self, bucket: Bucket, begin: int, end: int) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         limit = end
         for file in reversed(self._files):
@@ -331,7 +304,7 @@ class _Runs:
             for time, ledger in reversed(self.times(file)):
                 if begin <= time < limit:
                     found.setdefault(file.key, []).append(ledger)
-                    limit = time // seconds * seconds
+                    limit = bucket.start(time)
         return found
 
     def _select(

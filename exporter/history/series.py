@@ -19,10 +19,11 @@ from msgspec import structs
 
 from exporter import FORMAT
 from exporter.errors import CheckError, DecodeError, StoreError
-from exporter.history.buckets import BUCKETS, HOUR, LONGEST, SOURCES, aggregate, observations_of, places_of, totals_of
+from exporter.history.buckets import SOURCES, aggregate, observations_of, places_of, totals_of
 from exporter.history.closed_buckets import POOL_HISTORY, TOTALS_HISTORY, Histories, Place
 from exporter.history.manifest import data_of
 from exporter.history.parquet import scan_rows, to_frame_types
+from exporter.history.time_buckets import BUCKETS, HOUR, WEEK
 from exporter.stores.store import Store, StoredObject, read_many
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
@@ -77,7 +78,7 @@ class Series:
             yield from self.pools.close(bucket, rows, close_time)
             if bucket in TOTALS_HISTORY.buckets:
                 yield from self.totals.close(bucket, totals_of(rows), close_time)
-        self.pools.forget(before=LONGEST.start(close_time))
+        self.pools.forget(before=WEEK.start(close_time))
         self.through_ledger, self.through_time = ledger, close_time
         self.row_count += observations.height
 

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.history.buckets import BUCKETS, BUCKETS_FRAME, LONGEST, aggregate, observations_of
+from exporter.history.buckets import BUCKETS_FRAME, aggregate, observations_of
 from exporter.history.realized import with_interest
+from exporter.history.time_buckets import BUCKETS, WEEK
 from tests.history.bucket_judge import LENGTHS, PAGE_BUCKETS, SPANS, buckets_of, span_of, start_of
 from tests.history.frames import pools_frame
 from tests.history.runs import MONDAY, frame_of, observe, places
@@ -31,7 +32,7 @@ def test_lengths_are_those_of_the_api() -> None:
     assert PAGE_BUCKETS == {bucket.name: bucket.page_buckets for bucket in BUCKETS}
     assert SPANS == {bucket.name: bucket.pages for bucket in BUCKETS}
     assert all(SPANS[name] * PAGE_BUCKETS[name] >= wanted for name, wanted in (("1h", 168), ("1d", 192)))
-    assert "1w" == LONGEST.name
+    assert "1w" == WEEK.name
 
 
 @given(st.sampled_from(BUCKETS), st.integers(0, 253_402_300_799))
@@ -92,7 +93,7 @@ def test_yields_of_real_accruals(real_data: Path) -> None:
             pools_frame([row], number, state["last_time"])
             for number, (row, state) in enumerate(zip(rows, states, strict=True), 1)
         ]
-        [bps] = aggregate(observations_of(pl.concat(frames)), LONGEST)["realized_supply_apy_bps"]
+        [bps] = aggregate(observations_of(pl.concat(frames)), WEEK)["realized_supply_apy_bps"]
         earned = Fraction(states[1]["b_rate"], states[0]["b_rate"]) - 1
         daily = earned * 86_400 / item["seconds"]
         assert floor((1 + daily) ** 365 * 10_000) - 10_000 == bps

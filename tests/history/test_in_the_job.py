@@ -11,9 +11,9 @@ import pytest
 
 from exporter.errors import PublishedCheckError, StoreError
 from exporter.history import series
-from exporter.history.buckets import BUCKETS
 from exporter.history.manifest import read_history_manifest
 from exporter.history.series import STATE_KEY, Series
+from exporter.history.time_buckets import BUCKETS
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.publishing.published_state import read_published

@@ -22,7 +22,7 @@ from exporter.history import rollups
 from exporter.history.approximate import APPROXIMATE_NAMES, with_approximate
 from exporter.history.manifest import extend_history, history_below, read_history_manifest
 from exporter.history.parquet import FILE_SCHEMA, ORDER, render_history
-from exporter.history.rollups import DAY, HOUR, HOURLY_APPROXIMATE, HOURLY_COLUMNS
+from exporter.history.time_buckets import DAY, HOUR, HOURLY_APPROXIMATE, HOURLY_COLUMNS
 from exporter.publishing.publish import replace_history
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, etag_of
@@ -73,8 +73,8 @@ def judged(store: Store) -> dict[str, pl.DataFrame]:
     rows = pl.concat(frames)
     expected = {}
     wanted = (
-        (DAILY, DAY, list(FILE_SCHEMA), APPROXIMATE_NAMES),
-        (HOURLY, HOUR, list(HOURLY_COLUMNS), HOURLY_APPROXIMATE),
+        (DAILY, DAY.seconds, list(FILE_SCHEMA), APPROXIMATE_NAMES),
+        (HOURLY, HOUR.seconds, list(HOURLY_COLUMNS), HOURLY_APPROXIMATE),
     )
     for key, seconds, names, approximate in wanted:
         bucketed = rows.with_columns(bucket=pl.col("ledger_close_time").dt.epoch("s") // seconds)
@@ -112,7 +112,9 @@ def from_nothing(store: Store) -> dict[str, bytes]:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from([300, 900, HOUR, 5 * HOUR, DAY, 20 * DAY, 70 * DAY]),
+            st.sampled_from(
+                [300, 900, HOUR.seconds, 5 * HOUR.seconds, DAY.seconds, 20 * DAY.seconds, 70 * DAY.seconds]
+            ),
             st.sampled_from([0, 2, 2, 2]),
             st.booleans(),
         ),
@@ -166,7 +168,7 @@ def test_months_of_hours(
     monkeypatch.setattr(rollups, "WIDE_POOLS", wide)
     store = MemoryStore()
     for day in days:
-        run(store, MONDAY + day * DAY)
+        run(store, MONDAY + day * DAY.seconds)
 
     assert_right(store)
     first = pl.read_parquet(io.BytesIO(files_of(store)[HOURLY]))["ledger_close_time"].min()
@@ -178,9 +180,9 @@ def test_months_of_hours(
 def long_history() -> MemoryStore:
     """Runs each nine hours for two days, and for two days 130 days later."""
     store = MemoryStore()
-    for begin in (MONDAY, MONDAY + 130 * DAY):
+    for begin in (MONDAY, MONDAY + 130 * DAY.seconds):
         for number in range(6):
-            run(store, begin + number * 9 * HOUR)
+            run(store, begin + number * 9 * HOUR.seconds)
     return store
 
 
@@ -202,14 +204,19 @@ def test_what_is_lost_is_recomputed(key: str, damage: str | None) -> None:
     faults = list(rollup_faults(manifest_of(store), lambda each: read(store, each), None, whole=True))
 
     assert [key] == [name for name, _ in faults]
-    run(store, MONDAY + 135 * DAY)
+    run(store, MONDAY + 135 * DAY.seconds)
     assert_right(store)
 
 
 def test_rows_that_came_into_the_past() -> None:
     """Ledgers that a backfill added are in the files after the next step, wherever they lie."""
     store = half_a_history()
-    for time in (MONDAY - 40 * DAY, MONDAY + 2 * HOUR, MONDAY + 60 * DAY, MONDAY + 130 * DAY + 600):
+    for time in (
+        MONDAY - 40 * DAY.seconds,
+        MONDAY + 2 * HOUR.seconds,
+        MONDAY + 60 * DAY.seconds,
+        MONDAY + 130 * DAY.seconds + 600,
+    ):
         run(store, time, rollups=False)
     faults = list(rollup_faults(manifest_of(store), lambda key: read(store, key), None, whole=True))
 
@@ -226,8 +233,8 @@ def test_other_columns(monkeypatch: pytest.MonkeyPatch) -> None:
             rollups, "KINDS", (rollups.DAILY, replace(rollups.HOURLY, columns=HOURLY_COLUMNS[:3] + HOURLY_COLUMNS[4:]))
         )
         for day in range(2):
-            run(store, MONDAY + day * DAY)
-    run(store, MONDAY + 2 * DAY)
+            run(store, MONDAY + day * DAY.seconds)
+    run(store, MONDAY + 2 * DAY.seconds)
 
     assert_right(store)
 
@@ -235,9 +242,9 @@ def test_other_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_row_is_a_fault() -> None:
     """The check sees a row that the history does not have, in a file that agrees with the manifest."""
     store, other = half_a_history(), MemoryStore()
-    for begin in (MONDAY, MONDAY + 130 * DAY):
+    for begin in (MONDAY, MONDAY + 130 * DAY.seconds):
         for number in range(6):
-            run(other, begin + number * 9 * HOUR, pools=1)
+            run(other, begin + number * 9 * HOUR.seconds, pools=1)
     wrong = {entry.key: entry for entry in manifest_of(other).rollups}
     entries = [
         replace_fields(wrong[entry.key], source_rows=entry.source_rows, last_ledger=entry.last_ledger)
@@ -271,7 +278,7 @@ def test_a_damaged_history(lost: int) -> None:
     store = half_a_history()
     before = files_of(store)
     store.delete([manifest_of(store).files[lost].key])
-    run(store, MONDAY + 135 * DAY)
+    run(store, MONDAY + 135 * DAY.seconds)
 
     assert FIRST + 135 * 1_440 == manifest_of(store).observed_ledger
     assert before.keys() == files_of(store).keys() == {entry.key for entry in manifest_of(store).rollups}
@@ -290,7 +297,7 @@ def test_too_many_files_wait_for_compaction() -> None:
     assert_right(store)
 
 
-CRASHED = [MONDAY, MONDAY + 20 * DAY, MONDAY + 50 * DAY, MONDAY + 130 * DAY + 100]
+CRASHED = [MONDAY, MONDAY + 20 * DAY.seconds, MONDAY + 50 * DAY.seconds, MONDAY + 130 * DAY.seconds + 100]
 
 
 def test_a_crash_at_every_step() -> None:
@@ -309,7 +316,7 @@ def test_a_crash_at_every_step() -> None:
         except SimulatedKill:
             for data in files_of(inner).values():
                 pl.read_parquet(io.BytesIO(data))
-        run(inner, CRASHED[-1] + HOUR)
+        run(inner, CRASHED[-1] + HOUR.seconds)
         assert_right(inner)
 
 
@@ -324,5 +331,5 @@ def test_a_refused_write_ends_the_step() -> None:
 
     store = half_a_history()
     with pytest.raises(StoreError, match="no space left"):
-        run(Full(store), MONDAY + 140 * DAY)
+        run(Full(store), MONDAY + 140 * DAY.seconds)
     assert FIRST + 140 * 1_440 > manifest_of(store).observed_ledger

@@ -8,10 +8,11 @@ import msgspec
 import polars as pl
 
 from exporter import FORMAT
-from exporter.history.buckets import BUCKETS, DAY, OBSERVATIONS, aggregate, observations_of, totals_of
+from exporter.history.buckets import OBSERVATIONS, aggregate, observations_of, totals_of
 from exporter.history.closed_buckets import TOTALS_HISTORY
 from exporter.history.parquet import render_history
 from exporter.history.series import Series
+from exporter.history.time_buckets import BUCKETS, DAY
 from exporter.job.inputs import RunInputs, run_settings
 from exporter.job.rendering import render_run
 from exporter.localnet.player import RecordedNetwork

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from exporter.history.buckets import BUCKETS
+from exporter.history.time_buckets import BUCKETS
 from exporter.render.openapi import DESCRIBED, PROBLEMS
 from exporter.tree.documents import HistoryBucket, TotalsBucket
 

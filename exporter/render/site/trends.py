@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 import polars as pl
 from markupsafe import Markup
 
-from exporter.history.buckets import BUCKETS, DAY, LONGEST, Bucket, aggregate, observations_of, places_of, totals_of
+from exporter.history.buckets import aggregate, observations_of, places_of, totals_of
 from exporter.history.closed_buckets import Histories, Place
 from exporter.history.series import Series
+from exporter.history.time_buckets import BUCKETS, DAY, WEEK, Bucket
 from exporter.render.site.charts import COUNT, MONEY, RATE, Column, Line, chart, table
 from exporter.render.site.rows import by_value
 from exporter.render.site.text import cut
@@ -76,7 +77,7 @@ class Trends:
 
     def __init__(self, series: Series, pools: pl.DataFrame) -> None:
         self._series = series
-        now = aggregate(observations_of(pools), LONGEST)
+        now = aggregate(observations_of(pools), WEEK)
         closed = pl.lit(series.through_time, pl.Int64).alias("start")
         self._now, self._totals_now = now.with_columns(closed), totals_of(now).with_columns(closed)
         self._pools = by_value(pools).select("market", "pool", "token_address", "protocol")
@@ -125,7 +126,7 @@ def thinned(trend: Trend) -> Trend:
     if len(trend.starts) <= MOST_POINTS:
         return trend
     recent = trend.starts[-1] - RECENT_SECONDS
-    kept = [index for index, start in enumerate(trend.starts) if start >= recent or LONGEST.start(start) == start]
+    kept = [index for index, start in enumerate(trend.starts) if start >= recent or WEEK.start(start) == start]
     values = {name: [column[index] for index in kept] for name, column in trend.values.items()}
     return replace(trend, starts=[trend.starts[index] for index in kept], values=values, is_thinned=True)
 
