@@ -178,7 +178,7 @@ class PoolRead(Generic[State]):
         """The market's address and the pool's id."""
         return self.market.address, self.pool
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, object]:
         """The columns of `SHARED`."""
         market = self.market
         values = (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import polars as pl
 
 from exporter import exact
 from exporter.deployments.listing import NOTHING_LISTED, MarketListings
 from exporter.errors import NEVER_CONTAINED, Barrier, ExactDivisionError, ExactError, error_text
+from exporter.exact_sums import exact_sum, whole
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import AnyPool, Held, Parameter, Pending, ProtocolReading
@@ -18,6 +19,7 @@ from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, PoolRow
 from exporter.protocols.prices import (
     NO_ORACLE,
     NOT_ASKED,
+    Price,
     close_frozen,
     frozen_spoke,
     judge,
@@ -163,24 +165,25 @@ _COLUMNS_OF_GROUPS = tuple(
 _OWN_COLUMNS = tuple(item.name for item in fields(PoolNumbers) if item.name not in (*_GROUPS, "spokes"))
 
 
-def row_of(pool: AnyPool, numbers: PoolNumbers) -> dict[str, Any]:
+def row_of(pool: AnyPool, numbers: PoolNumbers) -> PoolRow:
     """A row of the pools frame with what a protocol gives, and null in every other column."""
-    row: dict[str, Any] = dict.fromkeys(POOLS_SCHEMA)
+    row: dict[str, object] = dict.fromkeys(POOLS_SCHEMA)
     row |= pool.identity()
     row |= {name: getattr(numbers, name) for name in _OWN_COLUMNS}
     for group, names in _COLUMNS_OF_GROUPS:
         terms = getattr(numbers, group)
         row |= {name: getattr(terms, name) for name in names}
-    return row
+    return cast(PoolRow, row)
 
 
 def _bound(row: PoolRow) -> list[Bounded]:
     """Bring what is too large for its column to the column's bound; gives what was."""
-    values = cast(dict[str, Any], row)  # the bounds are those of many columns, by name
+    values = cast(dict[str, int | None], row)  # the columns with a bound are integers
     bounded = []
     for name, bound in BOUNDS.items():
-        if values[name] is not None:
-            values[name] = max(0 if name in OPTIONAL_COLUMNS else -bound, min(values[name], bound))
+        value = values[name]
+        if value is not None:
+            values[name] = max(0 if name in OPTIONAL_COLUMNS else -bound, min(value, bound))
             if values[name] == bound:
                 bounded.append(Bounded(row["market"], row["pool"], name, str(bound)))
     return bounded
@@ -194,119 +197,200 @@ def pending_by_market(pending: Iterable[Pending]) -> Mapping[str, list[Pending]]
     return found
 
 
-def _pools_of(
-    reading: ProtocolReading,
-    protocol: Protocol,
-    tables: Tables,
-    unread_pools: list[Unread],
-) -> pl.DataFrame:
-    """One protocol's part of the pools frame; adds to ``unread_pools``."""
+Spokes = dict[tuple[str, str], tuple[SpokeTerms, ...]]
+"""The terms of each spoke of a pool, keyed by market and pool."""
 
-    def unread(market: str, pool: str, reason: str, detail: str) -> None:
-        unread_pools.append(Unread(market, pool, reading.protocol, reason, detail))
 
-    rows: list[PoolRow] = []
-    spokes: dict[tuple[str, str], tuple[SpokeTerms, ...]] = {}
-    for pool in reading.pools:
-        place, token = pool.place, reading.tokens.get(pool.token_address)
-        if token is None or token.symbol is None:
-            unread(*place, "undecodable", (token and token.failure) or "the token gives no symbol")
-            continue
-        try:
-            numbers = protocol.project(pool, tables.close_time)
-        except ExactError as error:
-            reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
-            unread(*place, reason, f"the market's own math has no result: {error}")
-        except NEVER_CONTAINED:
-            raise
-        except Exception as error:
-            unread(*place, "undecodable", error_text(error))
-        else:
-            computed = row_of(pool, numbers) | {"symbol": token.symbol, "archived": place in reading.archived}
-            rows.append(cast(PoolRow, computed))
-            spokes[place] = numbers.spokes
-
-    def price_failure(quote: Quote) -> str | None:
-        return protocol.prices.failure(quote, tables.close_time)
-
-    prices = {(quote.oracle, quote.token): judge(quote, price_failure) for quote in reading.quotes.values()}
+def _pools_of(reading: ProtocolReading, protocol: Protocol, tables: Tables, unread_pools: list[Unread]) -> pl.DataFrame:
+    """One protocol's part of the pools frame. Adds to ``unread_pools`` what has no row."""
+    rows, spokes = _projected(reading, protocol, tables.close_time, unread_pools)
+    prices = _judged_prices(reading, protocol, tables.close_time)
     for row in rows:
-        not_asked = NO_ORACLE if row["oracle"] is None else NOT_ASKED
-        price = prices.get((row["oracle"] or "", row["token_address"]), not_asked)
-        place = row["market"], row["pool"]
-        limits = reading.price_limits.get(place)
-        price = within_limits(price, limits, tables.close_time)
-        set_price(row, price, protocol.prices.without_price)
-        spokes[place] = spokes_with_price(spokes[place], price, protocol.prices.without_price)
-        frozen_reason = reading.frozen.get(place)
-        if frozen_reason is not None:
-            close_frozen(row, frozen_reason)
-            spokes[place] = tuple(map(frozen_spoke, spokes[place]))
-        for gate, amount in GATES.items():  # null where the protocol says nothing, and 0 behind a gate that is closed
-            if not row[gate]:
-                row[amount] = None if row[gate] is None else 0
-            elif (value := row[amount]) is not None:
-                row[amount] = max(value, 0)
+        _apply_price(row, spokes, prices, reading, protocol, tables.close_time)
+        _apply_gates(row)
     set_values(rows)
     worths = {
         pair: (price.price, price.decimals)
         for pair, price in prices.items()
         if price.price is not None and price.decimals is not None
     }
-    kept = []
+    complete_rows = []
     for row in rows:
         set_rewards(row, reading, worths)
-        scale = 10 ** row["apr_decimals"]
-        # The rates that the contract charges until the next operation, as the protocols' own yields do.
-        row["comparable_supply_apy_bps"] = exact.annual_yield_bps(row["stored_supply_apr"], 365, scale)
-        row["comparable_borrow_apy_bps"] = exact.annual_yield_bps(row["stored_borrow_apr"], 365, scale)
-        row["total_supply_apy_bps"] = row["comparable_supply_apy_bps"] + (row["supply_reward_apr_bps"] or 0)
-        long = [f"{name} is {row[name]}" for name in _TOTALS if abs(row[name]) > MAX_DECIMAL]
-        if long:
-            unread(row["market"], row["pool"], "overflow", f"numbers have at most 38 digits, but {', '.join(long)}")
+        _set_comparable_yields(row)
+        too_long = [f"{name} is {row[name]}" for name in _TOTALS if abs(row[name]) > MAX_DECIMAL]
+        if too_long:
+            detail = f"numbers have at most 38 digits, but {', '.join(too_long)}"
+            unread_pools.append(Unread(row["market"], row["pool"], reading.protocol, "overflow", detail))
             continue
         tables.bounded += _bound(row)
-        listing = tables.listings.of(reading.protocol, row["market"])
-        row["listed"] = listing.listed
-        row["listed_reason"] = listing.reason.value
-        row["observed_ledger"] = tables.ledger
-        row["ledger_close_time"] = tables.close_time
-        row["supply_compounding"] = protocol.words.coverage.supply_compounding
-        row["borrow_compounding"] = protocol.words.coverage.borrow_compounding
-        if spokes[row["market"], row["pool"]]:
-            tables.spokes[row["market"], row["pool"]] = spokes[row["market"], row["pool"]]
-        kept.append(row)
+        _set_facts_of_run(row, protocol, tables)
+        pool_spokes = spokes[row["market"], row["pool"]]
+        if pool_spokes:
+            tables.spokes[row["market"], row["pool"]] = pool_spokes
+        complete_rows.append(row)
     tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, worths, tables.close_time)])
-    columns = cast(list[dict[str, Any]], kept)
+    columns = cast(list[dict[str, object]], complete_rows)
     return pl.DataFrame({name: [row[name] for row in columns] for name in POOLS_SCHEMA}, schema=POOLS_SCHEMA)
 
 
-_MEANS = {"supply": "supplied_usd_cents", "total_supply": "supplied_usd_cents", "borrow": "borrowed_usd_cents"}
+def _projected(
+    reading: ProtocolReading, protocol: Protocol, close_time: int, unread_pools: list[Unread]
+) -> tuple[list[PoolRow], Spokes]:
+    """The rows of the pools whose math has a result, without prices, and their spokes. The others become unread."""
+
+    def unread(market: str, pool: str, reason: str, detail: str) -> None:
+        unread_pools.append(Unread(market, pool, reading.protocol, reason, detail))
+
+    rows: list[PoolRow] = []
+    spokes: Spokes = {}
+    for pool in reading.pools:
+        token = reading.tokens.get(pool.token_address)
+        if token is None or token.symbol is None:
+            unread(*pool.place, "undecodable", (token and token.failure) or "the token gives no symbol")
+            continue
+        try:
+            numbers = protocol.project(pool, close_time)
+        except ExactError as error:
+            reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
+            unread(*pool.place, reason, f"the market's own math has no result: {error}")
+        except NEVER_CONTAINED:
+            raise
+        except Exception as error:
+            unread(*pool.place, "undecodable", error_text(error))
+        else:
+            row = row_of(pool, numbers)
+            row["symbol"] = token.symbol
+            row["archived"] = pool.place in reading.archived
+            rows.append(row)
+            spokes[pool.place] = numbers.spokes
+    return rows, spokes
+
+
+def _judged_prices(reading: ProtocolReading, protocol: Protocol, close_time: int) -> dict[tuple[str, str], Price]:
+    """The prices in a reading's quotes by the protocol's rule, keyed by oracle and token."""
+
+    def price_failure(quote: Quote) -> str | None:
+        return protocol.prices.failure(quote, close_time)
+
+    return {(quote.oracle, quote.token): judge(quote, price_failure) for quote in reading.quotes.values()}
+
+
+def _apply_price(
+    row: PoolRow,
+    spokes: Spokes,
+    prices: Mapping[tuple[str, str], Price],
+    reading: ProtocolReading,
+    protocol: Protocol,
+    close_time: int,
+) -> None:
+    """Set a pool's price, and close what its market refuses without one or what the network froze."""
+    key = row["market"], row["pool"]
+    not_asked = NO_ORACLE if row["oracle"] is None else NOT_ASKED
+    price = prices.get((row["oracle"] or "", row["token_address"]), not_asked)
+    price = within_limits(price, reading.price_limits.get(key), close_time)
+    set_price(row, price, protocol.prices.without_price)
+    spokes[key] = spokes_with_price(spokes[key], price, protocol.prices.without_price)
+    frozen_reason = reading.frozen.get(key)
+    if frozen_reason is not None:
+        close_frozen(row, frozen_reason)
+        spokes[key] = tuple(map(frozen_spoke, spokes[key]))
+
+
+def _apply_gates(row: PoolRow) -> None:
+    """Set each amount to 0 behind a closed gate, and to null if nobody knows whether the gate is open."""
+    for gate, amount in GATES.items():
+        value = row[amount]
+        if not row[gate]:
+            row[amount] = None if row[gate] is None else 0
+        elif value is not None:
+            row[amount] = max(value, 0)
+
+
+def _set_comparable_yields(row: PoolRow) -> None:
+    """Set the yields that compare protocols: the annual rates compounded daily, and the suppliers' with its reward.
+
+    The rates are those that the contract charges until the next operation, as in the protocols' own yields.
+    """
+    scale = 10 ** row["apr_decimals"]
+    row["comparable_supply_apy_bps"] = exact.annual_yield_bps(row["stored_supply_apr"], 365, scale)
+    row["comparable_borrow_apy_bps"] = exact.annual_yield_bps(row["stored_borrow_apr"], 365, scale)
+    row["total_supply_apy_bps"] = row["comparable_supply_apy_bps"] + (row["supply_reward_apr_bps"] or 0)
+
+
+def _set_facts_of_run(row: PoolRow, protocol: Protocol, tables: Tables) -> None:
+    """Set the columns that the run and the lists give, and not the pool's entries."""
+    listing = tables.listings.of(protocol.name, row["market"])
+    row["listed"] = listing.listed
+    row["listed_reason"] = listing.reason.value
+    row["observed_ledger"] = tables.ledger
+    row["ledger_close_time"] = tables.close_time
+    row["supply_compounding"] = protocol.words.coverage.supply_compounding
+    row["borrow_compounding"] = protocol.words.coverage.borrow_compounding
+
+
+_VALUES_OF_MARKETS = ("tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents")
+"""The columns of pools that are summed up for a market."""
+
+_WEIGHTS_OF_MEANS = {
+    "supply": "supplied_usd_cents",
+    "total_supply": "supplied_usd_cents",
+    "borrow": "borrowed_usd_cents",
+}
 """The yields of a market's pools of which there is a mean, with their weights."""
 
 
 def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataFrame:
     """The markets with sums and means over their pools that have a price; a sum of more than 38 digits is null."""
     unread = {(item.market, item.pool) for item in tables.unread}
-    names = [*_MEANS.values(), "tvl_usd_cents", *(f"{rate}_apy_bps" for rate in _MEANS)]
-    priced: dict[str, list[dict[str, int]]] = {}
-    for pool in tables.pools.drop_nulls("supplied_usd_cents").select("market", *dict.fromkeys(names)).to_dicts():
-        priced.setdefault(pool["market"], []).append(pool)
-    rows = []
-    for market in sorted((market for reading in readings for market in reading.markets), key=lambda item: item.address):
-        row: dict[str, object] = {name: getattr(market, name, None) for name in MARKETS_SCHEMA}
-        row |= {"market": market.address, "pool_count": len(market.members), "observed_ledger": tables.ledger}
-        row["unread_count"] = sum((market.address, pool) in unread for pool in market.members)
-        listing = tables.listings.of(market.protocol, market.address)
-        row |= {"listed": listing.listed, "listed_reason": listing.reason.value, "listed_source": listing.source}
-        own = priced.get(market.address, [])
-        row["priced_count"] = len(own)
-        for name in ("tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents"):
-            total = sum(pool[name] for pool in own)
-            row[name] = total if own and total <= MAX_DECIMAL else None
-        for rate, weight in _MEANS.items():
-            whole = sum(pool[weight] for pool in own)
-            weighted = sum(pool[f"{rate}_apy_bps"] * pool[weight] for pool in own)
-            row[f"mean_{rate}_apy_bps"] = weighted // whole if whole else None
-        rows.append(row)
-    return pl.DataFrame({name: [row[name] for row in rows] for name in MARKETS_SCHEMA}, schema=MARKETS_SCHEMA)
+    markets = sorted((market for reading in readings for market in reading.markets), key=lambda item: item.address)
+    listings = [tables.listings.of(market.protocol, market.address) for market in markets]
+    rows = pl.DataFrame(
+        {
+            "market": [market.address for market in markets],
+            "protocol": [market.protocol for market in markets],
+            "version": [market.version for market in markets],
+            "name": [market.name for market in markets],
+            "status": [market.status for market in markets],
+            "oracle": [market.oracle for market in markets],
+            "config_hash": [market.config_hash for market in markets],
+            "wasm_hash": [market.wasm_hash for market in markets],
+            "pool_count": [len(market.members) for market in markets],
+            "unread_count": [sum((market.address, pool) in unread for pool in market.members) for market in markets],
+            "observed_ledger": [tables.ledger] * len(markets),
+            "listed": [listing.listed for listing in listings],
+            "listed_reason": [listing.reason.value for listing in listings],
+            "listed_source": [listing.source for listing in listings],
+        },
+        schema_overrides=MARKETS_SCHEMA,
+    )
+    totals = _totals_of_markets(tables.pools)
+    both = rows.join(totals, "market", how="left", maintain_order="left")
+    return both.with_columns(pl.col("priced_count").fill_null(0)).select(*MARKETS_SCHEMA)
+
+
+def _totals_of_markets(pools: pl.DataFrame) -> pl.DataFrame:
+    """The sums and means of each market that has a pool with a price."""
+    priced = pools.drop_nulls("supplied_usd_cents")
+    sums = priced.group_by("market").agg(
+        pl.len().cast(pl.Int64).alias("priced_count"),
+        *(exact_sum(pl.col(name)).alias(name) for name in _VALUES_OF_MARKETS),
+        *(
+            exact_sum(pl.col(weight), times=pl.col(f"{rate}_apy_bps")).alias(f"weighted_{rate}")
+            for rate, weight in _WEIGHTS_OF_MEANS.items()
+        ),
+    )
+    values = {name: list(map(whole, sums[name])) for name in _VALUES_OF_MARKETS}
+    columns: dict[str, list[str] | list[int | None]] = {
+        "market": sums["market"].to_list(),
+        "priced_count": sums["priced_count"].to_list(),
+    }
+    for name, totals in values.items():
+        columns[name] = [None if total is None or total > MAX_DECIMAL else total for total in totals]
+    for rate, weight in _WEIGHTS_OF_MEANS.items():
+        products = map(whole, sums[f"weighted_{rate}"])
+        columns[f"mean_{rate}_apy_bps"] = [
+            product // weights if product is not None and weights else None
+            for product, weights in zip(products, values[weight], strict=True)
+        ]
+    return pl.DataFrame(columns, schema={name: MARKETS_SCHEMA[name] for name in columns})

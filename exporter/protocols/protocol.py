@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 from exporter.deployments import Deployment
 from exporter.errors import ExactError, lasting
@@ -259,6 +259,14 @@ class Views:
 # Curves of the borrow rate.
 
 
+class RateRow(TypedDict):
+    """What a curve needs of a pool's row of the pools frame."""
+
+    accrued_utilization: int
+    rate_modifier: int
+    rate_modifier_decimals: int
+
+
 @dataclass(frozen=True, slots=True)
 class RateModel:
     """How a protocol's borrow rate follows from the utilization, in straight lines between knots of its own math."""
@@ -271,10 +279,10 @@ class RateModel:
     """The utilizations at which a pool's curve bends, from its parameters."""
     rate: Callable[..., int]
     """The rate at a utilization. It takes the utilization, what ``more`` gives, and the parameters."""
-    more: Callable[[Mapping[str, Any]], tuple[int, ...]] = lambda _: ()
+    more: Callable[[RateRow], tuple[int, ...]] = lambda _: ()
     """Numbers of the pool's row of the pools frame that the rate also follows from."""
 
-    def curve(self, row: Mapping[str, Any], parameters: Mapping[str, int]) -> list[tuple[int, int]]:
+    def curve(self, row: RateRow, parameters: Mapping[str, int]) -> list[tuple[int, int]]:
         """Utilizations with their rates: none, all, the knots, and now. Both have the decimals of the row.
 
         Empty if the math has no result at one of them, or if a parameter is missing.
@@ -287,7 +295,7 @@ class RateModel:
         known = [rate for rate in rates if rate is not None]
         return list(zip(utilizations, known, strict=True)) if len(known) == len(rates) else []
 
-    def rate_at(self, utilization: int, row: Mapping[str, Any], parameters: Mapping[str, int]) -> int | None:
+    def rate_at(self, utilization: int, row: RateRow, parameters: Mapping[str, int]) -> int | None:
         """The rate at a utilization, in the decimals of the row; None without a result or if a parameter is missing."""
         if not self._has_all(parameters):
             return None

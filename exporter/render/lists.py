@@ -11,21 +11,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import polars as pl
 from msgspec.structs import asdict
 
-from exporter.best import SIDES, Side, best, with_ranks
+from exporter.best import SIDES, Side, in_order, with_ranks
 from exporter.deployments import app_url
 from exporter.deployments.identified_tokens import identities
 from exporter.errors import CheckError
+from exporter.exact_sums import exact_sum
 from exporter.history.periods import PERIODS
 from exporter.ledger.tokens import Token
 from exporter.protocols.compute import Tables
-from exporter.render.run_documents import token_documents, total
+from exporter.render.run_documents import digits, token_documents
 from exporter.tables import document_fields
 from exporter.tree.documents import BestRate, TokenEntry, TokenList, encode, token_of
 from exporter.tree.families import EMPTY_PAGE_KEY, PAGE, POOLS_PAGE, assets_folder, pools_key, pools_of_key
@@ -213,31 +212,30 @@ def render_token_list(
     tables: Tables, first_seen: Mapping[str, int], known: Mapping[str, TokenIdentity] | None = None
 ) -> RenderedFile:
     """The list of tokens. Raises `CheckError` for a value that the API does not allow."""
-    ranked = with_ranks(tables.pools).sort("token_address", maintain_order=True)
-    groups = groupby(ranked.iter_rows(named=True), key=itemgetter("token_address"))
+    ranked = with_ranks(tables.pools)
+    totals = {row["token_address"]: row for row in _totals_of_tokens(ranked).iter_rows(named=True)}
+    best_rates = {side: _best_rates(ranked, side) for side in SIDES}
     entries = []
-    for token, (_, group) in zip(token_documents(tables, first_seen, known), groups, strict=True):
-        everything = list(group)
-        own = [row for row in everything if row["listed"]]
-        others = [row for row in everything if not row["listed"]]
+    for token in token_documents(tables, first_seen, known):
+        own = totals[token.address]
         entries.append(
             TokenEntry(
                 address=token.address,
                 symbol=token.symbol,
                 decimals=token.decimals,
-                market_count=_market_count(own),
-                pool_count=len(own),
-                open_pool_count=sum(row["can_supply"] is True for row in own),
-                priced_count=_priced_count(own),
-                supplied_usd_cents=total(row["supplied_usd_cents"] for row in own),
-                borrowed_usd_cents=total(row["borrowed_usd_cents"] for row in own),
-                unlisted_market_count=_market_count(others),
-                unlisted_pool_count=len(others),
-                unlisted_priced_count=_priced_count(others),
-                unlisted_supplied_usd_cents=total(row["supplied_usd_cents"] for row in others),
-                unlisted_borrowed_usd_cents=total(row["borrowed_usd_cents"] for row in others),
-                best_supply=_best_rate(own, "supply"),
-                best_borrow=_best_rate(own, "borrow"),
+                market_count=own["market_count"],
+                pool_count=own["pool_count"],
+                open_pool_count=own["open_pool_count"],
+                priced_count=own["priced_count"],
+                supplied_usd_cents=digits(own["supplied_usd_cents"]),
+                borrowed_usd_cents=digits(own["borrowed_usd_cents"]),
+                unlisted_market_count=own["unlisted_market_count"],
+                unlisted_pool_count=own["unlisted_pool_count"],
+                unlisted_priced_count=own["unlisted_priced_count"],
+                unlisted_supplied_usd_cents=digits(own["unlisted_supplied_usd_cents"]),
+                unlisted_borrowed_usd_cents=digits(own["unlisted_borrowed_usd_cents"]),
+                best_supply=best_rates["supply"].get(token.address),
+                best_borrow=best_rates["borrow"].get(token.address),
                 issuer=token.issuer,
                 name=token.name,
                 identity=token.identity,
@@ -246,18 +244,24 @@ def render_token_list(
     return file_of(TokenList(tables.ledger, entries))
 
 
-def _market_count(rows: Sequence[Mapping[str, Any]]) -> int:
-    return len({row["market"] for row in rows})
+def _totals_of_tokens(pools: pl.DataFrame) -> pl.DataFrame:
+    """The totals of each token's pools in listed markets, and in others. Values are sums in limbs."""
+    totals = [(pl.col("listed") & pl.col("can_supply").fill_null(value=False)).sum().alias("open_pool_count")]
+    for prefix, is_own in (("", pl.col("listed")), ("unlisted_", ~pl.col("listed"))):
+        supplied, borrowed = (pl.col(f"{name}_usd_cents").filter(is_own) for name in ("supplied", "borrowed"))
+        totals += [
+            pl.col("market").filter(is_own).n_unique().alias(f"{prefix}market_count"),
+            is_own.sum().alias(f"{prefix}pool_count"),
+            supplied.count().alias(f"{prefix}priced_count"),
+            exact_sum(supplied).alias(f"{prefix}supplied_usd_cents"),
+            exact_sum(borrowed).alias(f"{prefix}borrowed_usd_cents"),
+        ]
+    return pools.group_by("token_address").agg(totals)
 
 
-def _priced_count(rows: Sequence[Mapping[str, Any]]) -> int:
-    return sum(row["supplied_usd_cents"] is not None for row in rows)
-
-
-def _best_rate(rows: list[dict[str, Any]], side: Side) -> BestRate | None:
-    row = best(rows, side)
-    if row is None:
-        return None
+def _best_rates(ranked: pl.DataFrame, side: Side) -> dict[str, BestRate]:
+    """The best rate of each token that has a pool which counts; the frame is one `with_ranks`."""
     of_side = ("{}_apy_bps", "comparable_{}_apy_bps", "{}_reward_apr_bps", "{}_rank_bps")
     names = ("market", "pool", "protocol", "market_name", *(name.format(side) for name in of_side))
-    return BestRate(*(row[name] for name in names))
+    first = in_order(ranked, side).unique("token_address", keep="first", maintain_order=True)
+    return {token: BestRate(*values) for token, *values in first.select("token_address", *names).iter_rows()}

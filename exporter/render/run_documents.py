@@ -9,7 +9,7 @@ from dataclasses import asdict
 from importlib.resources import files
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import polars as pl
@@ -17,11 +17,12 @@ import polars as pl
 from exporter import exact
 from exporter.deployments import Deployment
 from exporter.errors import CheckError
+from exporter.exact_sums import Limbs, exact_sum, whole
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import Parameter, Pending
 from exporter.protocols.compute import Tables, pending_by_market
 from exporter.protocols.numbers import SpokeTerms
-from exporter.protocols.protocol import Protocol
+from exporter.protocols.protocol import Protocol, RateRow
 from exporter.render.site.templates import environment
 from exporter.tables import COLUMNS, MAX_DECIMAL, VALID_PRICE, document_fields, written
 from exporter.tree import documents
@@ -102,26 +103,27 @@ def pending_change(item: Pending) -> PendingChange:
 
 def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
     """Raise `CheckError`, naming the market, for frames that contradict each other."""
-    members: dict[str, list[int | None]] = {}
-    for market, value in pools.select("market", "tvl_usd_cents").iter_rows():
-        members.setdefault(market, []).append(value)
-    strangers = sorted(set(members) - set(markets["market"]))
+    strangers = sorted(pools.join(markets, "market", how="anti")["market"])
     if strangers:
         raise CheckError(f"pools: {strangers[0]} is not among the markets")
+    value = pl.col("tvl_usd_cents")
+    of_pools = pools.group_by("market").agg(
+        pl.len().alias("read"), value.count().alias("with_value"), exact_sum(value).alias("sum")
+    )
     columns = ("market", "pool_count", "unread_count", "priced_count", "tvl_usd_cents")
-    for market, pool_count, unread_count, priced_count, tvl in markets.select(columns).iter_rows():
-        rows = members.get(market, [])
-        if len(rows) + unread_count != pool_count:
+    both = markets.select(columns).join(of_pools, "market", how="left", maintain_order="left")
+    for market, pool_count, unread_count, priced_count, tvl, read, with_value, limbs in both.iter_rows():
+        if (read or 0) + unread_count != pool_count:
             raise CheckError(
-                f"markets: {market}: pool_count is {pool_count}, but {len(rows)} pools were read "
+                f"markets: {market}: pool_count is {pool_count}, but {read or 0} pools were read "
                 f"and {unread_count} were not"
             )
-        values = [value for value in rows if value is not None]
-        expected = sum(values) if values else None
-        if tvl != expected:
-            raise CheckError(f"markets: {market}: tvl_usd_cents is {tvl}, but its pools sum up to {expected}")
-        if priced_count != len(values):
-            raise CheckError(f"markets: {market}: priced_count is {priced_count}, but {len(values)} pools have a value")
+        if tvl != whole(limbs):
+            raise CheckError(f"markets: {market}: tvl_usd_cents is {tvl}, but its pools sum up to {whole(limbs)}")
+        if priced_count != (with_value or 0):
+            raise CheckError(
+                f"markets: {market}: priced_count is {priced_count}, but {with_value or 0} pools have a value"
+            )
 
 
 def render_details(
@@ -183,8 +185,8 @@ def rate_curves(
     needed = ("accrued_utilization", "utilization_decimals", "apr_decimals", "rate_modifier", "rate_modifier_decimals")
     for row in pools.select("market", "pool", "protocol", *needed).iter_rows(named=True):
         model = protocols[row["protocol"]].rate_model
-        given = {item.name: item.value for item in parameters.get((row["market"], row["pool"]), ())}
-        points = [] if model is None else model.curve(row, given)
+        parameters_of_pool = {item.name: item.value for item in parameters.get((row["market"], row["pool"]), ())}
+        points = [] if model is None else model.curve(cast(RateRow, row), parameters_of_pool)
         scales = row["utilization_decimals"], row["apr_decimals"]
         yield [RatePoint(*map(basis_points, point, scales)) for point in points]
 
@@ -197,24 +199,32 @@ def basis_points(value: int, decimals: int) -> int:
 
 def protocol_summary(tables: Tables) -> documents.ProtocolSummary:
     """The counts and values of listed markets, of each protocol's, and of those that are not listed."""
-    rows = tables.markets.rows(named=True)
-    protocols = [
-        documents.ProtocolTotals(protocol, **_totals_by_listing(list(group)))
-        for protocol, group in groupby(sorted(rows, key=itemgetter("protocol")), key=itemgetter("protocol"))
-    ]
-    return documents.ProtocolSummary(tables.ledger, **_totals_by_listing(rows), protocols=protocols)
+    totals = _totals_by_listing()
+    everything = tables.markets.select(totals).row(0, named=True)
+    by_protocol = tables.markets.group_by("protocol").agg(totals).sort("protocol").rows(named=True)
+    return documents.ProtocolSummary(
+        tables.ledger,
+        **_with_digits(everything),
+        protocols=[documents.ProtocolTotals(**_with_digits(row)) for row in by_protocol],
+    )
 
 
-def _totals_by_listing(markets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The totals of rows of the markets frame, of listed ones and of others apart. Sums are of any size."""
-    totals: dict[str, Any] = {}
-    for prefix, listed in (("", True), ("unlisted_", False)):
-        own = [market for market in markets if market["listed"] is listed]
-        totals[f"{prefix}market_count"] = len(own)
-        for name in ("pool_count", "priced_count"):
-            totals[f"{prefix}{name}"] = sum(market[name] for market in own)
-        totals[f"{prefix}tvl_usd_cents"] = total(market["tvl_usd_cents"] for market in own)
+def _totals_by_listing() -> list[pl.Expr]:
+    """The totals of a group of markets, of listed ones and of others apart. Values are sums in limbs."""
+    totals = []
+    for prefix, is_own in (("", pl.col("listed")), ("unlisted_", ~pl.col("listed"))):
+        totals += [
+            is_own.sum().alias(f"{prefix}market_count"),
+            pl.col("pool_count").filter(is_own).sum().alias(f"{prefix}pool_count"),
+            pl.col("priced_count").filter(is_own).sum().alias(f"{prefix}priced_count"),
+            exact_sum(pl.col("tvl_usd_cents").filter(is_own)).alias(f"{prefix}tvl_usd_cents"),
+        ]
     return totals
+
+
+def _with_digits(totals: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of totals as documents have it."""
+    return {name: digits(value) if name.endswith("_usd_cents") else value for name, value in totals.items()}
 
 
 def token_documents(
@@ -264,10 +274,10 @@ def render_skipped(tables: Tables) -> Iterator[RenderedFile]:
         yield RenderedFile(key, documents.encode(page), FileKind.DOCUMENT)
 
 
-def total(values: Iterable[int | None]) -> str | None:
-    """The sum of those that are known, as digits; None where none is."""
-    known = [value for value in values if value is not None]
-    return str(sum(known)) if known else None
+def digits(limbs: Limbs | None) -> str | None:
+    """A sum as documents have it; None if none of its numbers is known."""
+    value = whole(limbs)
+    return None if value is None else str(value)
 
 
 def excluded_on(network: str) -> list[documents.Excluded]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -47,7 +47,7 @@ def published(world: World, asset: str) -> dict[str, Any]:
     market = Market(POOL, "blend", "v2", "x", status, None, "", V2_CODE, (asset,))
     reserve = decode_reserve(config, data, settings.u32("bstop_rate"))
     pool = PoolRead(market, asset, asset, reserve.config.decimals, None, reserve)
-    return row_of(pool, project(pool, world.info.close_time))
+    return cast(dict[str, Any], row_of(pool, project(pool, world.info.close_time)))
 
 
 _KEYS = (reserve_config_key, data_key)

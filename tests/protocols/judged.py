@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from types import NoneType
-from typing import Any
+from typing import Any, cast
 
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import AnyPool
@@ -52,7 +52,7 @@ def _with(state: Any, numbers: Mapping[str, Any]) -> Any:
 def published(protocol: str, row: Mapping[str, Any], time: int) -> dict[str, Any]:
     """What is published of one pool; numbers that are not given are 0."""
     pool = with_numbers(plain(protocol), row)
-    return row_of(pool, PROTOCOLS[protocol].project(pool, time))
+    return cast(dict[str, Any], row_of(pool, PROTOCOLS[protocol].project(pool, time)))
 
 
 OPERATIONS = ("supply", "withdraw", "borrow", "repay", "liquidate")

@@ -6,7 +6,7 @@ tests/host has what the deployed code computes of any state, and lets through.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from exporter.protocols.blend import math
 from exporter.protocols.blend.emissions import Emission
 from exporter.protocols.blend.layout import NO_CAP, RATE_DECIMALS, STATUS_NAMES, WASM_HASHES
 from exporter.protocols.compute import row_of
+from exporter.protocols.protocol import RateRow
 from exporter.tree.pools import AssetRisk
 from tests.localnet.recorded import BLEND_V1
 from tests.protocols.judged import published
@@ -189,7 +190,7 @@ def test_reserves_of_mainnet() -> None:
     world = World("blend")
     xlm, usdc = (pool for pool in world.read().result.pools if pool.market.address == BLEND_V1)
     for pool, expected in ((xlm, MAINNET_XLM), (usdc, MAINNET_USDC)):
-        actual = row_of(pool, math.project(pool, world.time))
+        actual = cast(dict[str, Any], row_of(pool, math.project(pool, world.time)))
         assert expected == tuple(actual[name] for name in PUBLISHED)
 
 
@@ -228,7 +229,7 @@ def test_the_rate_curve_at_its_knots() -> None:
 def test_a_pool_whose_rates_cannot_be_summed_has_no_curve() -> None:
     """Above 95 % the contract adds three rates as u32; a pool without parameters has no curve either."""
     huge = {"util": 5_000_000, "r_base": 2**31, "r_one": 2**31, "r_two": 2**31, "r_three": 1}
-    row = {"accrued_utilization": 1, "rate_modifier": 10**7, "rate_modifier_decimals": 7}
+    row = RateRow(accrued_utilization=1, rate_modifier=10**7, rate_modifier_decimals=7)
 
     assert [True, False, False] == [bool(math.RATE_MODEL.curve(row, own)) for own in (CONFIG_A, huge, {})]
     assert 10**7 == math.RATE_MODEL.curve(row, CONFIG_A | {"util": 2 * 10**7})[-1][0]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import cast
 
 import pytest
 
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
+from exporter.protocols.protocol import RateRow
 from exporter.protocols.xoxno.layout import RAY
 from exporter.protocols.xoxno.math import RATE_MODEL
 from tests.localnet.test_player import tables_of
@@ -27,10 +29,11 @@ def test_a_curve_goes_through_the_rate_now_and_is_straight_between_its_knots(pro
     model = PROTOCOLS[protocol].rate_model
     pools = tables.pools.filter(tables.pools["protocol"] == protocol)
     assert model is not None
-    for row in pools.iter_rows(named=True):
-        own = {item.name: item.value for item in tables.parameters[row["market"], row["pool"]]}
+    for values in pools.iter_rows(named=True):
+        row = cast(RateRow, values)
+        own = {item.name: item.value for item in tables.parameters[values["market"], values["pool"]]}
         curve = model.curve(row, own)
-        assert (row["accrued_utilization"], row["accrued_borrow_apr"]) in curve
+        assert (values["accrued_utilization"], values["accrued_borrow_apr"]) in curve
         assert (0, model.full) == (curve[0][0], curve[-1][0])
         more = model.more(row)
         for (start, low), (end, high) in pairwise(curve):

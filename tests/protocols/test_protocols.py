@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -74,7 +74,7 @@ def test_every_pool(name: str) -> None:
 
     assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
     for pool in reading.pools:
-        row = row_of(pool, PROTOCOLS[name].project(pool, NOW))
+        row = cast(dict[str, Any], row_of(pool, PROTOCOLS[name].project(pool, NOW)))
         assert POOLS_SCHEMA.keys() == row.keys()
         assert [] == [
             column for column in REQUIRED_COLUMNS if row[column] is None and column not in ("oracle", "wasm_hash")

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 from exporter.exact import annual_yield_bps
 from exporter.protocols.base import Parameter
-from exporter.protocols.protocol import Protocol
+from exporter.protocols.protocol import Protocol, RateRow
 from exporter.render.site.text import THIN, percent
 
 DEPOSIT_USD = 10_000
@@ -102,7 +102,7 @@ def yield_after_deposit(row: Row, parameters: Sequence[Parameter], protocol: Pro
     if abs(by_totals - used_now) * 10_000 > model.full:
         return None  # the contract's rates follow from something else than the totals
     used = min(model.full * row["total_borrowed"] // supplied, model.full)
-    rate = model.rate_at(used, row, given)
+    rate = model.rate_at(used, cast(RateRow, row), given)
     before = row["accrued_borrow_apr"] * used_now
     if rate is None or before <= 0 or row["accrued_supply_apr"] <= 0:
         return None

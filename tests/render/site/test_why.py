@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from exporter.exact import annual_yield_bps
 from exporter.protocols import PROTOCOLS
+from exporter.protocols.protocol import RateRow
 from exporter.render.site.text import THIN
 from exporter.render.site.why import DEPOSIT_USD, why, yield_after_deposit
 from tests.protocols.world import World
@@ -80,7 +81,7 @@ def test_the_yield_after_a_deposit_follows_from_the_curve() -> None:
         computed += 1
         units = DEPOSIT_USD * 10 ** (row["decimals"] + row["oracle_decimals"]) / row["oracle_price"]
         used = int(10**7 * row["total_borrowed"] / (row["total_supplied"] + units))
-        rate = model.rate_at(used, row, {item.name: item.value for item in parameters})
+        rate = model.rate_at(used, cast(RateRow, row), {item.name: item.value for item in parameters})
         assert rate is not None
         share = row["accrued_supply_apr"] / (row["accrued_borrow_apr"] * row["accrued_utilization"])
         expected = annual_yield_bps(int(share * rate * used), 365, 10**7) + (row["supply_reward_apr_bps"] or 0)
