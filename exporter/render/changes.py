@@ -16,10 +16,11 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from exporter.best import LEAST_VALUE, NOT_LISTED
-from exporter.protocols.base import NOBODY
+from exporter.protocols.base import NOBODY, Parameter
 from exporter.protocols.compute import Tables
 from exporter.render.run_documents import pending_change
 from exporter.render.site.templates import environment
+from exporter.render.site.text import fixed_point
 from exporter.tables import ACTIVE
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
@@ -274,10 +275,21 @@ class _Comparison:
                 continue
             moved = chain(() if pool.market in restated else _restated(old, pool), _changed_numbers(old, pool))
             yield from (self._change(kind, place, f"{title}: {said}", ends) for kind, said, ends in moved)
+            yield from self._parameters(place, old, pool)
         for place in left.keys() - self._is_unread:
             if place[0] in self._read:
                 title = f"{self._title(place)}: the market has it no longer"
                 yield self._change("removed_pool", place, title, (None, None))
+
+    def _parameters(self, place: _Place, old: WatchedPool, pool: WatchedPool) -> Iterator[RunChange]:
+        """Parameters of a pool with another value. Another version of the exporter may print them in another way."""
+        if self._before.exporter_version != self._now.exporter_version:
+            return
+        for name, value in pool.parameters.items():
+            earlier = old.parameters.get(name, value)
+            if earlier != value:
+                title = f"{self._title(place)}: the parameter {name} changed"
+                yield self._change("parameter", place, title, (earlier, value), name)
 
     def unread(self) -> Iterator[RunChange]:
         for item in self._now.unread:
@@ -401,7 +413,18 @@ def watched_pools(tables: Tables) -> list[WatchedPool]:
         *(_cap(side) for side in ("supply", "borrow")),
         pl.col("total_supplied", "total_borrowed").cast(pl.String),
     )
-    return [WatchedPool(*row) for row in columns.iter_rows()]
+    return [
+        WatchedPool(*row, parameters=dict(_watched_parameters(tables.parameters.get((row[0], row[1]), ()))))
+        for row in columns.iter_rows()
+    ]
+
+
+def _watched_parameters(parameters: Iterable[Parameter]) -> Iterator[tuple[str, str]]:
+    """The parameters that are compared by themselves; caps are among the pool's own numbers."""
+    for item in parameters:
+        if not item.name.endswith("_cap"):
+            value = "no limit" if item.no_limit else fixed_point(item.value, item.decimals)
+            yield item.name, value
 
 
 def _changed_numbers(old: WatchedPool, new: WatchedPool) -> _Moved:

@@ -607,6 +607,10 @@ class WatchedPool(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     total_supplied: Annotated[Amount, doc("Supplied, in base units.")]
     total_borrowed: Annotated[Amount, doc("Borrowed, in base units.")]
+    parameters: Annotated[
+        dict[str, str],
+        doc("The parameters of its configuration by their names in the contract, with their decimals, or `no limit`."),
+    ] = {}
 
 
 class WatchedUnread(Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,7 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as prometheus_families
 
 import exporter.render.run_documents
-from exporter.protocols.base import Pending
+from exporter.protocols.base import Parameter, Pending
 from exporter.protocols.compute import Tables
 from exporter.render.changes import MOST_CHANGES, MOST_ENTRIES, MOST_OF_A_MARKET, UNITS, earlier_changes, render_feeds
 from exporter.render.openapi import render_llms
@@ -121,6 +121,23 @@ def test_each_kind_of_a_pool(before: Row, after: Row, expected: list[tuple[str, 
     assert all((each.observed_ledger, each.previous_ledger) == (2, 1) for each in found)
     assert all(each.unit == UNITS.get(each.kind) for each in found)
     assert len({each.id for each in found}) == len(found)
+
+
+def test_a_parameter_is_named_with_both_values() -> None:
+    """Each parameter with another value is a change of its own, with its decimals; caps are among the numbers."""
+    before, after = tables(1, [pool()]), tables(2, [pool()])
+    before.parameters[A, X] = tuple(Parameter(name, 400, 4) for name in ("r_base", "r_one", "supply_cap"))
+    after.parameters[A, X] = (
+        *(Parameter(name, 500, 4) for name in ("r_base", "supply_cap", "new")),
+        Parameter("r_one", 2**64 - 1, 4, no_limit=True),
+    )
+    found = between(before, after)
+
+    assert [("r_base", "0.04", "0.05"), ("r_one", "0.04", "no limit")] == [
+        (each.title.split()[-2], each.before, each.after) for each in found
+    ]
+    assert {"parameter"} == {each.kind for each in found}
+    assert len({each.id for each in found}) == 2
 
 
 def status(name: str) -> Mapping[str, Row]:

@@ -34,10 +34,18 @@ class ChangeRow:
 
 
 def change_rows(changes: Sequence[RunChange], pools: pl.DataFrame) -> list[ChangeRow]:
-    """The rows of changes, in their order; ``pools`` is a frame `with_names`."""
+    """The rows of changes, in their order; ``pools`` is a frame `with_names`.
+
+    That a market's configuration changed is left out where its parameters say how.
+    """
     decimals = {(row[0], row[1]): row[2] for row in pools.select("market", "pool", "decimals").iter_rows()}
     read = {market for market, _ in decimals}
-    return [_row(change, decimals, read) for change in changes]
+    explained = {(change.market, change.observed_ledger) for change in changes if change.kind == "parameter"}
+    return [
+        _row(change, decimals, read)
+        for change in changes
+        if change.kind != "configuration" or (change.market, change.observed_ledger) not in explained
+    ]
 
 
 def _row(change: RunChange, decimals: Mapping[tuple[str, str], int], read: set[str]) -> ChangeRow:

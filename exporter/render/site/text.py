@@ -176,8 +176,10 @@ def first_digits(value: int, decimals: int) -> str | None:
         len(part) - len(part.lstrip("0")) if whole.lstrip("-") == "0" else -len(whole.lstrip("-").replace(",", ""))
     )
     places = max(SHOWN_DIGITS + leading, 0)
-    if len(part) <= places:
+    if len(part) <= places and leading < SHOWN_DIGITS:
         return None
+    if leading >= SHOWN_DIGITS:
+        return f"<{THIN}0.{'0' * (SHOWN_DIGITS - 1)}1" if not exact.startswith("-") else None
     return f"{whole}.{part[:places]}…" if places else f"{whole}…"
 
 

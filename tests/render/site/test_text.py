@@ -95,6 +95,22 @@ def test_amounts_are_whole_tokens(write: Callable[[int, int], str | None]) -> No
     assert AMOUNTS[write] == {given: plain(write(*given)) for given in AMOUNTS[write]}
 
 
+@pytest.mark.parametrize(
+    ("value", "decimals", "shown"),
+    [
+        (7, 1, None),
+        (12_345_678, 7, None),
+        (123_456_789, 7, "12.345678…"),
+        (203_114_300_000_000_000_000_000_001, 27, "0.20311430…"),
+        (2, 27, "<\u202f0.00000001"),
+        (12_345_678_901, 1, "1,234,567,890…"),
+    ],
+)
+def test_long_numbers_show_eight_digits(value: int, decimals: int, shown: str | None) -> None:
+    """A number of more digits shows the first eight, and says that there are more; a shorter one is whole."""
+    assert shown == text.first_digits(value, decimals)
+
+
 @given(st.integers(min_value=-(10**38), max_value=10**38), st.integers(min_value=0, max_value=30))
 def test_fixed_point_is_exact(value: int, decimals: int) -> None:
     """A number of fixed decimals is printed in full."""
