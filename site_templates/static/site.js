@@ -85,22 +85,31 @@
   const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
   const sortable = (table) => {
     const body = table.tBodies[0];
+    const name = `sort-${table.dataset.filter}`;
+    const kept = (new URLSearchParams(location.hash.slice(1)).get(name) ?? "").split(".");
     [...table.tHead.rows[0].cells].forEach((head, column) => {
       const kind = head.dataset.sort;
       if (!kind) return;
       const button = make("button", { type: "button", className: "sort" }, ...head.childNodes);
       head.append(button);
-      button.addEventListener("click", () => {
-        const before = head.getAttribute("aria-sort");
-        const first = kind === "number" ? "descending" : "ascending";
-        const order = before === null ? first : before === "ascending" ? "descending" : "ascending";
+      const sort = (order) => {
         for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
         head.setAttribute("aria-sort", order);
         const sign = order === "ascending" ? 1 : -1;
         const keyed = [...body.rows].map((row) => [keyOf(row, column, kind), row]);
         keyed.sort(([a], [b]) => (a === null || b === null ? (a === null) - (b === null) : sign * compare(a, b)));
         body.append(...keyed.map(([, row]) => row));
+      };
+      button.addEventListener("click", () => {
+        const before = head.getAttribute("aria-sort");
+        const first = kind === "number" ? "descending" : "ascending";
+        const order = before === null ? first : before === "ascending" ? "descending" : "ascending";
+        sort(order);
+        const fragment = new URLSearchParams(location.hash.slice(1));
+        fragment.set(name, `${column}.${order}`);
+        history.replaceState(null, "", `#${fragment}`);
       });
+      if (kept[0] === String(column) && ["ascending", "descending"].includes(kept[1])) sort(kept[1]);
     });
   };
   const filterable = (table) => {
@@ -121,7 +130,8 @@
         row.hidden = !words.every((word) => texts[index].includes(word));
         shown += row.hidden ? 0 : 1;
       });
-      tally.textContent = words.length ? `${shown} of ${rows.length}` : "";
+      tally.textContent = !words.length ? "" : shown ? `${shown} of ${rows.length}` : `None of these ${what} matches.`;
+      table.hidden = !shown;
     };
     // In the fragment, which no server and no cache sees: a filtered table can be linked to.
     field.addEventListener("input", () => {
@@ -255,12 +265,15 @@
       marks.forEach((mark, index) => { mark.textContent = now[index]; });
     };
     for (const name of ["pointermove", "pointerdown"]) plot.addEventListener(name, point);
-    plot.addEventListener("pointerleave", leave);
+    // A finger leaves the chart when it is lifted: what it pointed at stays until somebody taps elsewhere.
+    plot.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") leave(); });
+    document.addEventListener("pointerdown", (event) => { if (!plot.contains(event.target)) leave(); });
     const clipped = plot.parentNode.querySelector(".legend li:not([class])");
     const top = Number(plot.dataset.top);
     const exact = (row, mark) => {
-      const text = row.cells[Number(mark.parentNode.dataset.column) + 1].textContent.replace(/[^\d.]/g, "");
-      return text && Math.round(Number(text) * 100);
+      const cell = row.cells[Number(mark.parentNode.dataset.column) + 1].textContent;
+      const text = cell.replace(/[^\d.]/g, "");
+      return text && (cell.startsWith("<") ? 0 : Math.round(Number(text) * 100));
     };
     // The lines of the last days, drawn again from the table on an axis of their own; whole, as the page had them.
     const draw = (from) => {

@@ -34,6 +34,12 @@ _TICKS = 4
 _STEPS = (300, 900, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600, 2_592_000, 7_776_000)
 _STEEP, _OUTLIER = 4, 5
 
+FEWEST_POINTS = 2
+"""So many points are no line: a chart of them says instead that the history begins."""
+
+_APART = 20
+"""Lines of which one is so many times as high as another have charts of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -85,6 +91,17 @@ MONEY = Unit(dollars, exact_dollars, _dollars_tick)
 COUNT = Unit(str, str, str)
 
 
+def charts_of(
+    name: str, title: str, starts: Sequence[int], columns: Sequence[Column], lines: Sequence[Line]
+) -> list[Markup]:
+    """A `chart` of these lines, or one for each where the highest would flatten another to its axis."""
+    tops = [max((value for value in columns[line.column].values if value is not None), default=0) for line in lines]
+    known = [top for top in tops if top > 0]
+    if len(known) < 2 or max(known) < _APART * min(known):
+        return [chart(name, title, starts, columns, lines)]
+    return [chart(f"{name}-{line.colour}", line.name, starts, columns, [line], area=True) for line in lines]
+
+
 def chart(
     name: str,
     title: str,
@@ -125,6 +142,8 @@ def chart(
     head = f'<figure class="chart"><figcaption>{escape(title)}</figcaption><ul class="legend">{legend}</ul>'
     if greatest < 0:
         return Markup(f'{head}<p class="blank">Nothing to draw yet: no value is known.</p></figure>')
+    if len(starts) <= FEWEST_POINTS:
+        return Markup(f'{head}<p class="blank">The history begins today.</p></figure>')
     top, step = _scale(greatest)
     xs, axis = _time_axis(tuple(starts))
     paths = "".join([_draw(line.colour, own, xs, top, area) for line, own in zip(lines, drawn, strict=True)])
@@ -162,13 +181,13 @@ def table(starts: Sequence[int], columns: Sequence[Column], caption: str) -> Mar
 def curve(points: Sequence[tuple[int, int]], now: tuple[int, int]) -> Markup:
     """Draw what borrowing costs at each utilization, and where the pool is, all in basis points.
 
-    A last stretch that would flatten all others is only described, unless the pool is on it.
+    A last stretch that would flatten all others leaves the chart at its top, unless the pool is on it; the legend has
+    its end.
     """
-    beyond = ""
+    beyond, widest = "", max(points[-1][0], 1)
     if len(points) > 2 and now[0] <= points[-2][0] and points[-1][1] > _STEEP * points[-2][1]:
         *points, last = points
         beyond = f"<li>At {exact_percent(last[0])} <b>{exact_percent(last[1])}</b></li>"
-    widest = points[-1][0]
     top, step = _scale(max(rate for _, rate in (*points, now)))
 
     def place(utilization: int, rate: int) -> tuple[int, int]:
@@ -178,6 +197,10 @@ def curve(points: Sequence[tuple[int, int]], now: tuple[int, int]) -> Markup:
     axis = _axis_labels([(_LEFT + part * 100 * (_RIGHT - _LEFT) // widest, f"{part}{THIN}%") for part in parts])
     places, said = [place(*point) for point in points], [_costs(*point) for point in points]
     path = "L".join([f"{x} {y}" for x, y in places])
+    if beyond:  # the last stretch, up to where it leaves the chart
+        (left, low), run, rise = points[-1], last[0] - points[-1][0], last[1] - points[-1][1]
+        x, y = place(left + run * (top - low) // rise, top)
+        path += f"L{x} {y}"
     knots = "".join(
         [
             f'<circle class="knot" cx="{x}" cy="{y}" r="6"><title>{described}</title></circle>'

@@ -139,6 +139,7 @@ class _Site:
             labels = {
                 (pool["market"], pool["pool"]): f"{pool['market_name']} {pool['pool_label']}".rstrip() for pool in own
             }
+            own.sort(key=lambda pool: (pool["no_supply"] is not None, not pool["listed"], -pool["supply_rank_bps"]))
             yield from self._group_pages(f"tokens/{address}", "token", own, trends[address], labels, token=tokens[-1])
         tokens.sort(key=_by_value)
         for name, rows in (("markets", markets), ("pools", pools), ("tokens", tokens)):

@@ -34,6 +34,13 @@ def by_value(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.sort("listed", "tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True)
 
 
+def by_yield(pools: pl.DataFrame) -> pl.DataFrame:
+    """Rows of pools by what they pay to suppliers: those that count for the best rate first, then listed ones."""
+    counts = pl.col("no_supply").is_null()
+    order = (counts, pl.col("listed"), pl.col("supply_rank_bps"))
+    return with_ranks(pools).sort(*order, descending=True, nulls_last=True, maintain_order=True).select(pools.columns)
+
+
 def with_names(pools: pl.DataFrame, native: str | None) -> pl.DataFrame:
     """The pools frame with symbols as people know them, harmless and in full, and labels for those with equal ones.
 

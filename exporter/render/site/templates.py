@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 
 from exporter.errors import pluralize
+from exporter.protocols import PROTOCOLS
 from exporter.render.site import text
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.problems import MISSING_PAGE
@@ -21,6 +22,18 @@ def template_folder() -> Path:
     package = Path(str(files("exporter")))
     installed = package / "_site_templates"
     return installed if installed.is_dir() else package.parent / "site_templates"
+
+
+def protocol_title(protocol: str) -> str:
+    """What people call a protocol; its own name for one that this version does not know."""
+    known = PROTOCOLS.get(protocol)
+    return text.words(protocol) if known is None else known.words.coverage.title
+
+
+def protocol_beside(protocol: str, market_name: str) -> str:
+    """The title of a protocol next to the name of its market; empty where the name says it already."""
+    title = protocol_title(protocol)
+    return "" if title.casefold() in market_name.casefold() else title
 
 
 class _Environment(jinja2.Environment):
@@ -46,6 +59,7 @@ def environment() -> jinja2.Environment:
         *(text.percent, text.exact_percent, text.dollars, text.exact_dollars, text.count, text.size, pluralize),
         *(text.amount, text.exact_amount, text.round_amount, text.price, text.fixed_point, text.decimal, text.moment),
         *(text.harmless, text.cut, text.words, text.no_price, text.why, text.short_address, text.prose, text.xml),
+        *(protocol_title, protocol_beside),
         *(text.compounded, text.yields, text.rate_percent, text.first_digits, text.reward_price_words),
     )
     made.filters |= {function.__name__: function for function in filters}

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 import polars as pl
 from markupsafe import Markup
 
-from exporter.history.buckets import aggregate, observations_of, places_of, totals_of
+from exporter.history.buckets import NETWORK, aggregate, observations_of, places_of, totals_of
 from exporter.history.closed_buckets import Histories, Place
 from exporter.history.series import Series
 from exporter.history.time_buckets import BUCKETS, DAY, WEEK, Bucket
-from exporter.render.site.charts import COUNT, MONEY, RATE, Column, Line, chart, table
-from exporter.render.site.rows import by_value
+from exporter.render.site.charts import COUNT, MONEY, RATE, Column, Line, chart, charts_of, table
+from exporter.render.site.rows import by_value, by_yield
 from exporter.render.site.text import cut
 
 LINES = 4
-"""Pools that a chart of many shows: those of the greatest value, of listed markets first."""
+"""Pools that a chart of many shows, of listed markets first: of a token those with the best yields, else by value."""
 
 MOST_POINTS = 96
 """A longer bucket is taken for more; of the longest there may be as many as the newest document has."""
@@ -80,7 +80,11 @@ class Trends:
         now = aggregate(observations_of(pools), WEEK)
         closed = pl.lit(series.through_time, pl.Int64).alias("start")
         self._now, self._totals_now = now.with_columns(closed), totals_of(now).with_columns(closed)
-        self._pools = by_value(pools).select("market", "pool", "token_address", "protocol")
+        about = ("market", "pool", "token_address", "protocol")
+        self._pools = {
+            scope: order(pools).select(about)
+            for scope, order in (("token", by_yield), *((name, by_value) for name in ("market", "protocol", NETWORK)))
+        }
         self._places: list[Place] = pools.select("market", "pool").rows()
 
     def of_pools(self) -> Iterator[Trend]:
@@ -93,7 +97,7 @@ class Trends:
 
     def of_groups(self, scope: str) -> dict[str, Trend]:
         members: dict[Place, list[Place]] = {}
-        for market, pool, token, protocol in self._pools.iter_rows():
+        for market, pool, token, protocol in self._pools[scope].iter_rows():
             group = next(place for place in places_of(market, token, protocol) if place[0] == scope)
             members.setdefault(group, []).append((market, pool))
         shown = {group: places[:LINES] for group, places in members.items()}
@@ -219,7 +223,10 @@ def _drawn_totals(trend: Trend, columns: Sequence[Column], name: str) -> Iterato
             [Line("Supply APY", 1, 3), Line("Borrow APY", 2, 4)],
         ),
     ):
-        yield chart(identity, title, trend.starts, columns, lines, area=len(lines) == 1)
+        if len(lines) == 1:
+            yield chart(identity, title, trend.starts, columns, lines, area=True)
+        else:
+            yield from charts_of(identity, title, trend.starts, columns, lines)
 
 
 def _aligned(pool: Trend, name: str, starts: Sequence[int]) -> Sequence[int | None]:

@@ -57,13 +57,14 @@ def test_points_lie_where_their_values_are() -> None:
 
 
 def test_what_is_not_known_is_a_gap() -> None:
-    """A gap breaks the line, a lone value is a dot, and where no value is known a sentence says so."""
+    """A gap breaks the line, and where no value is known, or the history has just begun, a sentence says so."""
     [path] = re.findall(r'<path class="line k1" d="([^"]*)"', drawn([100, None, 100, 100]))
 
     assert 2 == path.count("M")
     assert path.startswith("M92 24h0M")
-    assert ["18 Nov, 10:00"] == labels(drawn([5]), "x")
-    assert "<circle" in drawn([5])
+    for values in ([5], [5, 6]):
+        assert "The history begins today." in drawn(values)
+        assert "<svg" not in drawn(values)
     assert "no value is known" in drawn([None, None])
     assert "<svg" not in drawn([None, None])
 

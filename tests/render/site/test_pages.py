@@ -121,8 +121,8 @@ def test_equal_symbols_have_labels() -> None:
             f"USDC Hub 2 {ids[0]} lending open borrowing open",
         ],
         f"tokens/{token}.html": [
-            "Market 0 1-CA…CHBA blend lending open borrowing open",
-            "Market 0 Hub 2 blend lending open borrowing open",
+            "Market 0 1-CA…CHBA Blend lending open borrowing open",
+            "Market 0 Hub 2 Blend lending open borrowing open",
         ],
     }.items():
         heads = re.findall(r'<th scope="row"><a.*?</th>', site[key])
@@ -274,7 +274,7 @@ def test_tables_say_what_is_open_and_grey_what_is_not() -> None:
     assert '<span class="status" title="frozen">lending closed</span>' in site["pools.html"]
     assert 1 == site["pools.html"].count('<tr class="closed">')
     assert 0 == site["markets.html"].count('<tr class="closed">')
-    assert 4 == site["pools.html"].count('<span class="quiet minor">blend</span>')
+    assert 4 == site["pools.html"].count('<span class="quiet minor">Blend</span>')
 
 
 def test_hostile_names_stay_names() -> None:
