@@ -414,7 +414,9 @@ def watched_pools(tables: Tables) -> list[WatchedPool]:
         pl.col("total_supplied", "total_borrowed").cast(pl.String),
     )
     return [
-        WatchedPool(*row, parameters=dict(_watched_parameters(tables.parameters.get((row[0], row[1]), ()))))
+        msgspec.structs.replace(
+            WatchedPool(*row), parameters=dict(_watched_parameters(tables.parameters.get((row[0], row[1]), ())))
+        )
         for row in columns.iter_rows()
     ]
 

@@ -220,7 +220,7 @@ def _drawn_totals(trend: Trend, columns: Sequence[Column], name: str) -> Iterato
         (
             f"{name}-rates",
             "Mean rates as the protocols show them, weighted by value",
-            [Line("Supply APY", 1, 3), Line("Borrow APY", 2, 4)],
+            [Line("Mean supply APY", 1, 3), Line("Mean borrow APY", 2, 4)],
         ),
     ):
         if len(lines) == 1:
