@@ -523,3 +523,17 @@ def test_changes_are_said_with_both_values() -> None:
         assert [True] * 5 + [False] == [f"Market 0: {kind.kind}" in own for kind in changes[:6]]
     assert f'href="pools/{contract(100)}/{contract(10_000)}.html">TOK0 in Market 0: utilization' in site["changes.html"]
     assert "no run since the first has found a change" in site_of(tables_of([pool_row(0, 0)]))["changes.html"]
+
+
+def test_every_page_has_a_description_of_its_own(site: dict[str, str]) -> None:
+    """Title and description of no two pages are equal; that of a pool says what it pays and costs."""
+    heads = [
+        (re.findall("<title>(.*?)</title>", text), re.findall('name="description" content="(.*?)"', text))
+        for key, text in site.items()
+        if key.endswith(".html")
+    ]
+    for which in (0, 1):
+        said = [part for head in heads for part in head[which]]
+        assert len(heads) == len(said) == len(set(said))
+    pool = unescape(site[POOL]).replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert "XLM in Market 0 (Blend): suppliers get 3.20 %, borrowers pay 5.12 % a year; $1.00M in the pool." in pool
