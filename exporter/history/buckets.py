@@ -124,7 +124,7 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
         pl.col("listed").sort_by("observed_ledger").last(),
         pl.col("decimals").last(),
         *(pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name) for name in _INTEREST),
-        pl.col("supplier_interest").min().alias("least_supplier_interest"),
+        *(pl.col(name).min().alias(f"least_{name}") for name in _INTEREST),
         *(column for name in _AT_ENDS for column in _at_ends(name)),
     )
     grouped = grouped.sort(_KEYS)
@@ -163,12 +163,16 @@ def _realized_reward(grouped: pl.DataFrame) -> pl.Series:
 
 
 def _interest(grouped: pl.DataFrame, prices: pl.Series) -> Iterator[pl.Series]:
-    """What borrowers paid and the protocol's part of it, in base units, and in US cents at the median price."""
-    paid: list[int | None] = grouped["borrower_interest"].to_list()
-    columns = grouped.select("borrower_interest", "supplier_interest", "least_supplier_interest").iter_rows()
+    """What borrowers paid and the protocol's part of it, in base units, and in US cents at the median price.
+
+    Nobody pays less than nothing: where a market's contract lowers an index, neither is known.
+    """
+    columns = grouped.select("borrower_interest", "least_borrower_interest").iter_rows()
+    paid = [None if borrowers is None or least < 0 else borrowers for borrowers, least in columns]
+    rest = grouped.select("supplier_interest", "least_supplier_interest").iter_rows()
     part = [
         None if None in (borrowers, suppliers) or least < 0 else max(borrowers - suppliers, 0)
-        for borrowers, suppliers, least in columns
+        for borrowers, (suppliers, least) in zip(paid, rest, strict=True)
     ]
     for name, amounts in (("interest_paid", paid), ("interest_to_protocol", part)):
         yield pl.Series(name, amounts, pl.Int128)

@@ -149,7 +149,8 @@ def interest(
     paid = [old.total_borrowed * (new.borrow_index - old.borrow_index) // old.borrow_index for old, new in pairs]
     gained = [old.total_supplied * (new.supply_index - old.supply_index) // old.supply_index for old, new in pairs]
     counted = [value for value in gained if abs(value) <= 10**34]
-    total = sum(value for value in paid if abs(value) <= 10**34) if paid else None
+    small = [value for value in paid if abs(value) <= 10**34]
+    total = sum(small) if paid and min(small, default=0) >= 0 else None
     part = None
     if total is not None and counted and min(counted) >= 0:
         part = max(total - sum(counted), 0)
