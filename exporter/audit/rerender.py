@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 
 from exporter import FORMAT
 from exporter.audit.input_history import InputHistory, fetch_history
@@ -21,7 +22,8 @@ from exporter.audit.publisher_records import RECORDS
 from exporter.audit.unproven import SHOWN
 from exporter.bounds import FILE_BYTES
 from exporter.config import load
-from exporter.errors import CheckError, ConfigError, ExporterError, SourceError, pluralize, printable
+from exporter.errors import CheckError, ConfigError, DecodeError, ExporterError, SourceError, pluralize, printable
+from exporter.history.changes_table import rows_before
 from exporter.history.export import read_manifest
 from exporter.history.series import Series, catch_up, encoded_state
 from exporter.job.evidence import Evidence
@@ -55,6 +57,7 @@ from exporter.tree.families import (
     BUCKET_PAGE,
     CENSUS,
     CHANGES,
+    CHANGES_TABLE,
     EVIDENCE,
     PROOFS,
     RUN,
@@ -88,6 +91,7 @@ class FetchedTree:
         watched: what the run found its changes by; None where it compared nothing, or where that is gone.
         gone: why, of the inputs that nobody has any more, by name and key.
         changes: the published list, which has those that earlier runs found.
+        earlier_rows: the rows of earlier runs in the table of all changes.
         liquidations: that table, empty where there is none.
         risk: the risk document that the run showed; None for none.
         earlier: earlier runs, newest first; ``left_out`` says by run id why others are not among them.
@@ -107,6 +111,7 @@ class FetchedTree:
     history: InputHistory
     gone: dict[InputName, dict[str, str]]
     changes: ChangeList
+    earlier_rows: pa.Table
     earlier: list[EarlierRun]
     left_out: dict[str, str]
     history_manifest: HistoryManifest
@@ -237,6 +242,7 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
             history=history,
             gone={name: keys for name, keys in gone.items() if keys},
             changes=await document(source, CHANGES.template, ChangeList, files.sha256_of(CHANGES.template)),
+            earlier_rows=await _earlier_rows(source, files, status.observed_ledger),
             earlier=earlier,
             left_out=left_out,
             history_manifest=now,
@@ -255,6 +261,16 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
             keys=source.keys(""),
             strangers=source.strangers(),
         )
+
+
+async def _earlier_rows(source: TreeSource, files: RunListing, ledger: int) -> pa.Table:
+    """The rows of runs below a ledger in the table of all changes. Raises `CheckError`, `SourceError`."""
+    key = CHANGES_TABLE.template
+    data = await required(source, key, files.sha256_of(key))
+    try:
+        return rows_before(data, ledger)
+    except DecodeError as error:
+        raise CheckError(f"{key}: {error}") from None
 
 
 async def _watched(source: TreeSource, item: RunInput, status: SystemStatus) -> WatchedFile | None:
@@ -370,6 +386,7 @@ def _inputs_of(tree: FetchedTree, tables: Tables, made: Rerendered) -> RunInputs
         series=series,
         watched=tree.watched,
         earlier_changes=[item for item in tree.changes.data if item.observed_ledger < status.observed_ledger],
+        earlier_rows=tree.earlier_rows,
     )
 
 

@@ -62,6 +62,7 @@ from exporter.tree.documents import EXPORTER_VERSION, Census, HistoryFile, Proof
 from exporter.tree.families import (
     CENSUS,
     CHANGES,
+    CHANGES_TABLE,
     HISTORY_MANIFEST_KEY,
     HISTORY_PREFIX,
     PROOFS,
@@ -382,6 +383,9 @@ def judge_inputs(tree: FetchedTree, repeated: RepeatedRuns) -> Unproven:
         unproven.add(Reason.CHANGES, [f"{since}, of which another version made the values"])
     earlier = (item for item in tree.changes.data if item.observed_ledger < status.observed_ledger)
     unproven.add(Reason.CHANGES, (f"{item.title} (ledger {item.observed_ledger})" for item in earlier))
+    if tree.earlier_rows.num_rows:
+        rows = pluralize(tree.earlier_rows.num_rows, "change")
+        unproven.add(Reason.CHANGES, [f"{CHANGES_TABLE.template}: {rows} that earlier runs found"])
     unproven.add(Reason.HISTORY, (f"{key} ({why})" for key, why in tree.history.gone.items()))
     unproven.add(
         Reason.HISTORY, (f"{key} ({rows} rows that the run lacks)" for key, rows in tree.history.later.items())

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from exporter.config import Settings
 from exporter.history.series import Series
 from exporter.protocols.compute import Tables
@@ -30,6 +32,7 @@ class RunInputs:
         watched: the values of the run before, by which changes are found; None where nothing is compared.
         earlier_changes: the changes that earlier runs found, newest first. The list of changes repeats them; no other
             file has them, so they are the publisher's word.
+        earlier_rows: the rows of earlier runs in the table of all changes, likewise.
     """
 
     settings: RunSettings
@@ -39,6 +42,7 @@ class RunInputs:
     series: Series
     watched: WatchedFile | None
     earlier_changes: Sequence[RunChange]
+    earlier_rows: pa.Table
 
     def named(self) -> list[RunInput]:
         """The files among the inputs, as the manifest names them."""

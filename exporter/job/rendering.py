@@ -10,6 +10,7 @@ from exporter import FORMAT
 from exporter.deployments.identified_tokens import identities
 from exporter.deployments.networks import network_of
 from exporter.history.buckets import observations_of
+from exporter.history.changes_table import render_changes_table
 from exporter.history.manifest import HistoryPart, folder_of, span_of
 from exporter.history.parquet import render_history, render_latest
 from exporter.history.periods import periods_of
@@ -17,7 +18,7 @@ from exporter.job.inputs import RunInputs
 from exporter.ledger.checkpoints import checkpoint_of
 from exporter.protocols import PROTOCOLS
 from exporter.publishing.publish import RunSummary
-from exporter.render.changes import WatchedFile, change_list, render_feeds, watched_values
+from exporter.render.changes import WatchedFile, change_list, own_changes, render_feeds, watched_values
 from exporter.render.data_package import render_tables
 from exporter.render.lists import render_assets, render_pool_lists, render_token_list, with_list_columns
 from exporter.render.openapi import api_index, openapi_document, render_llms
@@ -37,7 +38,7 @@ from exporter.render.site.pages import render_site
 from exporter.render.site.text import native
 from exporter.render.yields import render_yields
 from exporter.tree import documents
-from exporter.tree.documents import ChangeList, HistoryManifest, InputName, ProtocolList, SystemStatus
+from exporter.tree.documents import ChangeList, HistoryManifest, InputName, ProtocolList, RunChange, SystemStatus
 from exporter.tree.files import RenderedFile
 from exporter.tree.problems import GENERIC_PROBLEMS
 from exporter.tree.read_back import file_of
@@ -102,15 +103,18 @@ class RenderedRun:
         """What changed since the run before. Empty feeds name the day on which the history began."""
         changes, network = self._changes(), self.inputs.settings.network
         yield file_of(changes)
+        yield render_changes_table(self.inputs.earlier_rows, self._own_changes())
         first = min(self.history.files, key=lambda file: file.first_ledger)
         began = int(span_of(folder_of(first.key))[0].timestamp())
         yield from render_feeds(changes, self.watched.values, network, documents.timestamp(began))
 
-    def _changes(self) -> ChangeList:
+    def _own_changes(self) -> list[RunChange]:
         inputs = self.inputs
         before = None if inputs.watched is None else inputs.watched.values
-        earlier, network = inputs.earlier_changes, inputs.settings.network
-        return change_list(before, self.watched.values, earlier, network, inputs.tables.close_time)
+        return own_changes(before, self.watched.values, inputs.settings.network, inputs.tables.close_time)
+
+    def _changes(self) -> ChangeList:
+        return change_list(self._own_changes(), self.inputs.earlier_changes, self.inputs.tables.ledger)
 
     def _of_history(self, unchanged: Collection[str]) -> Iterator[RenderedFile]:
         """What goes on from earlier runs, and the web pages, which show some of that."""

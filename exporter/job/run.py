@@ -15,10 +15,22 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments.networks import network_id, network_of
-from exporter.errors import CheckError, ExitCode, ExporterError, PublishedCheckError, SourceError, pluralize
+from exporter.errors import (
+    CheckError,
+    DecodeError,
+    ExitCode,
+    ExporterError,
+    PublishedCheckError,
+    SourceError,
+    StoreError,
+    pluralize,
+)
+from exporter.history.changes_table import NO_ROWS, rows_before
 from exporter.history.manifest import find_damage, find_lost_rollups, read_history_manifest
 from exporter.history.series import catch_up, files_before, load_series, save_series
 from exporter.job.evidence import Evidence
@@ -303,7 +315,7 @@ class Job:
             self.log.add(lost_prices=lost.as_dict())
             if lost.too_many:
                 self.log.warning(str(lost))
-            watched, earlier = self._previous_run(held, before)
+            watched, earlier, earlier_rows = self._previous_run(held, before)
             inputs = RunInputs(
                 settings=run_settings(self.settings),
                 evidence=evidence,
@@ -312,26 +324,37 @@ class Job:
                 series=series,
                 watched=watched,
                 earlier_changes=earlier,
+                earlier_rows=earlier_rows,
             )
             rendered = render_run(inputs)
             facts.update(rows=rendered.part.entry.rows, bytes=rendered.part.entry.bytes)
         return Recorded(rendered, damage, lost)
 
-    def _previous_run(self, held: HeldStore, before: int) -> tuple[WatchedFile | None, list[RunChange]]:
-        """What the published run watched, and the changes that it and earlier ones found.
+    def _previous_run(self, held: HeldStore, before: int) -> tuple[WatchedFile | None, list[RunChange], pa.Table]:
+        """What the published run watched, and the changes that it and earlier ones found, as list and as table.
 
-        Documents of a run that died are no part of that. A run that replaces others is compared with none.
+        Documents of a run that died are no part of that. A run that replaces others is compared with none. Raises
+        `StoreError` for a table that cannot be read, because its rows are in no other file.
         """
         run_id = run_before(held, before)
         if run_id is None:
-            return None, []
+            return None, [], NO_ROWS
         listed = held.get(families.CHANGES.template)
         watched = None
         if self.replaced_ledger is None:
             before = ledger_of(run_id) + 1
             with self.log.optional("what changed since the run before is not known"):
                 watched = watched_by(held, run_id)
-        return watched, earlier_changes(None if listed is None else listed.data, before)
+        table = held.get(families.CHANGES_TABLE.template)
+        try:
+            rows = rows_before(None if table is None else table.data, before)
+        except DecodeError as error:
+            key = families.CHANGES_TABLE.template
+            raise StoreError(
+                f"{key}: {error}. It has all changes of earlier runs, which no other file has: restore it from a copy, "
+                "or remove it to begin a new one"
+            ) from None
+        return watched, earlier_changes(None if listed is None else listed.data, before), rows
 
     def publish(self, held: HeldStore, accepted: AcceptedRun, recorded: Recorded) -> RunSummary:
         """Publish the tree, checked as a whole before anything that readers can find is replaced."""

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from exporter.errors import CheckError, DecodeError, pluralize
 from exporter.exact import JSON_INTEGER_MAX, utilization_bps
+from exporter.history.changes_table import rows_before
 from exporter.history.manifest import decode_history_manifest, folder_of, span_of
 from exporter.parquet_bounds import open_parquet
 from exporter.render.openapi import VERSION_FIELD
@@ -40,6 +41,7 @@ from exporter.tree.documents import (
 )
 from exporter.tree.families import (
     BUCKET_PAGE,
+    CHANGES_TABLE,
     DAILY_ROLLUP,
     EVIDENCE,
     HISTORY_MANIFEST_KEY,
@@ -300,7 +302,9 @@ class TreeChecker:
         if family is RUN_FILES:
             RunListing.from_parquet(data)
         elif key.endswith(".parquet"):
-            if family is not LATEST_PARQUET:
+            if family is CHANGES_TABLE:
+                rows_before(data, 0)
+            elif family is not LATEST_PARQUET:
                 self._parquet[key] = ParquetFacts(len(data), sha256)
                 self._parquet[key] = read_parquet(data, sha256)
         elif family is EVIDENCE or family is PROOF:

@@ -138,20 +138,22 @@ class WatchedFile:
         return cls(values, RenderedFile(key, data, FileKind.PAGE))
 
 
-def change_list(
-    before: WatchedValues | None, now: WatchedValues, earlier: Sequence[RunChange], network: str, close_time: int
-) -> ChangeList:
-    """The changes from the run before (None: nothing is compared), and those that were found ``earlier``.
+def own_changes(before: WatchedValues | None, now: WatchedValues, network: str, close_time: int) -> list[RunChange]:
+    """All changes from the run before (None: nothing is compared), those of markets in turns.
 
     ``network`` is a passphrase, ``close_time`` when the ledger of this run closed, in unix seconds.
     """
     if before is None:
-        return ChangeList(now.observed_ledger, list(earlier))
+        return []
     compared = _Comparison(before, now, network, close_time)
-    own = _in_turns([*compared.markets(), *compared.pools(), *compared.unread(), *compared.queued()])
-    data = _bounded([*own, *earlier], MOST_CHANGES)
+    return _in_turns([*compared.markets(), *compared.pools(), *compared.unread(), *compared.queued()])
+
+
+def change_list(own: Sequence[RunChange], earlier: Sequence[RunChange], ledger: int) -> ChangeList:
+    """The changes of a run at a ledger, and those that were found ``earlier``, as far as there is room for them."""
+    data = _bounded([*own, *earlier], MOST_CHANGES) if own else list(earlier)
     cut = {change.id for change in own} - {change.id for change in data}
-    return ChangeList(now.observed_ledger, data, cut_count=len(cut))
+    return ChangeList(ledger, data, cut_count=len(cut))
 
 
 def _held(tables: Tables) -> Mapping[str, list[WatchedValue]]:

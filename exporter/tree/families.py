@@ -273,6 +273,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     HISTORY_NOTE := Family("history/README.txt"),
     POOLS_NOTE := Family("history/pools/README.txt"),
     LIQUIDATIONS := Family("history/liquidations.parquet", sweep=Sweep.NEVER),
+    CHANGES_TABLE := Family("history/changes.parquet"),
     RISK_TABLE := Family("history/risk.parquet", sweep=Sweep.NEVER),
     RUN_PARQUET := Family(
         "history/pools/date={day}/{ledger}.parquet", kind=FileKind.HISTORY, sweep=Sweep.AFTER_RETENTION

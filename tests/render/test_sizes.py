@@ -9,6 +9,7 @@ import polars as pl
 
 from exporter import FORMAT
 from exporter.history.buckets import OBSERVATIONS, aggregate, observations_of, totals_of
+from exporter.history.changes_table import NO_ROWS
 from exporter.history.closed_buckets import TOTALS_HISTORY
 from exporter.history.parquet import render_history
 from exporter.history.series import Series
@@ -134,6 +135,7 @@ def test_nothing_grows_with_the_history() -> None:
         series=aged(tables),
         watched=WatchedFile.of(before.watched),
         earlier_changes=before.data,
+        earlier_rows=NO_ROWS,
     )
     sizes = {file.key: len(file.data) for file in render_run(inputs).files() if file.kind is FileKind.DOCUMENT}
     sizes[HISTORY_MANIFEST_KEY] = len(file_of(files).data)
