@@ -144,7 +144,8 @@ class LakeWriter:
         envelope = _envelope(ledger, named) if named else b""
         parallel = _word(1) + _word(1) + _word(1) + envelope if named else _NOTHING
         tx_set = _word(1) + self._previous + _word(2) + bytes(8) + _word(1) + _NOTHING + parallel
-        pair = hashlib.sha256(envelope).digest() + _long(100) + _NOTHING + _word(1)
+        transaction_hash = hashlib.sha256(self._network_id + envelope[:-4]).digest()  # without its signatures
+        pair = transaction_hash + _long(100) + _NOTHING + _word(1)
         pair += _NOTHING + _word(25) + _NOTHING + _NOTHING
         count = _word(1 if named else 0)
         results = count + (pair if named else b"")

@@ -44,6 +44,7 @@ class LakeConfig(Struct, frozen=True, rename="camel"):
     ledgers_per_batch: _Size
     batches_per_partition: _Size
     compression: str = "zstd"
+    version: str = "1.0"
 
     def key_of(self, ledger: int) -> str:
         """The key of the object that holds a ledger, without its ending: the newest sort first."""
