@@ -19,7 +19,7 @@ from exporter.audit.input_history import InputHistory, fetch_history
 from exporter.audit.prove import claims_of
 from exporter.audit.published_tree import check_files, decoded, document, input_faults, required
 from exporter.audit.publisher_records import RECORDS
-from exporter.audit.unproven import SHOWN
+from exporter.audit.unproven import MAX_NAMED_REASONS
 from exporter.bounds import FILE_BYTES
 from exporter.config import load
 from exporter.errors import CheckError, ConfigError, DecodeError, ExporterError, SourceError, pluralize, printable
@@ -201,7 +201,7 @@ def _check_again(uri: str, summary: CheckSummary) -> str | None:
     if made.recoded:
         left.append(
             f"{pluralize(len(made.recoded), 'file')} with the same values in other bytes, which other libraries wrote: "
-            + ", ".join(made.recoded[:SHOWN])
+            + ", ".join(made.recoded[:MAX_NAMED_REASONS])
         )
     return "; ".join(left) or None
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from exporter.errors import ExitCode, printable
 
-SHOWN = 20
+MAX_NAMED_REASONS = 20
 
 MAX_NAME = 240
 """Of a name, which may come out of somebody's file, at most this many characters."""
@@ -45,7 +45,7 @@ class Reason(StrEnum):
 
 @dataclass(slots=True)
 class Unproven:
-    """Counts by reason, and of each reason the first names, at most `SHOWN`."""
+    """Counts by reason, and of each reason the first names, at most `MAX_NAMED_REASONS`."""
 
     counts: dict[Reason, int] = field(default_factory=dict)
     names: dict[Reason, list[str]] = field(default_factory=dict)
@@ -54,13 +54,13 @@ class Unproven:
         for name in names:
             self.counts[reason] = self.counts.get(reason, 0) + 1
             kept = self.names.setdefault(reason, [])
-            if len(kept) < SHOWN:
+            if len(kept) < MAX_NAMED_REASONS:
                 kept.append(printable(name)[:MAX_NAME])
 
     def update(self, other: Unproven) -> None:
         for reason, count in other.counts.items():
             self.counts[reason] = self.counts.get(reason, 0) + count
-            self.names[reason] = [*self.names.get(reason, []), *other.names[reason]][:SHOWN]
+            self.names[reason] = [*self.names.get(reason, []), *other.names[reason]][:MAX_NAMED_REASONS]
 
     def exit_code(self, allowed: Collection[Reason] = ()) -> int:
         """`ExitCode.DONE` where every reason is empty or allowed, else `ExitCode.UNPROVEN`."""

@@ -27,7 +27,7 @@ from exporter.audit.published_tree import check_files
 from exporter.audit.publisher_records import judge_records
 from exporter.audit.rerender import EarlierRun, FetchedTree, Rerendered, fetch, files_of_run, other_version, rerender
 from exporter.audit.statements import statements_of
-from exporter.audit.unproven import MAX_NAME, SHOWN, Reason, Unproven
+from exporter.audit.unproven import MAX_NAME, MAX_NAMED_REASONS, Reason, Unproven
 from exporter.console import Console
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_of
@@ -133,8 +133,9 @@ class Verified:
         ]
 
     def _stated(self) -> list[str]:
-        shown = [printable(text)[:MAX_NAME] for text in self.statements[:SHOWN]]
-        return shown + ([f"and {len(self.statements) - SHOWN} more"] if len(self.statements) > SHOWN else [])
+        shown = [printable(text)[:MAX_NAME] for text in self.statements[:MAX_NAMED_REASONS]]
+        more = len(self.statements) - MAX_NAMED_REASONS
+        return [*shown, f"and {more} more"] if more > 0 else shown
 
     def as_dict(self) -> dict[str, object]:
         apart = ("close_time", "signed_ledger", "trust", "unproven", "complete")

@@ -316,9 +316,9 @@ def _known(pools: _Pools, rate: str) -> list[int]:
 
 def _weighted_mean(pools: _Pools, rate: str, weight: str) -> int | None:
     """The mean of a rate of the pools that have it, rounded down; null where they weigh nothing."""
-    known = [(pool[rate], pool[weight]) for pool in pools if pool[rate] is not None]
-    weights = sum(own for _, own in known)
-    return sum(value * own for value, own in known) // weights if weights else None
+    weighted = [(pool[rate], pool[weight]) for pool in pools if pool[rate] is not None]
+    weights = sum(own for _, own in weighted)
+    return sum(value * own for value, own in weighted) // weights if weights else None
 
 
 def _priced(pools: _Pools) -> _Pools:

@@ -98,8 +98,8 @@ class Histories:
                         yield RenderedFile(self.form.page.key(cursor=cursor), data, FileKind.PAGE)
             rows = rows.join(older, on=[*keys, "page"], how="anti")
         self.put(f"closed/{bucket.name}", rows.drop("page").sort(*keys, "start"))
-        known = [(*place, *cursor) for place, cursor in sorted(cursors.items())]
-        self.put(f"cursors/{bucket.name}", pl.DataFrame(known, self._schema("cursors/"), orient="row"))
+        cursor_rows = [(*place, *cursor) for place, cursor in sorted(cursors.items())]
+        self.put(f"cursors/{bucket.name}", pl.DataFrame(cursor_rows, self._schema("cursors/"), orient="row"))
 
     def heads(self, bucket: Bucket, begun: pl.DataFrame, time: int) -> Iterator[RenderedFile]:
         """Render the newest document of each place as of a time, also of those in ``begun``, with a first ledger."""
@@ -140,9 +140,9 @@ class Histories:
             own = rows.filter(DAY.start(pl.col("ledger_close_time")) == day)
             name = f"observed/{day}"
             self.put(name, pl.concat([self.get(name), own]).sort("market", "pool", "observed_ledger"))
-        known = pl.concat([self.get("begun"), rows.select(BEGUN.keys())])
+        begun = pl.concat([self.get("begun"), rows.select(BEGUN.keys())])
         keys = [name for name in BEGUN if name != "observed_ledger"]
-        self.put("begun", known.group_by(keys).agg(pl.col("observed_ledger").min()).sort(keys))
+        self.put("begun", begun.group_by(keys).agg(pl.col("observed_ledger").min()).sort(keys))
 
     def observed(self, begin: int, end: int) -> pl.DataFrame:
         days = [day for day in self._days() if day < end and day + DAY.seconds > begin]

@@ -37,11 +37,11 @@ def file_reference(key: str) -> str:
 
 def file_ledgers(key: str) -> tuple[int, int] | None:
     """Return the first and the last ledger of a file of the history from its key; None for any other key."""
-    found = parse_key(key)
-    if found is None or found[0].kind is not FileKind.HISTORY:
+    parsed = parse_key(key)
+    if parsed is None or parsed[0].kind is not FileKind.HISTORY:
         return None
-    first = found[1]["ledger"]
-    return int(first), int(found[1].get("last", first))
+    first = parsed[1]["ledger"]
+    return int(first), int(parsed[1].get("last", first))
 
 
 def history_entry(key: str, data: bytes, rows: int) -> HistoryFile:
@@ -53,9 +53,9 @@ def history_entry(key: str, data: bytes, rows: int) -> HistoryFile:
 
 def folder_of(key: str) -> str:
     """The day (2026-11-21) or month (2026-11) of a file of the history, in which all of its ledgers closed."""
-    found = parse_key(key)
-    assert found is not None  # as any file of a manifest
-    return found[1].get("day") or found[1]["month"]
+    parsed = parse_key(key)
+    assert parsed is not None  # as any file of a manifest
+    return parsed[1].get("day") or parsed[1]["month"]
 
 
 def span_of(folder: str) -> tuple[datetime, datetime]:
@@ -138,8 +138,8 @@ def _of_other_size(store: Store, files: Sequence[HistoryFile | HistoryRollup | L
     for file in files:
         size = sizes.get(file.key)
         if size != file.bytes:
-            found = "is missing" if size is None else f"has {size} bytes, not {file.bytes}"
-            damage.append(f"{file.key} {found}")
+            fault = "is missing" if size is None else f"has {size} bytes, not {file.bytes}"
+            damage.append(f"{file.key} {fault}")
     return sorted(damage)
 
 
@@ -161,7 +161,7 @@ def history_below(previous: HistoryManifest | None, before: int, entry: HistoryF
     """A manifest without ledgers from ``before`` on, except ``entry``. Raises `StoreError`, `SourceError`."""
     if previous is None:
         return None
-    kept = [file for file in previous.files if file.last_ledger < before or file == entry]
+    earlier_files = [file for file in previous.files if file.last_ledger < before or file == entry]
     for file in previous.files:
         if file.first_ledger < before <= file.last_ledger:
             raise StoreError(
@@ -173,10 +173,10 @@ def history_below(previous: HistoryManifest | None, before: int, entry: HistoryF
                 f"the run is at ledger {entry.first_ledger}, which it is to replace, and {file.key} is written once; "
                 "run again when the endpoints have a later ledger"
             )
-    if not kept:
+    if not earlier_files:
         return None
-    newest = max(file.last_ledger for file in kept)
-    return msgspec.structs.replace(previous, observed_ledger=newest, files=kept)
+    newest = max(file.last_ledger for file in earlier_files)
+    return msgspec.structs.replace(previous, observed_ledger=newest, files=earlier_files)
 
 
 def refuse_lost_manifest(store: Store, own_key: str) -> None:

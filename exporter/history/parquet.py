@@ -162,9 +162,9 @@ def to_frame_types(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _check_written(key: str, data: bytes, pools: pl.DataFrame, metadata: dict[str, str]) -> None:
     try:
-        found = pl.read_parquet_metadata(io.BytesIO(data))
+        written = pl.read_parquet_metadata(io.BytesIO(data))
         schema = pl.read_parquet_schema(io.BytesIO(data))
-        if {name: found.get(name) for name in metadata} != metadata:
+        if {name: written.get(name) for name in metadata} != metadata:
             raise CheckError(f"{key}: the file's metadata did not read back as it was written")
         if dict(schema) != FILE_SCHEMA:
             raise CheckError(f"{key}: Polars reads other types than were written: {schema}")

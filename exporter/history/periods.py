@@ -42,8 +42,8 @@ PERIODS = (Period("24h", HOUR, 24), Period("7d", HOUR, 168), Period("30d", DAY, 
 
 def periods_of(histories: Histories, close_time: int, pools: pl.DataFrame) -> Iterator[list[AssetPeriod]]:
     """The periods of each pool, in the order of the frame of what the run observed, from the histories of pools."""
-    found = [_period(histories, period, close_time, pools) for period in PERIODS]
-    return map(list, zip(*found, strict=True))
+    periods = [_period(histories, period, close_time, pools) for period in PERIODS]
+    return map(list, zip(*periods, strict=True))
 
 
 def _period(histories: Histories, period: Period, close_time: int, pools: pl.DataFrame) -> list[AssetPeriod]:
@@ -66,11 +66,11 @@ def _period(histories: Histories, period: Period, close_time: int, pools: pl.Dat
             pl.col(list(ENDS)).last(),
         )
     )
-    found = means.join(olds, on=keys)
-    found = found.with_columns(
-        realized_column(found, side, f"realized_{side}_apy_bps") for side in ("supply", "borrow")
+    joined = means.join(olds, on=keys)
+    joined = joined.with_columns(
+        realized_column(joined, side, f"realized_{side}_apy_bps") for side in ("supply", "borrow")
     )
-    rows = pools.join(found, on=keys, how="left", maintain_order="left").select(
+    rows = pools.join(joined, on=keys, how="left", maintain_order="left").select(
         pl.col("observed").fill_null(0),
         *(f"mean_{name}" for name in (*_FIELDS, *_COMPARABLE)),
         "realized_supply_apy_bps",

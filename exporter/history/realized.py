@@ -72,8 +72,8 @@ def with_interest(observations: pl.DataFrame, newest: pl.DataFrame) -> pl.DataFr
     """
     ordered = observations.sort(*_KEYS, "observed_ledger")
     columns = [*_KEYS, "observed_ledger", *_BEFORE]
-    known = pl.concat([newest.select(columns), ordered.select(columns)]).sort(*_KEYS, "observed_ledger")
-    before = known.with_columns(pl.col(_BEFORE).shift(1).over(_KEYS).name.prefix("old_"))
+    observed = pl.concat([newest.select(columns), ordered.select(columns)]).sort(*_KEYS, "observed_ledger")
+    before = observed.with_columns(pl.col(_BEFORE).shift(1).over(_KEYS).name.prefix("old_"))
     rows = ordered.select(*_KEYS, "observed_ledger").join(
         before, on=[*_KEYS, "observed_ledger"], how="left", maintain_order="left"
     )

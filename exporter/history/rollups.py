@@ -112,23 +112,23 @@ def updated_rollups(
     if newest is None:
         return [], iter(())
     time, pools = newest
-    kept: list[HistoryRollup] = []
+    entries: list[HistoryRollup] = []
     files: list[Iterator[RollupFile]] = []
     by_key = {entry.key: entry for entry in manifest.rollups}
     for kind in KINDS:
         entry, ends = by_key.get(kind.key), kind.bucket.start(time)
         of_kind = [each for each in manifest.rollups if each.bucket == kind.bucket.name]
         if entry is not None and entry.ends == timestamp(ends) and holds(entry, manifest):
-            kept += of_kind
+            entries += of_kind
             continue
         begins = _window(ends, pools) if kind is HOURLY else 0
         base = None if entry is None else _base(kind, entry, manifest, read, begins, ends)
         if base is None:
             entry = None
         else:
-            kept += [each for each in of_kind if each.key != kind.key]
+            entries += [each for each in of_kind if each.key != kind.key]
         files.append(_files(kind, entry, base, begins, ends, runs, manifest))
-    return kept, (file for each in files for file in each)
+    return entries, (file for each in files for file in each)
 
 
 def holds(entry: HistoryRollup, manifest: HistoryManifest) -> bool:
@@ -278,11 +278,11 @@ class _Runs:
     def times(self, file: HistoryFile) -> list[tuple[int, int]]:
         if file.key not in self._times:
             columns = pl.col("ledger_close_time").dt.epoch("s"), pl.col("observed_ledger")
-            found = sorted(self._select(file, columns).unique().rows())
+            runs = sorted(self._select(file, columns).unique().rows())
             start, end = _span(folder_of(file.key))
-            if not found or not start <= found[0][0] <= found[-1][0] < end:
+            if not runs or not start <= runs[0][0] <= runs[-1][0] < end:
                 raise UnreadableHistoryError(f"{file.key} has runs of another day or month than its folder names")
-            self._times[file.key] = found
+            self._times[file.key] = runs
         return self._times[file.key]
 
     def rows(self, kind: Kind, begin: int, end: int) -> Iterator[pl.DataFrame]:
@@ -294,7 +294,7 @@ class _Runs:
                 yield with_approximate(rows, kind.approximate).select(kind.schema.names)
 
     def _last_runs(self, bucket: Bucket, begin: int, end: int) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        ledgers_by_file: dict[str, list[int]] = {}
         limit = end
         for file in reversed(self._files):
             if limit <= begin:
@@ -303,9 +303,9 @@ class _Runs:
                 continue
             for time, ledger in reversed(self.times(file)):
                 if begin <= time < limit:
-                    found.setdefault(file.key, []).append(ledger)
+                    ledgers_by_file.setdefault(file.key, []).append(ledger)
                     limit = bucket.start(time)
-        return found
+        return ledgers_by_file
 
     def _select(
         self, file: HistoryFile, columns: Sequence[str | pl.Expr], where: bool | pl.Expr = True

@@ -115,12 +115,12 @@ class Series:
 
     def priced_since(self, time: int) -> set[Place]:
         """The pools that had a price at an observation since a time, or in the hour that it is in."""
-        start, found = HOUR.start(time), set[Place]()
+        start, priced = HOUR.start(time), set[Place]()
         closed = self.pools.closed(HOUR).filter((pl.col("start") >= start) & (pl.col("priced_count") > 0))
         newest = self.pools.observed(start, self.through_time + 1).filter(pl.col("oracle_price").is_not_null())
         for frame in (closed, newest):
-            found.update(frame.select("market", "pool").unique().iter_rows())
-        return found
+            priced.update(frame.select("market", "pool").unique().iter_rows())
+        return priced
 
     @property
     def pools_first_seen(self) -> dict[Place, int]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 REPORT_VERSION = 1
 
-SHOWN = 5
+MAX_NAMED_POOLS = 5
 """How many discoveries, or markets without prices, are named on the console; the report has all."""
 
 
@@ -219,7 +219,7 @@ def report_outcome(log: RunLog, tables: Tables, run_id: str, *, published: bool)
 
 
 def _first(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+    return ", ".join(names[:MAX_NAMED_POOLS]) + (", ..." if len(names) > MAX_NAMED_POOLS else "")
 
 
 def _published_times(metrics: Path) -> dict[str, int]:

@@ -17,7 +17,7 @@ from exporter.render.site.templates import environment
 from exporter.user_files import user_path
 
 MAX_REPORT_BYTES = 64 * 2**20
-SHOWN = 20
+MAX_NAMED_ITEMS = 20
 """How many things of one kind are named; a page of GitHub takes 1 MiB."""
 LONGEST = 200
 _OF_EVERY_STEP = ("step", "complete", "seconds", "processor_seconds")
@@ -29,7 +29,7 @@ def render_summary(report: dict[str, Any] | None, exit_code: int) -> str:
     if report is not None and report.get("nothing_to_do") is True:
         outcome = "nothing to do, its ledger is published already"
     template = environment().get_template("run_summary.md.j2")
-    given = {"report": report, "exit_code": exit_code, "outcome": outcome, "shown": SHOWN}
+    given = {"report": report, "exit_code": exit_code, "outcome": outcome, "shown": MAX_NAMED_ITEMS}
     return template.render(given, code=_code, named=_named, facts=_facts)
 
 

@@ -36,7 +36,7 @@ MAX_NAME_LENGTH = 200
 MAX_TOKEN_DECIMALS = 38
 """10^decimals has to fit into 128 bits."""
 
-_SHOWN = 10  # addresses in one notice
+_MAX_NAMED_ADDRESSES = 10  # addresses in one notice
 
 Pair = tuple[ScVal, ScVal]
 
@@ -118,7 +118,7 @@ def differences(before: Iterable[Parameter], after: Iterable[Parameter]) -> str:
 
 def shortened(addresses: Sequence[str]) -> str:
     """The first of these, for one notice."""
-    return ", ".join(addresses[:_SHOWN]) + (", ..." if len(addresses) > _SHOWN else "")
+    return ", ".join(addresses[:_MAX_NAMED_ADDRESSES]) + (", ..." if len(addresses) > _MAX_NAMED_ADDRESSES else "")
 
 
 def by_key(storage: Iterable[Pair]) -> list[Pair]:

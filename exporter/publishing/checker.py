@@ -219,8 +219,8 @@ class TreeChecker:
 
     def one(self, model: type[_Model]) -> _Model | None:
         """The document of a model of which a tree has one."""
-        found: _Model | None = self._documents.get(model)
-        return found
+        document: _Model | None = self._documents.get(model)
+        return document
 
     def there(self, key: str) -> bool:
         """Whether a link to a file leads somewhere. Counts the link."""
@@ -245,7 +245,7 @@ class TreeChecker:
         self.summary.files[kind.value] += 1
         self.summary.bytes[kind.value] += len(data)
         sha256 = sha256 or hashlib.sha256(data).hexdigest()
-        found = parse_key(key)
+        parsed = parse_key(key)
         if not data:
             self.fault(key, "is empty")
             return
@@ -253,7 +253,7 @@ class TreeChecker:
             if key.endswith(".html"):
                 self._follow_links(key, links_of(key, data))
                 return
-            model = self._read(key, data, sha256, *(found or (None, {})))
+            model = self._read(key, data, sha256, *(parsed or (None, {})))
             if model in self._schemas:
                 self.summary.validated += 1
                 self.fault(key, *schema_faults(self._schemas, model, decode_json(data, object)))
@@ -427,9 +427,9 @@ _LINK = re.compile(r"""\s(?:href|src)\s*=\s*["']([^"']*)["']""", re.IGNORECASE)
 
 def links_of(key: str, data: bytes) -> tuple[str, ...]:
     """The links of a web page that stay inside the tree, as paths from its root with their query strings."""
-    found = dict.fromkeys(islice(_LINK.findall(data.decode("utf-8", "replace")), MAX_LINKS))
+    links = dict.fromkeys(islice(_LINK.findall(data.decode("utf-8", "replace")), MAX_LINKS))
     folder = "".join(f"{name}/" for name in key.split("/")[:-1])
-    inside = (_inside(folder, unescape(link)) for link in found)
+    inside = (_inside(folder, unescape(link)) for link in links)
     return tuple(dict.fromkeys(link for link in inside if link is not None))
 
 

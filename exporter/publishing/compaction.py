@@ -128,9 +128,9 @@ def _inside(stretch: tuple[str, str]) -> pl.Expr:
 def _check_written(
     folder: str, data: bytes, parts: Sequence[bytes], stretches: Sequence[tuple[str, str]], rows: int
 ) -> None:
-    found = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
-    if found != rows:
-        raise CheckError(f"{folder}: the compacted file has {found} rows, but its parts have {rows}")
+    row_count = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
+    if row_count != rows:
+        raise CheckError(f"{folder}: the compacted file has {row_count} rows, but its parts have {rows}")
     for stretch in stretches:
         back = _scan([data]).filter(_inside(stretch)).collect()
         expected = _rows(parts, stretch)

@@ -48,7 +48,7 @@ from exporter.publishing.published_state import (
     read_whole_history,
 )
 from exporter.publishing.retention import clock_problem
-from exporter.publishing.sweep_record import note_run, record_replaced
+from exporter.publishing.sweep_record import record_replaced, record_run_start
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock, Store, Written, etag_of, immutable_key_message, read_many, utc_now
 from exporter.tree.documents import (
@@ -162,16 +162,16 @@ class Publication:
             frame = read_current_listing(self._store, status).frame
         except StoreError:
             return frozenset(), []
-        found = frame.with_columns(_LENGTH.alias("length")).filter(pl.col("length").is_not_null())
-        folders = set(found.select(pl.col("key").str.extract(r"^(\w+/\w+/)")).to_series())
+        histories = frame.with_columns(_LENGTH.alias("length")).filter(pl.col("length").is_not_null())
+        folders = set(histories.select(pl.col("key").str.extract(r"^(\w+/\w+/)")).to_series())
         sizes = {info.key: info.size for folder in sorted(folders) for info in self._store.list(folder)}
-        listed = found.select("key", "bytes", "length").iter_rows()
+        listed = histories.select("key", "bytes", "length").iter_rows()
         lost = {length for key, size, length in listed if sizes.get(key) != size}
-        whole = frozenset(found["length"]).intersection(wanted) - lost
-        kept = list(listed_files(found.filter(pl.col("length").is_in(whole)).drop("length")))
-        self._listed += kept
-        self._kept += Written(unchanged=len(kept))
-        return whole, [file.key for file in kept]
+        whole = frozenset(histories["length"]).intersection(wanted) - lost
+        reused = list(listed_files(histories.filter(pl.col("length").is_in(whole)).drop("length")))
+        self._listed += reused
+        self._kept += Written(unchanged=len(reused))
+        return whole, [file.key for file in reused]
 
     def write(self, files: Iterable[RenderedFile]) -> None:
         """Write pages as they come; let all else wait. Raises `CheckError`, `ImmutableKeyError`."""
@@ -224,7 +224,8 @@ class Publication:
         closed = int(datetime.fromisoformat(status.ledger_close_time).timestamp())
         alone = not self._pages.unchanged and clock_problem(self._began, closed) is None
         moment, part = run.summary.published_at, self._history
-        note_run(store, run.summary.manifest_key, self._began if alone else None, moment=moment, died=self._died())
+        began = self._began if alone else None
+        record_run_start(store, run.summary.manifest_key, began, moment=moment, died=self._died())
         newest = max((file.last_ledger for file in self.history_manifest.files if file != part.entry), default=0)
         intent = Intent(
             run.summary.run_id,
@@ -292,12 +293,12 @@ def _extended_history_manifest(
     previous = whole(store, older=True)
     if previous is None and published is not None:
         refuse_lost_manifest(store, history.entry.key)
-    kept = previous
+    continued = previous
     if replaced_ledger is not None:
-        kept = history_below(previous, min(replaced_ledger, history.entry.first_ledger), history.entry)
-    names = {file.key for file in ([] if kept is None else kept.files)}
+        continued = history_below(previous, min(replaced_ledger, history.entry.first_ledger), history.entry)
+    names = {file.key for file in ([] if continued is None else continued.files)}
     withdrawn = [file.key for file in ([] if previous is None else previous.files) if file.key not in names]
-    return extend_history(kept, history.entry), withdrawn
+    return extend_history(continued, history.entry), withdrawn
 
 
 def replace_history(

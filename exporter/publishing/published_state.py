@@ -203,12 +203,14 @@ def check_replaced(store: Store, replaced_ledger: int) -> None:
     """Raise `ConfigError` where no run at this ledger can be replaced, as when the flag is left in a script."""
     published, intent = read_published(store, older=True), read_intent(store)
     history = read_history_manifest(store, older=True)
-    known = {each.observed_ledger for each in (intent, None if published is None else published.status) if each}
-    newest = max(known, default=None)
-    known |= {file.first_ledger for file in ([] if history is None else history.files)}
-    if newest is None or replaced_ledger > newest or replaced_ledger not in known:
-        found = "nothing is published" if newest is None else f"the newest that was published or begun is {newest}"
-        raise ConfigError(f"--replace-ledger: {replaced_ledger} is not the ledger of a published run; {found}")
+    ledgers = {each.observed_ledger for each in (intent, None if published is None else published.status) if each}
+    newest = max(ledgers, default=None)
+    ledgers |= {file.first_ledger for file in ([] if history is None else history.files)}
+    if newest is None or replaced_ledger > newest or replaced_ledger not in ledgers:
+        newest_text = (
+            "nothing is published" if newest is None else f"the newest that was published or begun is {newest}"
+        )
+        raise ConfigError(f"--replace-ledger: {replaced_ledger} is not the ledger of a published run; {newest_text}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,9 +296,9 @@ def closed_earlier(ledger: int, close_time: int, earlier_ledger: int, earlier_ti
 
 def check_network(store: Store, published: Published | None, network: str) -> None:
     """Refuse a tree of another network (a passphrase): one history would hold the numbers of both."""
-    found = None if published is None else published.status.network
-    if found is not None and found != network:
-        held, read = (f"{network_of(each).name} ({printable(each)[:200]})" for each in (found, network))
+    published_network = None if published is None else published.status.network
+    if published_network is not None and published_network != network:
+        held, read = (f"{network_of(each).name} ({printable(each)[:200]})" for each in (published_network, network))
         raise ConfigError(
             f"output.uri: {store.uri} holds the network {held}, and this run reads {read}; name another output, or "
             "remove that one if nothing in it is worth keeping"

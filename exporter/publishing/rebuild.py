@@ -106,16 +106,16 @@ def rebuild_history(store: Store, *, dry_run: bool = False, now: Clock = utc_now
             )
         # Rollups are made again from the files; what a backfill wrote next to them stays as the old manifest has it.
         manifest = msgspec.structs.replace(previous, observed_ledger=newest, files=taken, rollups=[])
-        kept = manifest.liquidations
-        if kept is not None and not _is_there(held, kept.key, kept.sha256):
+        liquidations = manifest.liquidations
+        if liquidations is not None and not _is_there(held, liquidations.key, liquidations.sha256):
             manifest = msgspec.structs.replace(manifest, liquidations=None)
-            findings[kept.key] = Finding(
-                kept.key, Fate.LEFT_OUT, "not the file that the manifest named; backfill again"
+            findings[liquidations.key] = Finding(
+                liquidations.key, Fate.LEFT_OUT, "not the file that the manifest named; backfill again"
             )
         if not dry_run:
-            known = {key: replaced.by for key, replaced in record.history.items()}
+            recorded = {key: replaced.by for key, replaced in record.history.items()}
             replaced = {each.key: each.because for each in findings.values() if each.fate is Fate.REPLACED}
-            added = {key: by for key, by in replaced.items() if known.get(key) != by}
+            added = {key: by for key, by in replaced.items() if recorded.get(key) != by}
             replace_history(held, manifest, added, now(), most_reads=None)
             forget_named(held, [file.key for file in taken])
         return Rebuilt(manifest, tuple(findings[key] for key in sorted(findings)))

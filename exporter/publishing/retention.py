@@ -173,7 +173,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
 
 def _stale_documents(store: Store, current: RunListing, due: Sequence[str], expired: Collection[str]) -> list[str]:
     """Documents of these runs that the published one does not have. An expired run may be unreadable."""
-    stale, kept = set[str](), set(_documents(current)) if due else set[str]()
+    stale, current_documents = set[str](), set(_documents(current)) if due else set[str]()
     for key in due:
         try:
             listing = published_state.read_listing(store, key)
@@ -182,9 +182,9 @@ def _stale_documents(store: Store, current: RunListing, due: Sequence[str], expi
                 continue
             raise
         if listing is not None:
-            stale.update(key for key in _documents(listing) if key not in kept)
-    found = {key for key in stale if not key.startswith(_KEPT) and store.has(key)}
-    return sorted(found.union(_copies(store)))
+            stale.update(key for key in _documents(listing) if key not in current_documents)
+    there = {key for key in stale if not key.startswith(_KEPT) and store.has(key)}
+    return sorted(there.union(_copies(store)))
 
 
 def _copies(store: Store) -> Iterator[str]:
@@ -262,7 +262,7 @@ def _remove_history(store: Store, plan: _Plan, before: datetime) -> tuple[int, t
     replaced = {key for key in record.history if key not in named and has_successor(key, record, named)}
     expired = {key for key in replaced if record.history[key].since < last}
     store.delete(sorted(expired))
-    kept = {key: why for key, why in record.history.items() if key not in expired and key not in named}
-    if kept != record.history:
-        write_record(store, structs.replace(record, history=kept))
+    still_replaced = {key: why for key, why in record.history.items() if key not in expired and key not in named}
+    if still_replaced != record.history:
+        write_record(store, structs.replace(record, history=still_replaced))
     return len(expired & there), tuple(sorted(there - named - replaced))

@@ -71,7 +71,7 @@ def write_record(store: Store, record: SweepRecord) -> None:
     store.put(SUPERSEDED_KEY, msgspec.json.encode(record))
 
 
-def note_run(
+def record_run_start(
     store: Store, key: str, began: datetime | None, *, moment: datetime, died: Mapping[str, str] | None = None
 ) -> None:
     """Take a run, by its manifest's key, into the record before its first document is replaced; it is not superseded.
@@ -104,8 +104,8 @@ def record_replaced(store: Store, replaced: Mapping[str, str | None], moment: da
 
 def forget_named(store: Store, named: Iterable[str]) -> None:
     """Take files off the record that the manifest names now."""
-    record, kept = read_record(store), set(named)
-    history = {key: replaced for key, replaced in record.history.items() if key not in kept}
+    record, named_keys = read_record(store), set(named)
+    history = {key: replaced for key, replaced in record.history.items() if key not in named_keys}
     if history != record.history:
         write_record(store, structs.replace(record, history=history))
 

@@ -162,7 +162,7 @@ def _answer(root: Path, request: Request) -> Response:
             if data is not None:
                 return _file(request, key, data)
         answer = answer.missing
-    if answer.status == 404 and problems.is_for_people(path):
+    if answer.status == 404 and problems.is_site_path(path):
         return _refusal(method, 404, problems.MISSING_PAGE.encode(), CONTENT_TYPES["html"])
     return _error(method, answer)
 

@@ -66,8 +66,8 @@ class SeenObjects:
         if folder in (*_SHALLOW, PAGES):
             return self._client.entries(prefix)
         self._list(folder)
-        found = [entry for entry in [*self._entries.values()] if entry is not None and entry.key.startswith(prefix)]
-        return iter(sorted(found, key=lambda entry: entry.key))
+        entries = [entry for entry in [*self._entries.values()] if entry is not None and entry.key.startswith(prefix)]
+        return iter(sorted(entries, key=lambda entry: entry.key))
 
     def note(self, key: str, entry: ObjectInfo | None) -> None:
         """Note what was written or read under a key just now; None: nothing."""
@@ -123,12 +123,12 @@ class S3Store(Store):
         self._client.close()
 
     def get(self, key: str) -> StoredObject | None:
-        found = self._client.get(check_key(key))
+        stored = self._client.get(check_key(key))
         if self._seen is not None and kind_of(key) is FileKind.DOCUMENT:
             # What a publisher decides by must not be replaced when it has changed since.
-            read = None if found is None else ObjectInfo(key, len(found.data), found.modified, found.etag)
+            read = None if stored is None else ObjectInfo(key, len(stored.data), stored.modified, stored.etag)
             self._seen.note(key, read)
-        return None if found is None else StoredObject(found.data, found.etag)
+        return None if stored is None else StoredObject(stored.data, stored.etag)
 
     def has(self, key: str) -> bool:
         return self._etag(check_key(key)) is not None

@@ -44,8 +44,8 @@ def refuse_other_format(name: str, data: bytes, *, older: bool = False) -> bool:
 
     Raises `FormatError`, `msgspec.DecodeError`.
     """
-    found = decode_json(data, _Numbered)
-    number = found.format if found.schema_version is None else 0
+    numbered = decode_json(data, _Numbered)
+    number = numbered.format if numbered.schema_version is None else 0
     if number is None:
         raise msgspec.DecodeError("it has no format number")
     here = f"format {number}; this is version {exporter.__version__}, format {FORMAT}"

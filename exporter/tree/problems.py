@@ -41,7 +41,7 @@ MISSING_PAGE = (
 """The whole page that a browser gets with 404: a rule at the edge has no other file to hand for it."""
 
 
-def is_for_people(path: str) -> bool:
+def is_site_path(path: str) -> bool:
     """Whether a path, as it was sent, is one of the site's: there a 404 is `MISSING_PAGE`, elsewhere a problem."""
     first, slash, _ = path.removeprefix("/").partition("/")
     # The file of /v1 counts as /v1: CloudFront cannot distinguish the two.

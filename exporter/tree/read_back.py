@@ -110,8 +110,8 @@ def read_back(file: RenderedFile) -> RenderedFile:
 
 def parse_back(key: str, data: bytes) -> Struct:
     """Decode a file with its model and check it against its key. Raises `CheckError` that names key and field."""
-    found = parse_key(key)
-    if found is None or (model := found[0].model) is None:
+    parsed = parse_key(key)
+    if parsed is None or (model := parsed[0].model) is None:
         raise CheckError(f"{key}: no document has such a key")
     try:
         document: Struct = _DECODERS[model].decode(data)
@@ -119,7 +119,7 @@ def parse_back(key: str, data: bytes) -> Struct:
         raise CheckError(f"{key}: does not decode as {model.__name__}: {error}") from error
     if documents.encode(document) != data:
         raise CheckError(f"{key}: not in canonical form: compact, every field once and in the model's order")
-    wrong = contradiction(document, found[1], data)
+    wrong = contradiction(document, parsed[1], data)
     if wrong:
         raise CheckError(f"{key}: {wrong}")
     return document

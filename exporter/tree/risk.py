@@ -197,7 +197,7 @@ class PublishedRisk:
     def of(self, market: str) -> MarketRisk | None:
         """The risk of a market; None where the document has none."""
         document = self.document
-        found = next((item for item in document.data if item.market == market), None)
-        if found is None:
+        market_risk = next((item for item in document.data if item.market == market), None)
+        if market_risk is None:
             return None
-        return MarketRisk(document.checkpoint, document.checkpoint_close_time, self.key, found)
+        return MarketRisk(document.checkpoint, document.checkpoint_close_time, self.key, market_risk)

@@ -85,8 +85,8 @@ class RunListing:
         return len(self), int(self.frame["bytes"].sum())
 
     def sha256_of(self, key: str) -> str | None:
-        found = self.frame.filter(pl.col("key") == key)["sha256"]
-        return found[0].hex() if len(found) else None
+        digests = self.frame.filter(pl.col("key") == key)["sha256"]
+        return digests[0].hex() if len(digests) else None
 
     def run_id(self, observed_ledger: int) -> str:
         """The ledger, a dash, and 12 hex digits of the SHA-256 over what ``sha256sum`` prints of all files, by key."""

@@ -17,9 +17,9 @@ def verifier_file() -> bytes:
 def checker_digests(network: str | None = None) -> dict[str, str]:
     """The SHA-256 of the program that checks proofs and of the lists that come with it, or of one network's."""
     lists = sorted(files(_HERE).joinpath("trusted").iterdir(), key=lambda file: file.name)
-    found = {"stellar_proof.py": verifier_file()} | {
+    digests = {"stellar_proof.py": verifier_file()} | {
         f"trusted/{file.name}": file.read_bytes()
         for file in lists
         if file.name.endswith(".json") and network in (None, file.name.removesuffix(".json"))
     }
-    return {name: hashlib.sha256(content).hexdigest() for name, content in found.items()}
+    return {name: hashlib.sha256(content).hexdigest() for name, content in digests.items()}

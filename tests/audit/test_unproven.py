@@ -8,7 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from exporter.audit.unproven import MAX_NAME, SHOWN, Reason, Unproven
+from exporter.audit.unproven import MAX_NAME, MAX_NAMED_REASONS, Reason, Unproven
 from exporter.cli import main
 from exporter.cli.prove import report_unproven
 from exporter.console import Console
@@ -25,7 +25,7 @@ def test_names_are_bounded_and_counts_are_not() -> None:
     lines = dict(unproven.lines())
 
     assert 1_000_001 == unproven.counts[Reason.CHANGED]
-    assert [f"entry {at}" for at in range(SHOWN)] == unproven.names[Reason.CHANGED]
+    assert [f"entry {at}" for at in range(MAX_NAMED_REASONS)] == unproven.names[Reason.CHANGED]
     assert lines[Reason.CHANGED].endswith("entry 19 and 999,981 more")
     assert ["y " * (MAX_NAME // 2)] == unproven.names[Reason.CALLS]
     assert [True, True] == ["\n" not in line for line in lines.values()]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from exporter.errors import ExitCode
 from exporter.job.report import RunLog
-from exporter.job.run_summary import LONGEST, SHOWN, main, render_summary
+from exporter.job.run_summary import LONGEST, MAX_NAMED_ITEMS, main, render_summary
 
 
 def finished(path: Path, code: int, message: str | None = None, **facts: Any) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_long_lists_are_cut(tmp_path: Path) -> None:
     unread = [{"market": "M" * 5000, "pool": str(number), "reason": "x"} for number in range(1000)]
     summary = render_summary(finished(tmp_path / "report.json", 7, unread=unread), 7)
 
-    assert f"- and {1000 - SHOWN} more" in summary
+    assert f"- and {1000 - MAX_NAMED_ITEMS} more" in summary
     assert len(summary) < 10_000
 
 

@@ -19,7 +19,7 @@ from exporter.tree.problems import (
     MISSING_PAGE,
     URL_TOO_LONG,
     Problem,
-    is_for_people,
+    is_site_path,
 )
 from exporter.tree.routes import Served, route
 from tests.render.rendering import SIZES
@@ -160,7 +160,7 @@ def faults(case: Case, wanted: Expected, answer: Answer, root: Path) -> list[str
             found[name] = (value, headers.get(f"access-control-allow-{name}"))
         found["remembered"] = ("86400", headers.get("access-control-max-age"))
     else:
-        page = wanted.status == 404 and is_for_people((answer.asked or case.url).partition("?")[0])
+        page = wanted.status == 404 and is_site_path((answer.asked or case.url).partition("?")[0])
         kind = "text/html; charset=utf-8" if page else "application/problem+json"
         found["type"] = (kind, headers.get("content-type"))
         found["lifetime"] = (ERROR_CACHE_CONTROL if wanted.status in (400, 404) else UNCACHED, headers["cache-control"])
