@@ -210,6 +210,7 @@ def test_every_kind_of_key_answers_its_urls() -> None:
         "month": "2026-01",
         "ledger": "1",
         "last": "2",
+        "checkpoint": "63",
         "digest": "a" * 12,
         "about": "about",
         "number": "2",

@@ -34,8 +34,8 @@ class BrokenView(LedgerView):
         super().__init__(world.source)
         self._broken = broken
 
-    async def read(self, keys: Iterable[bytes], kept: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
-        entries = dict(await super().read(keys, kept))
+    async def read(self, keys: Iterable[bytes], never_removed: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
+        entries = dict(await super().read(keys, never_removed))
         entry = None if self._broken is None else entries.get(self._broken)
         if entry is not None and self._broken is not None:
             entries[self._broken] = BrokenEntry(entry.key, entry.raw, entry.held)

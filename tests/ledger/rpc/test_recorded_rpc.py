@@ -14,6 +14,7 @@ from exporter.ledger.source import RawEntry
 from exporter.localnet.server import running
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
+from exporter.tree.families import WATCHED
 from tests.job_runs import on_chain, run, settings_for
 from tests.ledger.rpc.recorded_rpc import RecordedRpc
 from tests.past.archive.archive_snapshot import state_at
@@ -50,7 +51,8 @@ def test_a_run(real_data: Path, state: Mapping[bytes, RawEntry], tmp_path: Path)
     assert (0, [], []) == (code, facts["unread"], facts["unpriced"])
     assert prices == {pool["symbol"]: pool["oracle_price_usd"] for pool in page}
     assert {(MARKET, 10_169)} == {(pool["market"], pool["observed_ledger"]) for pool in page}
-    (market,) = json.loads((tmp_path / "v1" / "changes.json").read_bytes())["markets"]
+    (watched_file,) = (tmp_path / WATCHED.prefix).iterdir()
+    (market,) = json.loads(watched_file.read_bytes())["markets"]
     watched = {(item["kind"], item["subject"].split()[0]): item["value"] for item in market["values"]}
     named = {("admin", "admin"), ("code", "market"), ("code", "oracle"), ("oracle", "oracle")}
     assert named | {("frozen", "pools")} == watched.keys()
