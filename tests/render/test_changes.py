@@ -137,7 +137,7 @@ def test_a_parameter_is_named_with_both_values() -> None:
         (each.title.split()[-2], each.before, each.after) for each in found
     ]
     assert {"parameter"} == {each.kind for each in found}
-    assert len({each.id for each in found}) == 2
+    assert 2 == len({each.id for each in found})
 
 
 def status(name: str) -> Mapping[str, Row]:
