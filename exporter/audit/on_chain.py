@@ -185,7 +185,7 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
             # Strangers could end the check with a market that changes at every ledger, or with very many.
             readings = await read_protocols(view, settings, opened, around, listed_alone=True)
             both = StorageRuleComparison()
-            if opened.whole:
+            if opened.has_all_contracts:
                 both = await compare_storage_rules(view, opened.source.close_time)
             planned = [(reading.protocol, item) for reading in readings for item in _planned_calls(reading)]
             without = [item for _, item in planned if isinstance(item, NoView)]

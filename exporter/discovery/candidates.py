@@ -82,11 +82,13 @@ class Drift(NamedTuple):
     notice: str
 
 
-async def check_lists(view: LedgerView, deployments: Sequence[Deployment], *, whole: bool = True) -> list[Drift]:
+async def check_lists(
+    view: LedgerView, deployments: Sequence[Deployment], *, has_all_contracts: bool = True
+) -> list[Drift]:
     """Contracts of the lists that are not there, or have other code than they had, each once. Raises `SourceError`.
 
     Of markets only those are looked at whose code is known, since their readers report absent ones. Where the ledger
-    is not ``whole``, as in a file of some contracts, it means nothing that a contract is absent.
+    lacks contracts (``has_all_contracts``), as a file of some does, it means nothing that a contract is absent.
     """
     looked_at = [
         (deployment, contract)
@@ -97,17 +99,19 @@ async def check_lists(view: LedgerView, deployments: Sequence[Deployment], *, wh
     entries = await view.read(dict.fromkeys(instance_key(contract.address) for _, contract in looked_at))
     found: dict[Drift, None] = {}
     for deployment, contract in looked_at:
-        text = _difference(deployment, contract, entries[instance_key(contract.address)], whole)
+        text = _difference(deployment, contract, entries[instance_key(contract.address)], has_all_contracts)
         if text is not None:
             found[Drift(deployment.protocol, contract.address, text)] = None
     return list(found)
 
 
-def _difference(deployment: Deployment, contract: KnownContract, entry: Entry | None, whole: bool) -> str | None:
+def _difference(
+    deployment: Deployment, contract: KnownContract, entry: Entry | None, has_all_contracts: bool
+) -> str | None:
     what = f"{contract.role} {contract.address} of {deployment.protocol} {deployment.label}"
     since = f"({contract.source}, {contract.date})"
     if entry is None:
-        if contract.role == MARKET or not whole:
+        if contract.role == MARKET or not has_all_contracts:
             return None
         return f"drift: the ledger has no contract at {what} as listed {since}"
     if contract.wasm_hash is None:

@@ -59,7 +59,7 @@ The third of an entry is 0 for an archived one: a life that goes on may have bee
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class SearchScope:
     """Where a run looked.
 
     ``deployments`` are those of the package's lists with what the chain taught; ``compared_lists`` those of the lists
@@ -73,7 +73,7 @@ class Tried:
     excluded: frozenset[str] = frozenset()
     skipped: Sequence[SkippedMarket] = ()
 
-    def without(self, excluded: Iterable[str]) -> Tried:
+    def without(self, excluded: Iterable[str]) -> SearchScope:
         """The same but for markets that are excluded, which are skipped."""
         out = frozenset(excluded)
         kept, skipped = dict[str, Sequence[Candidate]](), dict[tuple[str, str], SkippedMarket]()
@@ -89,7 +89,7 @@ class Tried:
         given = {(item.protocol, item.market) for item in self.skipped}
         return candidate.address not in self.excluded and (candidate.protocol, candidate.address) not in given
 
-    def listed_alone(self) -> Tried:
+    def listed_alone(self) -> SearchScope:
         """Where the run looked for listed markets; of the lists, unlisted markets are not compared with the chain."""
         listed = {
             name: [item for item in own if self.listings.is_listed(name, item.address)]
@@ -110,7 +110,7 @@ class Tried:
             if not self.listings.is_listed(name, item.address)
         ]
 
-    def with_more(self, more: Iterable[Candidate]) -> Tried:
+    def with_more(self, more: Iterable[Candidate]) -> SearchScope:
         """The same with further candidates."""
         found = {name: list(own) for name, own in self.candidates.items()}
         for item in more:
@@ -143,7 +143,7 @@ class Evidence:
     skipped: Sequence[SkippedMarket] = ()
     excluded: Sequence[str] = ()
 
-    def tried(self, known: Sequence[Deployment]) -> Tried:
+    def tried(self, known: Sequence[Deployment]) -> SearchScope:
         """Where the run looked: the package's own lists (``known``) and what the file adds to them."""
         deployments = list(known) if self.lists_compared else []
         for learned in self.contracts:
@@ -152,7 +152,7 @@ class Evidence:
                     deployments[at] = with_contract(item, learned.role, learned.address)
         named = {name: [item for item in self.candidates if item.protocol == name] for name in PROTOCOLS}
         lists = known if self.lists_compared else ()
-        return Tried(named, deployments, lists, self.listings(known), frozenset(self.excluded), self.skipped)
+        return SearchScope(named, deployments, lists, self.listings(known), frozenset(self.excluded), self.skipped)
 
     def listings(self, known: Iterable[Deployment]) -> MarketListings:
         """Which markets are listed, by the package's lists (``known``) and what this records as configured."""

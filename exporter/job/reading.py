@@ -28,7 +28,7 @@ from exporter.discovery.candidates import check_lists, listings_of
 from exporter.discovery.known_markets import LearnedContract, Memory
 from exporter.durations import duration_text
 from exporter.errors import SourceError
-from exporter.job.evidence import Evidence, Tried
+from exporter.job.evidence import Evidence, SearchScope
 from exporter.job.exclude import leave_out
 from exporter.job.sources import OpenSource, RpcEndpoints, StoredLedger, open_evidence
 from exporter.job.unlisted import Budget, UnlistedMarkets, budget_of, unread_of
@@ -130,37 +130,37 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
     """
     known = set() if memory is None else memory.confirmed()
     remembers = None if memory is None else remembered(opened.network, memory)
-    tried, around = where_to_look(settings, opened, remembers), None
-    view = LedgerView(opened.source, view_limits(settings), tried.excluded)
+    scope, around = where_to_look(settings, opened, remembers), None
+    view = LedgerView(opened.source, view_limits(settings), scope.excluded)
     deadline, began = settings.network.read_deadline.total_seconds(), monotonic()
     read: list[ProtocolReading] = []
 
     async def program(view: LedgerView) -> list[ProtocolReading]:
-        nonlocal tried, around, read
-        reading = _read_tried(view, tried.listed_alone(), whole=opened.whole)
+        nonlocal scope, around, read
+        reading = _read_scope(view, scope.listed_alone(), has_all_contracts=opened.has_all_contracts)
         if memory is None or around is not None:
             read = await reading
             return read
         discovers = discover_context(view, opened.source, opened.network, PROTOCOLS, memory, deadline)
         read, around = await _all(reading, discovers)
-        before, tried = tried, where_to_look(settings, opened, around)
-        if tried.listed_alone().candidates != before.listed_alone().candidates:
-            read = await _read_tried(view, tried.listed_alone(), whole=opened.whole)
+        before, scope = scope, where_to_look(settings, opened, around)
+        if scope.listed_alone().candidates != before.listed_alone().candidates:
+            read = await _read_scope(view, scope.listed_alone(), has_all_contracts=opened.has_all_contracts)
         return read
 
     def others() -> Iterable[Candidate]:
         """The candidates that are not listed, with those that the protocols' contracts name."""
         named = {(item.protocol, item.address): item for reading in read for item in reading.named}
-        found = tried.others()
+        found = scope.others()
         had = {(item.protocol, item.address) for item in found}
-        return [*found, *(item for place, item in named.items() if place not in had and tried.takes(item))]
+        return [*found, *(item for place, item in named.items() if place not in had and scope.takes(item))]
 
     def budget() -> Budget:
         pools = sum(len(market.members) for reading in read for market in reading.markets)
         return budget_of(deadline, monotonic() - began, pools)
 
     given = opened.evidence is not None
-    unlisted = UnlistedMarkets(view, others, lambda: tried.deployments, None if given else budget)
+    unlisted = UnlistedMarkets(view, others, lambda: scope.deployments, None if given else budget)
     async with reading_deadline(settings):
         reading = await view.run_until_consistent(program, unlisted)
         ledger = reading.certificate.ledger
@@ -168,9 +168,9 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
     gathered = unlisted.gather(ledger)
     readings = [*reading.result, *gathered.readings]
     for each in readings:
-        leave_out(each, tried.excluded)
-    skipped = sorted([*tried.skipped, *gathered.skipped], key=lambda item: (item.market, item.protocol))
-    every = [*(item for group in tried.listed_alone().candidates.values() for item in group), *gathered.read]
+        leave_out(each, scope.excluded)
+    skipped = sorted([*scope.skipped, *gathered.skipped], key=lambda item: (item.market, item.protocol))
+    every = [*(item for group in scope.listed_alone().candidates.values() for item in group), *gathered.read]
     notices = list(opened.notices if opened.evidence is None else opened.evidence.notices)
     discovered: list[Discovered] = []
     if memory is not None and around is not None:
@@ -187,7 +187,7 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
         calls = {}
     learned = [
         LearnedContract(protocol=item.protocol, label=item.label, role=contract.role, address=contract.address)
-        for item in tried.deployments
+        for item in scope.deployments
         for contract in item.contracts
         if contract.source == LEARNED
     ]
@@ -200,14 +200,14 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
         every,
         learned,
         notices,
-        whole=opened.whole,
-        lists_compared=bool(tried.compared_lists),
+        whole=opened.has_all_contracts,
+        lists_compared=bool(scope.compared_lists),
         stored=opened.stored,
         skipped=skipped,
-        excluded=sorted(tried.excluded),
+        excluded=sorted(scope.excluded),
     )
     certificate = replace(reading.certificate, keys=key_count, calls=call_count)
-    found = readings, tried.listings, certificate, close_time, notices, discovered
+    found = readings, scope.listings, certificate, close_time, notices, discovered
     return MarketsRead(*found, memory, opened.proof, len(entries), skipped), evidence
 
 
@@ -224,17 +224,19 @@ async def read_protocols(
     ``around`` has what earlier runs and events name. For a source that strangers cannot slow down; for another one
     read ``listed_alone``, or as a run does (`read_markets`). Where no listed market is there, all are read even so.
     """
-    tried = where_to_look(settings, opened, around)
+    scope = where_to_look(settings, opened, around)
     if listed_alone:
-        listed = await _read_tried(view, tried.listed_alone(), whole=opened.whole)
+        listed = await _read_scope(view, scope.listed_alone(), has_all_contracts=opened.has_all_contracts)
         if any(reading.markets for reading in listed):
             return listed
-    read = await _read_tried(view, tried, whole=opened.whole)
-    named = [item for reading in read for item in reading.named if tried.takes(item)]
-    return await _read_tried(view, tried.with_more(named), whole=opened.whole) if named else read
+    read = await _read_scope(view, scope, has_all_contracts=opened.has_all_contracts)
+    named = [item for reading in read for item in reading.named if scope.takes(item)]
+    return (
+        await _read_scope(view, scope.with_more(named), has_all_contracts=opened.has_all_contracts) if named else read
+    )
 
 
-def where_to_look(settings: Settings, opened: OpenSource, around: DiscoveryContext | None = None) -> Tried:
+def where_to_look(settings: Settings, opened: OpenSource, around: DiscoveryContext | None = None) -> SearchScope:
     """The addresses of lists, and what earlier runs and events name; of evidence, those that its run tried."""
     if opened.evidence is not None:
         return opened.evidence.tried(opened.network.deployments)
@@ -243,17 +245,17 @@ def where_to_look(settings: Settings, opened: OpenSource, around: DiscoveryConte
     found = candidates(settings, opened.network, PROTOCOLS, opened.instances, () if around is None else around.found)
     every = [candidate for group in found.values() for candidate in group]
     listings = listings_of(opened.network.deployments, every)
-    return Tried(found, deployments, lists, listings).without(settings.exclude)
+    return SearchScope(found, deployments, lists, listings).without(settings.exclude)
 
 
-async def _read_tried(view: LedgerView, tried: Tried, *, whole: bool) -> list[ProtocolReading]:
+async def _read_scope(view: LedgerView, scope: SearchScope, *, has_all_contracts: bool) -> list[ProtocolReading]:
     readings = [
         read_contained(
-            protocol, view, tried.candidates[name], [item for item in tried.deployments if item.protocol == name]
+            protocol, view, scope.candidates[name], [item for item in scope.deployments if item.protocol == name]
         )
         for name, protocol in PROTOCOLS.items()
     ]
-    drifts, *read = await _all(check_lists(view, tried.compared_lists, whole=whole), *readings)
+    drifts, *read = await _all(check_lists(view, scope.compared_lists, has_all_contracts=has_all_contracts), *readings)
     await watch_prices_contained(view, read, oracle_forms())
     notice = await mark_frozen(view, read)
     if notice is not None:

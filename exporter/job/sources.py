@@ -33,8 +33,8 @@ OnRequest = Callable[[], None]
 class OpenSource:
     """An open source, its network, and for a snapshot file or an archive the contracts in it.
 
-    ``facts`` are for the run report. ``whole`` is False for a file with some contracts only. ``stored`` says that calls
-    are answered from entries. ``proof`` is the content of the proof file of an archive's ledger.
+    ``facts`` are for the run report. ``has_all_contracts`` is False for a file with some contracts only. ``stored``
+    says that calls are answered from entries. ``proof`` is the content of the proof file of an archive's ledger.
     """
 
     source: LedgerSource
@@ -42,7 +42,7 @@ class OpenSource:
     instances: Sequence[tuple[str, ContractInstance]]
     label: str
     facts: Any = None
-    whole: bool = True
+    has_all_contracts: bool = True
     stored: bool = False
     evidence: Evidence | None = None
     proof: bytes | None = None
@@ -148,15 +148,22 @@ def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> Op
     label = f"ledger snapshot file {name}"
     _refuse_other_network(settings, snapshot.network_id, label)
     source, instances = SnapshotSource(snapshot, storage_answers), list(snapshot.contract_instances())
-    return OpenSource(source, network_of(settings.passphrase), instances, label, whole=False, stored=True)
+    return OpenSource(source, network_of(settings.passphrase), instances, label, has_all_contracts=False, stored=True)
 
 
 def open_evidence(settings: Settings, evidence: Evidence) -> OpenSource:
     """Raises `NetworkMismatchError`."""
     _refuse_other_network(settings, evidence.network_id, f"evidence of ledger {evidence.ledger}")
     source, network = EvidenceSource(evidence), network_of(settings.passphrase)
-    whole, stored = evidence.whole, evidence.stored
-    return OpenSource(source, network, [], source.label, whole=whole, stored=stored, evidence=evidence)
+    return OpenSource(
+        source,
+        network,
+        [],
+        source.label,
+        has_all_contracts=evidence.whole,
+        stored=evidence.stored,
+        evidence=evidence,
+    )
 
 
 def _refuse_other_network(settings: Settings, network: str, what: str) -> None:

@@ -244,7 +244,7 @@ class ProtocolReading:
     backstops: dict[str, Callable[[int], BackstopRow]] = field(default_factory=dict)
     named: list[Candidate] = field(default_factory=list)
 
-    def settle(self, close_time: int) -> None:
+    def at_close_time(self, close_time: int) -> None:
         """Bring to a ledger's close time what depends on it without an entry changing; it may be asked again."""
 
 

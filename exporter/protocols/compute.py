@@ -124,7 +124,7 @@ def compute(
     for reading in readings:
         unread = list(reading.unread)
         with Barrier() as barrier:
-            reading.settle(close_time)
+            reading.at_close_time(close_time)
             frames.append(_pools_of(reading, protocols[reading.protocol], tables, unread))
         if barrier.failure:
             lost = [(pool.market.address, pool.pool) for pool in reading.pools]

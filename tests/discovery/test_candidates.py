@@ -128,7 +128,7 @@ def test_drift(role: str, listed: bytes | None, found: bytes | None, whole: bool
     ledger = MadeLedger(*([] if found is None else [instance(X, [], found)]))
 
     async def program(view: LedgerView) -> list[Drift]:
-        return await check_lists(view, [Deployment("blend", "v1", (known,))], whole=whole)
+        return await check_lists(view, [Deployment("blend", "v1", (known,))], has_all_contracts=whole)
 
     drifts = asyncio.run(read_at_one_ledger(ledger, program)).result
     assert [("blend", X, notice) for notice in notices] == [(*drift[:2], drift.notice) for drift in drifts]

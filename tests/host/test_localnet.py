@@ -61,7 +61,7 @@ def test_views_of_the_archive_agree(snapshot: LedgerSnapshot, machine: Machine) 
     """All 72 fields that the real contracts' views give of the archive's four pools are ours."""
     markets = [{"protocol": "blend", "address": POOL}]
     settings = load(None, {"network.name": "testnet", "discovery.enabled": False, "markets": markets}).settings
-    source = OpenSource(HostSource(snapshot, machine), NETWORKS["testnet"], [], "host", whole=False)
+    source = OpenSource(HostSource(snapshot, machine), NETWORKS["testnet"], [], "host", has_all_contracts=False)
     check = asyncio.run(check_chain(settings, Opened(source)))
 
     assert ([], [], 72, 4) == (check.differences, check.failed, check.compared, check.pools)

@@ -70,7 +70,7 @@ def test_absent_markets(name: str) -> None:
 def test_every_pool(name: str) -> None:
     """All pools are read and priced, nothing is said, and the math gives no number that nobody knows."""
     tables, reading = World(name).compute(), World(name).read().result
-    reading.settle(NOW)
+    reading.at_close_time(NOW)
 
     assert ([], [], [], []) == (tables.unread, tables.unpriced, tables.absent, tables.notices)
     for pool in reading.pools:

@@ -38,7 +38,7 @@ class PeridotReading(ProtocolReading):
 
     controllers: dict[str, layout.Controller] = field(default_factory=dict)
 
-    def settle(self, close_time: int) -> None:
+    def at_close_time(self, close_time: int) -> None:
         statuses = {}
         for item in self.markets:
             states = [self.controllers[item.address].paused(vault, close_time) for vault in item.members]
@@ -177,7 +177,7 @@ class _Reader(Collector):
             incentive=controller.incentive,
             governed=governed,
             listed=None if controller.supported is None else vault in controller.supported,
-            paused=frozenset(),  # and the market's status: as of a time, by `PeridotReading.settle`
+            paused=frozenset(),  # and the market's status: as of a time, by `PeridotReading.at_close_time`
             reward_token=controller.reward_token if supply_speed or borrow_speed else None,
             supply_speed=supply_speed,
             borrow_speed=borrow_speed,
