@@ -32,21 +32,24 @@ class ApproximateColumn:
     source: str
     decimals: str | int
     meaning: str
+    unit: str
 
 
 def _tokens(name: str, source: str, what: str) -> ApproximateColumn:
-    return ApproximateColumn(name, source, "decimals", f"approximate: {what} in whole tokens, {source} / 10^decimals")
+    return ApproximateColumn(
+        name, source, "decimals", f"approximate: {what} in whole tokens, {source} / 10^decimals", "tokens"
+    )
 
 
 def _dollars(name: str, source: str, what: str) -> ApproximateColumn:
     meaning = f"approximate: {what} in US dollars, {source} / 100; null without a valid price"
-    return ApproximateColumn(name, source, _DOLLARS, meaning)
+    return ApproximateColumn(name, source, _DOLLARS, meaning, "US dollars")
 
 
 def _fraction(name: str, what: str, basis: str) -> ApproximateColumn:
     source = f"{name}_bps"
     meaning = f"approximate: {what} as a fraction (0.05 is 5 %), {source} / 10000; {basis}"
-    return ApproximateColumn(name, source, _FRACTION, meaning)
+    return ApproximateColumn(name, source, _FRACTION, meaning, "fraction")
 
 
 _OWN = "compounded as the protocol itself has it"
@@ -64,6 +67,7 @@ APPROXIMATE = (
         "oracle_price",
         "oracle_decimals",
         "approximate: price of one token in US dollars, oracle_price / 10^oracle_decimals; null without a valid price",
+        "US dollars",
     ),
     _fraction("supply_apy", "annual yield of suppliers", _OWN),
     _fraction("borrow_apy", "annual cost of borrowers", _OWN),

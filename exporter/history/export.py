@@ -23,15 +23,13 @@ from polars.io.plugins import register_io_source
 from exporter.bounds import FILE_BYTES
 from exporter.errors import CheckError, ConfigError, DecodeError, SourceError
 from exporter.history.manifest import decode_history_manifest, folder_of, span_of
-from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, column_names, scan_rows
+from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, scan_rows
+from exporter.history.spreadsheet import without_formulas
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
-from exporter.tree.values import CONTRACT, ParquetType
+from exporter.tree.values import CONTRACT
 from exporter.user_files import writing
-
-_FORMULA = r"^(\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|[\t\r\n])"
-"""How a text begins that a spreadsheet would run as a formula. Names of tokens are whatever their contracts say."""
 
 MAX_MANIFEST_BYTES = FILE_BYTES
 
@@ -199,10 +197,7 @@ async def export_history(
         for file in files:
             frame = rows_of(await _read(source, file), file).filter(condition)
             if form == "csv" and not raw:
-                texts = pl.col(column_names(ParquetType.UTF8))
-                frame = frame.with_columns(
-                    pl.when(texts.str.contains(_FORMULA)).then("'" + texts).otherwise(texts).name.keep()
-                )
+                frame = without_formulas(frame)
             if frame.height:
                 writer.write_table(frame.to_arrow().cast(ARROW_SCHEMA))
                 rows += frame.height

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
+
+import polars as pl
 
 from exporter.history.approximate import APPROXIMATE
 from exporter.history.rollups import DAILY, HOURLY
+from exporter.history.spreadsheet import csv_of
 from exporter.tables import COLUMNS, Column
 from exporter.tree import documents
-from exporter.tree.families import HISTORY_NOTES, LATEST_PARQUET
+from exporter.tree.families import HISTORY_NOTES, LATEST_CSV, LATEST_PARQUET
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.headers import CONTENT_TYPES
 from exporter.tree.read_back import file_of
@@ -45,8 +49,36 @@ def render_tables(latest: bytes, history: documents.HistoryManifest, close_time:
     ``history`` has this run's file; its ledger closed at ``close_time`` (unix seconds).
     """
     yield RenderedFile(LATEST_PARQUET.template, latest, FileKind.DOCUMENT)
+    rows = pl.read_parquet(io.BytesIO(latest))
+    yield RenderedFile(LATEST_CSV.template, csv_of(rows), FileKind.DOCUMENT)
+    yield file_of(latest_metadata(rows.height, history.observed_ledger, close_time))
     yield file_of(data_package(history, close_time))
     yield from (RenderedFile(note.template, _NOTE, FileKind.DOCUMENT) for note in HISTORY_NOTES)
+
+
+def latest_metadata(rows: int, ledger: int, close_time: int) -> documents.TableMetadata:
+    """What ``v1/latest.csv`` holds, for readers of the file alone."""
+    exact = {column.name: documents.TableColumn(_type(column), _unit(column), column.meaning) for column in COLUMNS}
+    approximate = {column.name: documents.TableColumn("number", column.unit, column.meaning) for column in APPROXIMATE}
+    return documents.TableMetadata(
+        title="Lending markets of Soroban: every pool at the newest run",
+        description="A row is one token's pool in one lending market. Numbers are exact, but for the columns that are "
+        "said to be approximate, which are for plots. A text that a spreadsheet would run as a formula has ' in front.",
+        csv="../v1/latest.csv",
+        observed_ledger=ledger,
+        ledger_close_time=documents.timestamp(close_time),
+        rows=rows,
+        columns=exact | approximate,
+    )
+
+
+def _unit(column: Column) -> str:
+    units = {"_bps": "basis points", "_usd_cents": "US cents"}
+    by_name = next((unit for ending, unit in units.items() if column.name.endswith(ending)), None)
+    if by_name is not None:
+        return by_name
+    is_amount = column.type is ParquetType.DECIMAL and "base units" in column.meaning
+    return "base units" if is_amount or column.name.startswith("total_") else ""
 
 
 def data_package(history: documents.HistoryManifest, close_time: int) -> documents.DataPackage:

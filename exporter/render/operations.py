@@ -245,6 +245,12 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "The Parquet files as a Data Package",
         "The newest run and the whole history as tables with their columns, types and meanings (Data Package 2.0).",
     ),
+    "/v1/latest.metadata.json": Operation(
+        "getLatestMetadata",
+        "history",
+        "What v1/latest.csv holds",
+        "The newest run as CSV, `/v1/latest.csv`: its ledger, and type, unit and meaning of each column.",
+    ),
     "/v1/openapi.json": Operation(
         "getOpenApi",
         "system",

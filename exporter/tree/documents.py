@@ -484,6 +484,26 @@ class Census(Struct, frozen=True, forbid_unknown_fields=True):
     unread: Annotated[list[CensusContract], doc("The first of them, by kind and address.")]
 
 
+class TableColumn(Struct, frozen=True, forbid_unknown_fields=True):
+    """A column of a CSV file."""
+
+    type: Annotated[Words, doc("Type of the column in a Table Schema.")]
+    unit: Annotated[Words, doc("Unit of its numbers, such as basis points; empty where there is none.")]
+    description: Annotated[Words, doc("What the column holds; an empty cell is null.")]
+
+
+class TableMetadata(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a CSV file holds: its source, its time, and each of its columns by name."""
+
+    title: Annotated[Words, doc("The table in a few words.")]
+    description: Annotated[Words, doc("What a row is.")]
+    csv: Annotated[FileReference, doc("Where the CSV file is, relative to this document.")]
+    observed_ledger: ObservedLedger
+    ledger_close_time: Annotated[Timestamp, doc("Close time of the observed ledger.")]
+    rows: Annotated[Count, doc("Rows in the file, without its head.")]
+    columns: Annotated[dict[str, TableColumn], doc("The columns by name, in the order of the file.")]
+
+
 class DataField(Struct, frozen=True, forbid_unknown_fields=True):
     """A column, as a data package describes it."""
 

@@ -267,6 +267,8 @@ FAMILIES: Final[tuple[Family, ...]] = (
     # Tables. The publisher writes the last run of each closed day and hour before the manifest that lists them.
     DATA_PACKAGE := Family("datapackage.json", documents.DataPackage),
     LATEST_PARQUET := Family("v1/latest.parquet"),  # the published run's Parquet file, under a name that stays
+    LATEST_CSV := Family("v1/latest.csv"),
+    LATEST_METADATA := Family("v1/latest.metadata.json", documents.TableMetadata),
     DAILY_ROLLUP := Family("history/daily.parquet", sweep=Sweep.NEVER),
     HOURLY_ROLLUP := Family("history/hourly.parquet", sweep=Sweep.NEVER),
     MONTH_ROLLUP := Family("history/hourly-{month}.parquet", sweep=Sweep.NEVER),

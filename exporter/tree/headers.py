@@ -12,6 +12,7 @@ from exporter.tree.problems import METHODS
 CONTENT_TYPES = {
     "atom": "application/atom+xml; charset=utf-8",
     "css": "text/css; charset=utf-8",
+    "csv": "text/csv; charset=utf-8",
     "gz": "application/gzip",
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
