@@ -44,7 +44,7 @@ ERRORS = (
     ("v1/assets?token=XLM", 400),
     ("v1/assets?sort=tvl", 400),
     ("v1/markets?page=2", 400),
-    ("v1/tokens?symbol=USDC", 400),
+    ("v1/tokens?sort=tvl", 400),
     ("v1/pools?limit=5", 400),
     (f"v1/pools?market={_STRANGER}&token={_STRANGER}", 400),
     ("v1/assets?cursor=unknown", 404),

@@ -20,7 +20,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.publishing.publish import RunSummary
 from exporter.render.changes import WatchedFile, change_list, own_changes, render_feeds, watched_values
 from exporter.render.data_package import render_tables
-from exporter.render.lists import render_assets, render_pool_lists, render_token_list, with_list_columns
+from exporter.render.lists import render_assets, render_pool_lists, render_tokens, with_list_columns
 from exporter.render.openapi import api_index, openapi_document, render_llms
 from exporter.render.run_documents import (
     protocol_list,
@@ -128,7 +128,7 @@ class RenderedRun:
         yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen)
         yield from map(file_of, token_documents(tables, series.first_seen, known))
         yield from render_pool_lists(tables.pools, PROTOCOLS, tables.ledger)
-        yield render_token_list(tables, series.first_seen, known)
+        yield from render_tokens(tables, series.first_seen, known, native(network.passphrase))
         yield from render_yields(tables.pools, native(network.passphrase), PROTOCOLS)
         latest = render_latest(
             tables.pools,

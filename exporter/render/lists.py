@@ -27,7 +27,15 @@ from exporter.protocols.compute import Tables
 from exporter.render.run_documents import digits, token_documents
 from exporter.tables import document_fields
 from exporter.tree.documents import BestRate, TokenEntry, TokenList, encode, token_of
-from exporter.tree.families import EMPTY_PAGE_KEY, PAGE, POOLS_PAGE, assets_folder, pools_key, pools_of_key
+from exporter.tree.families import (
+    EMPTY_PAGE_KEY,
+    PAGE,
+    POOLS_PAGE,
+    TOKENS_OF_SYMBOL,
+    assets_folder,
+    pools_key,
+    pools_of_key,
+)
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.pools import AssetPeriod, PoolRow, PoolSnapshot, TokenIdentity
 from exporter.tree.read_back import file_of
@@ -208,10 +216,38 @@ def _flat_lists(pools: pl.DataFrame, protocols: Iterable[str]) -> Iterator[tuple
         yield pools_of_key(None, token), shown
 
 
+def render_tokens(
+    tables: Tables, first_seen: Mapping[str, int], known: Mapping[str, TokenIdentity], native: str | None
+) -> Iterator[RenderedFile]:
+    """The list of tokens, and those of each symbol that can be asked for, identified ones first.
+
+    Symbols that differ only in case share a file. ``native`` is the native asset's contract, which calls itself
+    ``native`` and is found as XLM, too.
+    """
+    whole = token_list(tables, first_seen, known)
+    yield file_of(whole)
+    by_symbol: dict[str, list[TokenEntry]] = {}
+    for entry in whole.data:
+        for symbol in {entry.symbol.lower(), *(("xlm",) if entry.address == native else ())}:
+            by_symbol.setdefault(symbol, []).append(entry)
+    for symbol, entries in sorted(by_symbol.items()):
+        key = TOKENS_OF_SYMBOL.key(symbol=symbol)
+        if TOKENS_OF_SYMBOL.pattern.fullmatch(key):
+            own = sorted(entries, key=lambda entry: (entry.identity is None, entry.address))
+            yield RenderedFile(key, encode(TokenList(whole.observed_ledger, own)), FileKind.DOCUMENT)
+
+
 def render_token_list(
     tables: Tables, first_seen: Mapping[str, int], known: Mapping[str, TokenIdentity] | None = None
 ) -> RenderedFile:
     """The list of tokens. Raises `CheckError` for a value that the API does not allow."""
+    return file_of(token_list(tables, first_seen, known))
+
+
+def token_list(
+    tables: Tables, first_seen: Mapping[str, int], known: Mapping[str, TokenIdentity] | None = None
+) -> TokenList:
+    """Every token with its best rates, ascending by address."""
     ranked = with_ranks(tables.pools)
     totals = {row["token_address"]: row for row in _totals_of_tokens(ranked).iter_rows(named=True)}
     best_rates = {side: _best_rates(ranked, side) for side in SIDES}
@@ -241,7 +277,7 @@ def render_token_list(
                 identity=token.identity,
             )
         )
-    return file_of(TokenList(tables.ledger, entries))
+    return TokenList(tables.ledger, entries)
 
 
 def _totals_of_tokens(pools: pl.DataFrame) -> pl.DataFrame:

@@ -34,6 +34,7 @@ from exporter.tree.problems import (
     problem,
     unknown_market,
     unknown_pool,
+    unknown_symbol,
     unknown_token,
 )
 from exporter.tree.routes import LISTS, MAX_LIMIT, UNSUPPORTED_FILTERS
@@ -102,6 +103,9 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
         _CURSOR,
     ),
     "protocol": _query("protocol", "Only pools of this protocol.", {"$ref": "ProtocolName"}),
+    "symbol": _query(
+        "symbol", "Only tokens of this symbol, in any case.", {"type": "string", "pattern": f"^{values.SYMBOL}$"}
+    ),
     "status": _query(
         "status", "`open`: only pools that let somebody supply now.", {"type": "string", "enum": ["open"]}
     ),
@@ -128,6 +132,7 @@ PROBLEMS: Mapping[str, Problem] = {
     "unknown_bucket_page": UNKNOWN_BUCKET_PAGE,
     "unknown_market": unknown_market(MARKET),
     "unknown_pool": unknown_pool(MARKET, POOL),
+    "unknown_symbol": unknown_symbol("usdx"),
     "unknown_token": unknown_token(POOL),
     "not_found": not_found(),
     "method_not_allowed": METHOD_NOT_ALLOWED,

@@ -122,8 +122,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "listTokens",
         "markets",
         "All tokens, with their best rates",
-        "Best rates are those of open pools. It has no parameters.",
-        problems=("not_a_parameter_of_tokens",),
+        "Best rates are those of open pools. With `symbol`, the tokens of that symbol in any case, identified ones "
+        "first; `XLM` is the network's own asset.",
+        ("symbol",),
+        ("invalid_parameter", "not_a_parameter_of_tokens", "unknown_symbol"),
     ),
     "/v1/assets/{market}/{pool}": Operation(
         "getAsset",

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -212,9 +213,16 @@ _LITERAL = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|/(?:[^/\\\[]|\\.|
 
 
 def _without_spaces(script: str) -> str:
-    """The script without spaces around punctuation, but for those in literals."""
+    """The script without spaces around punctuation, its functions named by a capital each; literals stay as they are.
+
+    ``handler`` keeps its name, by which the platform calls it. No constant of ours is a single capital.
+    """
     parts = _LITERAL.split(script)
-    parts[::2] = (re.sub(r"\s*([-=!<>&|?:,;{}()+])\s*", r"\1", part) for part in parts[::2])
+    own = [name for part in parts[::2] for name in re.findall(r"\bfunction (\w+)\(", part) if name != "handler"]
+    short = dict(zip(own, ascii_uppercase, strict=False))
+    for place in range(0, len(parts), 2):
+        named = re.sub(r"(?<![.\w])\w+(?!\s*:)\b", lambda found: short.get(found[0], found[0]), parts[place])
+        parts[place] = re.sub(r"\s*([-=!<>&|?:,;{}()+])\s*", r"\1", named)
     return "".join(parts)
 
 

@@ -735,10 +735,10 @@ class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenList(Struct, frozen=True, forbid_unknown_fields=True):
-    """Every token that a pool lends, ascending by address."""
+    """Every token that a pool lends, ascending by address; those of one symbol with the identified ones first."""
 
     observed_ledger: ObservedLedger
-    data: Annotated[list[TokenEntry], doc("The tokens, ascending by address.")]
+    data: Annotated[list[TokenEntry], doc("The tokens, in the order that the list has.")]
 
 
 class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):

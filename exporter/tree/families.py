@@ -24,7 +24,7 @@ from exporter.tree.files import FileKind
 from exporter.tree.pools import AssetDetail
 from exporter.tree.problems import Problem
 from exporter.tree.risk import RiskDocument
-from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL, RUN_ID
+from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL, RUN_ID, SYMBOL
 
 _TOKEN = f"[A-Za-z0-9_-]{{{documents.PAGE_TOKEN_LENGTH}}}"
 
@@ -37,6 +37,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "address": CONTRACT,
     "pool": POOL,
     "protocol": PROTOCOL,
+    "symbol": SYMBOL.replace("A-Z", ""),
     "cursor": rf"(?!{RECENT}{_TOKEN}\.){CURSOR}",
     "recent": _TOKEN,
     "limit": "0|[1-9][0-9]*",
@@ -165,6 +166,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         sweep=Sweep.AFTER_RETENTION,
     ),
     Family("v1/tokens.json", documents.TokenList, "/v1/tokens"),
+    TOKENS_OF_SYMBOL := Family("v1/tokens/symbol/{symbol}.json", documents.TokenList, "/v1/tokens?symbol={symbol}"),
     YIELDS := Family("v1/yields/{yields}.json"),  # has the shape of another service, so no model of ours
     EVIDENCE := Family("v1/evidence/{sha256}.jsonl.gz", kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION),
     WATCHED := Family(

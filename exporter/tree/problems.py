@@ -124,6 +124,11 @@ def unknown_pool(market: str, pool: str) -> Problem:
     )
 
 
+def unknown_symbol(symbol: str) -> Problem:
+    """404: a symbol, in lower case, that no token of the published run has."""
+    return not_found(f"No token of the published run has the symbol {symbol}. /v1/tokens lists all.")
+
+
 def unknown_token(address: str) -> Problem:
     """404: a well-formed token address of which the published run knows nothing."""
     return not_found(f"No pool of the published run has the token {address}. /v1/assets lists those that it has.")

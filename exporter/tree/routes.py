@@ -24,14 +24,17 @@ from exporter.tree.problems import (
     not_found,
     unknown_market,
     unknown_pool,
+    unknown_symbol,
     unknown_token,
 )
-from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL
+from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL, SYMBOL
 
 MAX_LIMIT = 2**31 - 1
 """`limit` is an int32."""
 
-_CONTRACT, _POOL, _CURSOR, _PROTOCOL = (re.compile(form) for form in (CONTRACT, POOL, CURSOR, PROTOCOL))
+_CONTRACT, _POOL, _CURSOR, _PROTOCOL, _SYMBOL = (
+    re.compile(form) for form in (CONTRACT, POOL, CURSOR, PROTOCOL, SYMBOL)
+)
 _DIGITS = re.compile(r"[0-9]+")
 STRKEY_ACCEPTED = "a contract address: C and 55 characters of A-Z and 2-7"
 POOL_ACCEPTED = "a pool id: 1 to 128 letters, digits, '_' and '-', beginning with a letter or digit"
@@ -40,10 +43,12 @@ DAY_ACCEPTED = DEFAULT_BUCKET
 LIMIT_ACCEPTED = f"an integer from 0 to {MAX_LIMIT}, in digits"
 PROTOCOL_ACCEPTED = "the name of a protocol in /v1/protocols"
 OPEN_ACCEPTED = "open"
+SYMBOL_ACCEPTED = "1 to 32 of A-Z, a-z, 0-9, '.', '_' and '-', or else /v1/tokens/{address}"
 LISTS: Mapping[str, tuple[str, ...]] = {
     "assets": ("market", "token", "limit", "cursor"),
     "pools": ("protocol", "status", "market", "token", "cursor"),
-    **dict.fromkeys(("markets", "tokens", "protocols", "changes", "yields/pools", "yields/borrow"), ()),
+    "tokens": ("symbol",),
+    **dict.fromkeys(("markets", "protocols", "changes", "yields/pools", "yields/borrow"), ()),
 }
 """The parameters of each list, by its path below `/v1/`."""
 UNSUPPORTED_FILTERS = (
@@ -81,6 +86,8 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
             return _route_assets(query, sizes)
         case ["v1", "pools"]:
             return _route_pools(query)
+        case ["v1", "tokens"]:
+            return _route_tokens(query)
         case ["v1", *rest] if (refused := _unsupported(_parameters(query), "/".join(rest))) is not None:
             return refused
         case ["v1", "markets" | "tokens" as kind, address, *rest] if rest == ["history"] or (
@@ -195,6 +202,19 @@ def _route_pools(query: str) -> Served | Problem:
         return MUTUALLY_EXCLUSIVE
     # What matches nothing has the same empty page as the assets.
     return Served((families.pools_of_key(market, token), families.EMPTY_PAGE_KEY), not_found())
+
+
+def _route_tokens(query: str) -> Served | Problem:
+    parameters = _parameters(query)
+    if refused := _unsupported(parameters, "tokens"):
+        return refused
+    symbol = parameters.get("symbol")
+    if symbol is None:
+        return Served(("v1/tokens.json",), not_found())
+    if not _SYMBOL.fullmatch(symbol):
+        return invalid_parameter("symbol", symbol, SYMBOL_ACCEPTED)
+    own = symbol.lower()
+    return Served((families.TOKENS_OF_SYMBOL.key(symbol=own),), unknown_symbol(own))
 
 
 def _unsupported(parameters: Mapping[str, str], path: str) -> Problem | None:

@@ -21,6 +21,8 @@ CONTRACT = "C[A-Z2-7]{55}"
 
 POOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,127}"
 CURSOR = "[A-Za-z0-9_-]{1,128}"
+SYMBOL = "[A-Za-z0-9][A-Za-z0-9._-]{0,31}"
+"""A symbol that can be asked for; its file has it in lower case. All others are found by the token's address."""
 PROTOCOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 RUN_ID = "[A-Za-z0-9][A-Za-z0-9_-]{0,127}"
 

@@ -23,6 +23,7 @@ from exporter.render import lists, yields
 from exporter.render.yields import hundredths
 from exporter.serve.preview import create_app as serve
 from exporter.tables import MARKETS_SCHEMA
+from exporter.tree.pools import TokenIdentity
 from exporter.tree.values import as_written
 from tests.history.frames import CLOSE_TIME, LEDGER
 from tests.render.rendering import contract, pool, pools_frame
@@ -152,6 +153,27 @@ def test_a_token_has_its_pools_counted_and_its_best_rates() -> None:
     for side, rates in (("supply", (1, 2, 3, 7)), ("borrow", (4, 5, 6, -1))):
         names = ("apy_bps", "comparable_apy_bps", "reward_apr_bps", "total_apy_bps")
         assert (market, *rates) == tuple(found[f"best_{side}"][name] for name in ("market", *names))
+
+
+def test_tokens_of_a_symbol() -> None:
+    """Identified ones come first, whatever their case; XLM is the native asset; other symbols have no file."""
+    market = contract(1)
+    symbols = {10: "USDC", 11: "usdc", 12: "UsdC", 13: "native", 14: "XLM", 15: "US DC", 16: "Z" * 33}
+    rows = [pool(market, contract(number), symbol=symbol) for number, symbol in symbols.items()]
+    tables = Tables(LEDGER, CLOSE_TIME, pools_frame(rows), pl.DataFrame(schema=MARKETS_SCHEMA))
+    known = {contract(12): TokenIdentity("Circle", "circle.com", stable=True)}
+    files = {file.key: json.loads(file.data) for file in lists.render_tokens(tables, {}, known, contract(13))}
+    found = {key: [row["address"] for row in page["data"]] for key, page in files.items()}
+
+    assert {
+        "v1/tokens.json": [contract(number) for number in symbols],
+        "v1/tokens/symbol/usdc.json": [contract(number) for number in (12, 10, 11)],
+        "v1/tokens/symbol/native.json": [contract(13)],
+        "v1/tokens/symbol/xlm.json": [contract(13), contract(14)],
+    } == found
+    assert {"who": "Circle", "home_domain": "circle.com", "stable": True} == files["v1/tokens/symbol/usdc.json"][
+        "data"
+    ][0]["identity"]
 
 
 def test_yields_have_the_other_shape(tree: Path) -> None:

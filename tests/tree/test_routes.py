@@ -108,6 +108,37 @@ POOLS_REFUSED = [
 ]
 
 
+OF_TOKENS = [
+    ("", "v1/tokens.json"),
+    ("symbol=", "v1/tokens.json"),
+    ("x=1", "v1/tokens.json"),
+    *((f"symbol={symbol}", "v1/tokens/symbol/usdc.json") for symbol in ("USDC", "usdc", "uSdC", "USDC&symbol=x")),
+    ("symbol=USDC.e-2_B", "v1/tokens/symbol/usdc.e-2_b.json"),
+    (f"symbol={'Z' * 32}", f"v1/tokens/symbol/{'z' * 32}.json"),
+    ("s%79mbol=%55SDC", "v1/tokens/symbol/usdc.json"),
+]
+SYMBOLS_REFUSED = ("Z" * 33, ".usdc", "US DC", "US%20DC", "%2e%2e", "US/DC", "%C3%9C", "$", "-A")
+
+
+@pytest.mark.parametrize(("query", "key"), OF_TOKENS)
+def test_tokens_by_symbol(query: str, key: str) -> None:
+    """Symbols that differ only in case have one file."""
+    answer = route("/v1/tokens", query, SIZES)
+
+    assert isinstance(answer, Served)
+    assert (key,) == answer.keys
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS_REFUSED)
+def test_symbols_that_no_file_has_are_refused(symbol: str) -> None:
+    """The refusal names the way that works: by the token's address."""
+    answer = route("/v1/tokens", f"symbol={symbol}", SIZES)
+
+    assert isinstance(answer, Problem)
+    assert 400 == answer.status
+    assert "/v1/tokens/{address}" in answer.detail
+
+
 REFUSED_NAMES = [
     ("/v1/assets", "protocol=blend", "protocol", "market, token, limit, cursor"),
     ("/v1/assets", "symbol=USDC&limit=5", "symbol", "market, token, limit, cursor"),
@@ -117,8 +148,8 @@ REFUSED_NAMES = [
     ("/v1/pools", "status=open&sort=apy", "sort", "protocol, status, market, token, cursor"),
     ("/v1/pools", "status=shut&p%61ge=2", "page", "protocol, status, market, token, cursor"),
     ("/v1/pools", f"token={T}&limit=5", "limit", "protocol, status, market, token, cursor"),
-    ("/v1/tokens", "symbol=USDC", "symbol", "none"),
-    ("/v1/tokens", f"token={T}&limit=5", "limit", "none"),
+    ("/v1/tokens", "sort=tvl&symbol=USDC", "sort", "symbol"),
+    ("/v1/tokens", f"token={T}&limit=5", "limit", "symbol"),
     ("/v1/protocols", f"m%61rket={M}", "market", "none"),
     ("/v1/changes", "cursor=x", "cursor", "none"),
     ("/v1/yields/pools", f"token={T}", "token", "none"),

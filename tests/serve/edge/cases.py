@@ -22,6 +22,7 @@ from exporter.tree.problems import (
     is_site_path,
 )
 from exporter.tree.routes import Served, route
+from exporter.tree.values import SYMBOL
 from tests.render.rendering import SIZES
 from tests.serve import test_preview as test_serve
 from tests.tree import test_routes
@@ -98,6 +99,9 @@ def nginx_expected(case: Case, root: Path) -> Expected:
     for pair in case.query.split("&"):
         name, _, value = pair.partition("=")
         pairs.setdefault(unquote_plus(name), value)
+    if route(case.path, "", SIZES) == route("/v1/tokens", "", SIZES):
+        sent = pairs.get("symbol", "")
+        return Expected(400) if "%" in sent and re.fullmatch(SYMBOL, unquote_plus(sent)) else known
     strkey, cursor = r"C[A-Z2-7]{55}", r"[A-Za-z0-9_-]{1,128}"
     patterns = {"cursor": cursor} if pairs.get("cursor") else {"market": strkey, "token": strkey}
     lists = [route(path, "", SIZES) for path in ("/v1/assets", "/v1/pools")]
@@ -221,6 +225,14 @@ def _urls() -> Iterable[str]:
             f"{path}/history?{query}" for query in ("bucket=2h", "cursor=a.b", "cursor=unknown", "%62ucket=%36h")
         )
         yield f"{path}/history/1h.json"
+    yield from (f"/v1/tokens?{query}" for query, _ in test_routes.OF_TOKENS)
+    yield from (f"/v1/tokens?symbol={symbol}" for symbol in (*test_routes.SYMBOLS_REFUSED, "nobody", "%75sdc"))
+    yield from (
+        "/v1/tokens/symbol/usdc",
+        "/v1/tokens/symbol/usdc.json",
+        "/v1/tokens/symbol/nobody",
+        "/v1/tokens/symbol",
+    )
     yield from test_serve.URLS
     yield from ("/v1", "/v1/", "/v1?x=1", "/v1/?x=1", "/v1//", "/v1/index.json", "/v1.json")
     yield from test_serve.MISSING_PAGES

@@ -10,7 +10,7 @@ import pytest
 
 from exporter.config import Settings
 from exporter.serve.preview import bind, make_server
-from exporter.tree.families import ASSET, HISTORY, TOKEN, totals_key
+from exporter.tree.families import ASSET, HISTORY, TOKEN, TOKENS_OF_SYMBOL, totals_key
 from exporter.tree.problems import GENERIC_PROBLEMS
 from exporter.tree.read_back import file_of
 from tests.render.rendering import write
@@ -29,6 +29,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for key in (
         ASSET.key(market=BIG, pool=COMMON),
         TOKEN.key(address=COMMON),
+        "v1/tokens.json",
+        TOKENS_OF_SYMBOL.key(symbol="usdc"),
         *(HISTORY.key(market=BIG, pool=COMMON, bucket=bucket) for bucket in ("1d", "1h")),
         *(
             totals_key(scope, name)
