@@ -49,8 +49,8 @@ class RunSize(NamedTuple):
     page_bytes: int
 
 
-SMALL = RunSize(54, 274, 87, 185, 85, 3_518_154, 300_748)
-LARGE = RunSize(504, 1_940, 695, 1_870, 685, 26_743_946, 3_654_670)
+SMALL = RunSize(54, 276, 87, 185, 85, 3_334_221, 314_869)
+LARGE = RunSize(504, 1_943, 695, 1_870, 685, 25_261_454, 3_765_166)
 
 
 def size_at(pools: int) -> RunSize:
