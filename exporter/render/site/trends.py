@@ -43,10 +43,10 @@ _OF_MANY = (
     ("TVL", MONEY, "tvl_usd_cents"),
     ("Supplied", MONEY, "supplied_usd_cents"),
     ("Borrowed", MONEY, "borrowed_usd_cents"),
-    ("Mean supply APY", RATE, "mean_supply_apy_bps"),
-    ("Mean borrow APY", RATE, "mean_borrow_apy_bps"),
-    ("Best supply APY", RATE, "best_supply_apy_bps"),
-    ("Best borrow APY", RATE, "best_borrow_apy_bps"),
+    ("Mean supply APY", RATE, "mean_comparable_supply_apy_bps"),
+    ("Mean borrow APY", RATE, "mean_comparable_borrow_apy_bps"),
+    ("Best supply APY", RATE, "best_comparable_supply_apy_bps"),
+    ("Best borrow APY", RATE, "best_comparable_borrow_apy_bps"),
     ("Pools", COUNT, "pool_count"),
     ("With a price", COUNT, "priced_count"),
 )
@@ -219,7 +219,7 @@ def _drawn_totals(trend: Trend, columns: Sequence[Column], name: str) -> Iterato
         (f"{name}-sums", "Supplied and borrowed", [Line("Supplied", 1, 1), Line("Borrowed", 2, 2)]),
         (
             f"{name}-rates",
-            "Mean rates as the protocols show them, weighted by value",
+            "Mean rates, compounded daily, weighted by value",
             [Line("Mean supply APY", 1, 3), Line("Mean borrow APY", 2, 4)],
         ),
     ):
