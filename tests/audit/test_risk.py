@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import polars as pl
 import pytest
 
 from exporter.audit.census import census
+from exporter.audit.risk import MarketTally, PoolFacts
 from exporter.audit.unproven import Reason
 from exporter.audit.verify import verify_tree
 from exporter.console import Silence
@@ -32,8 +34,10 @@ from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork
 from exporter.past.archive_source import FromArchive
+from exporter.protocols.base import Market
 from exporter.protocols.blend.layout import market_keys, reserve_data_key
-from exporter.protocols.blend.positions import USER_LIQUIDATION, positions_key
+from exporter.protocols.blend.positions import POSITION_RULES, USER_LIQUIDATION, positions_key
+from exporter.protocols.positions import PoolTerms
 from exporter.stores import open_store
 from exporter.tree.families import RISK
 from exporter.tree.risk import RiskDocument, RiskOfMarket
@@ -241,3 +245,36 @@ def test_positions_that_lack_shares(tmp_path: Path) -> None:
     assert {(None, ())} == {(pool.largest_borrowers, tuple(pool.secured_by)) for pool in market.pools}
     assert "Fewer than 5 borrowers here can be judged" in page
     assert ARCHIVED < CHECKPOINT
+
+
+def made_positions(count: int) -> Iterator[bytes]:
+    """Entries of this many positions of dust and of all sizes, in two pools, each of another account."""
+    for number in range(count):
+        collateral = {number % 2: 1 if number % 3 else 10 ** (number % 15)}
+        debt = {(number + 1) % 2: 1 if number % 5 else 10 ** (number % 14)} if number % 4 else {}
+        value = struct_map(
+            {"collateral": shares_map(collateral), "liabilities": shares_map(debt), "supply": shares_map({})}
+        )
+        key = vec(symbol("Positions"), address(derived_address(str(number))))
+        yield encode_contract_data(ContractData(BLEND_V2, key, 1, value))
+
+
+@pytest.mark.slow
+def test_a_million_positions_need_no_more_memory_than_a_few() -> None:
+    """Sums of a million positions, most of them dust, are those of plain integers; nothing is kept of a position."""
+    terms = PoolTerms(10**12, 10**12, 10**12, 10**7, 7_500_000, 9_500_000, 0, 0)
+    pools = [PoolFacts(name, name, "X", 7, terms, 10**7, stable=False) for name in ("one", "two")]
+    market = Market(BLEND_V2, "blend", "v2", "made", "active", None, "", "", ("one", "two"))
+    tally, count = MarketTally(market, pools, 7, None, POSITION_RULES), 1_000_000
+    tracemalloc.start()
+    for data in made_positions(count):
+        tally.take(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert tally.failure is None
+    assert count == tally.suppliers
+    assert count - count // 4 == tally.borrowers
+    assert peak < 100_000_000  # to keep each position would take three times as much
+    supplied = [sum(1 if n % 3 else 10 ** (n % 15) for n in range(place, count, 2)) for place in (0, 1)]
+    assert supplied == [each.supply.total for each in tally.tallies]
