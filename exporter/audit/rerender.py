@@ -23,7 +23,7 @@ from exporter.audit.unproven import MAX_NAMED_REASONS
 from exporter.bounds import FILE_BYTES
 from exporter.config import load
 from exporter.errors import CheckError, ConfigError, DecodeError, ExporterError, SourceError, pluralize, printable
-from exporter.history.changes_table import rows_before
+from exporter.history.changes_table import NO_ROWS, rows_before
 from exporter.history.export import read_manifest
 from exporter.history.series import Series, catch_up, encoded_state
 from exporter.job.evidence import Evidence
@@ -264,13 +264,15 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
 
 
 async def _earlier_rows(source: TreeSource, files: RunListing, ledger: int) -> pa.Table:
-    """The rows of runs below a ledger in the table of all changes. Raises `CheckError`, `SourceError`."""
+    """The rows of runs below a ledger in the table of all changes; none for a file that is no such table.
+
+    Then the table that the run is rendered with is another one, so the file is named. Raises `SourceError`.
+    """
     key = CHANGES_TABLE.template
-    data = await required(source, key, files.sha256_of(key))
     try:
-        return rows_before(data, ledger)
-    except DecodeError as error:
-        raise CheckError(f"{key}: {error}") from None
+        return rows_before(await required(source, key, files.sha256_of(key)), ledger)
+    except DecodeError:
+        return NO_ROWS
 
 
 async def _watched(source: TreeSource, item: RunInput, status: SystemStatus) -> WatchedFile | None:
