@@ -49,8 +49,8 @@ class RunSize(NamedTuple):
     page_bytes: int
 
 
-SMALL = RunSize(54, 276, 87, 185, 85, 3_334_221, 314_869)
-LARGE = RunSize(504, 1_943, 695, 1_870, 685, 25_261_454, 3_765_166)
+SMALL = RunSize(54, 283, 87, 185, 85, 3_341_765, 314_869)
+LARGE = RunSize(504, 1_950, 695, 1_870, 685, 25_267_679, 3_765_166)
 
 
 def size_at(pools: int) -> RunSize:
