@@ -80,8 +80,9 @@ ENDS: dict[str, pl.DataType] = {
     "last_index_decimals": pl.Int64(),
     "last_supply_index": pl.Int128(),
     "last_borrow_index": pl.Int128(),
+    "last_decimals": pl.Int64(),  # of the token
 }
-"""Columns of a pool's bucket that no document has: its indexes at its last observation, for yields over periods."""
+"""Columns of a pool's bucket that no document has: indexes and decimals at its last observation."""
 
 PARTS: dict[str, pl.DataType] = {
     "token_address": pl.String(),
@@ -123,6 +124,7 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
         pl.col("active").all(),
         pl.col("listed").sort_by("observed_ledger").last(),
         pl.col("decimals").last(),
+        pl.col("decimals").last().alias("last_decimals"),
         *(pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name) for name in _INTEREST),
         *(pl.col(name).min().alias(f"least_{name}") for name in _INTEREST),
         *(column for name in _AT_ENDS for column in _at_ends(name)),

@@ -20,11 +20,12 @@ from typing import Any
 import polars as pl
 
 from exporter.history.buckets import BUCKETS_FRAME, ENDS, OBSERVATIONS, TOTALS_FRAME
+from exporter.history.days_csv import days_csv
 from exporter.history.realized import newest_of, with_interest
 from exporter.history.time_buckets import BUCKETS, DAY, Bucket
 from exporter.tables import document_fields, time_text
 from exporter.tree.documents import AssetHistory, HistoryBucket, TotalsBucket, TotalsHistory, encode, page_token
-from exporter.tree.families import BUCKET_PAGE, RECENT, TOTALS_PAGE, Family
+from exporter.tree.families import BUCKET_PAGE, HISTORY_CSV, RECENT, TOTALS_PAGE, Family
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import file_of
 
@@ -41,6 +42,8 @@ class HistoryKind:
     bucket: type[HistoryBucket] | type[TotalsBucket]
     document: type[AssetHistory] | type[TotalsHistory]
     page: Family
+    csv: Family | None = None
+    """The days as CSV, next to the newest document of days."""
 
     @property
     def keys(self) -> tuple[str, str]:
@@ -48,7 +51,7 @@ class HistoryKind:
         return market, pool
 
 
-POOL_HISTORY = HistoryKind(BUCKETS, {**BUCKETS_FRAME, **ENDS}, HistoryBucket, AssetHistory, BUCKET_PAGE)
+POOL_HISTORY = HistoryKind(BUCKETS, {**BUCKETS_FRAME, **ENDS}, HistoryBucket, AssetHistory, BUCKET_PAGE, HISTORY_CSV)
 TOTALS_HISTORY = HistoryKind((DAY,), TOTALS_FRAME, TotalsBucket, TotalsHistory, TOTALS_PAGE)
 
 
@@ -105,14 +108,27 @@ class Histories:
         """Render the newest document of each place as of a time, also of those in ``begun``, with a first ledger."""
         closed, cursors = self.closed(bucket), self.cursors(bucket)
         rows = self._wire(bucket, closed.with_columns(pl.lit(0).alias("page")))
+        decimals = self._decimals(closed) if self.form.csv is not None else {}
         for place, group in groupby(rows, key=itemgetter(0, 1)):
             buckets = [self.form.bucket(*row[3:]) for row in group]
             yield file_of(self._document(place, bucket, buckets, time, cursors))
+            yield from self._csv(place, bucket, buckets, decimals.get(place))
         yield from self.empty_heads(bucket, begun.join(closed, on=self.form.keys, how="anti"))
 
     def empty_heads(self, bucket: Bucket, begun: pl.DataFrame) -> Iterator[RenderedFile]:
         for one, other, ledger in begun.iter_rows():
             yield file_of(self.form.document(one, other, bucket.name, ledger, [], None))
+            yield from self._csv((one, other), bucket, [], None)
+
+    def _csv(self, place: Place, bucket: Bucket, days: list[Any], decimals: int | None) -> Iterator[RenderedFile]:
+        if self.form.csv is not None and bucket is DAY:
+            key = self.form.csv.key(market=place[0], pool=place[1])
+            yield RenderedFile(key, days_csv(days, decimals), FileKind.DOCUMENT)
+
+    def _decimals(self, closed: pl.DataFrame) -> dict[Place, int]:
+        """The decimals of each pool's token at its last observation."""
+        newest = closed.group_by(self.form.keys).agg(pl.col("last_decimals").sort_by("start").last())
+        return {row[:2]: row[2] for row in newest.iter_rows()}
 
     def _document(
         self, place: Place, bucket: Bucket, buckets: list[Any], time: int, cursors: Mapping[Place, tuple[str, int]]

@@ -36,7 +36,7 @@ STATE_KEY = "state/history-buckets.bin"
 RENDERED_BY = f"{EXPORTER_VERSION} {FORMAT}"
 """The version that renders documents: another one renders all of them again."""
 
-STATE_VERSION = 10
+STATE_VERSION = 11
 """Raised whenever what is kept, or how buckets are made, changes: an older state is then recomputed."""
 
 BATCH_ROWS = 100_000

@@ -80,7 +80,12 @@ from exporter.tree.run_listing import RunListing, listed_files
 _OWN = (STATUS_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
 """The starts of keys that the publisher itself writes; a run renders nothing there."""
 
-_LENGTH = pl.col("key").str.extract(r"/history/(\w+)\.json$")
+_LENGTH = (
+    pl.when(pl.col("key").str.ends_with("/history.csv"))
+    .then(pl.lit("1d"))
+    .otherwise(pl.col("key").str.extract(r"/history/(\w+)\.json$"))
+)
+"""The length of time bucket of a newest document; that of days has its days as CSV, too."""
 
 MAX_FILES = 128
 """At most this many files of a run are read back: all of a small run, a sample of a large one."""

@@ -185,6 +185,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         AssetHistory,
         "/v1/assets/{market}/{pool}/history?bucket={bucket}",
     ),
+    HISTORY_CSV := Family("v1/assets/{market}/{pool}/history.csv"),
     Family(
         f"v1/buckets/{RECENT}{{recent}}.json",
         AssetHistory,

@@ -88,7 +88,7 @@ def test_a_pool_that_appears_while_no_bucket_closes() -> None:
     keys = [file.key for file in series.heads(unchanged)]
 
     assert ([], list(LENGTHS)) == (pages, unchanged)
-    assert 4 + 1 == len(keys)  # of the pool, and of its token
+    assert 4 + 1 + 1 == len(keys)  # of the pool, its days as CSV, and of its token
     assert all(other[1] in key for key in keys)
 
 
