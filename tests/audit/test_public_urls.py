@@ -212,6 +212,7 @@ def test_every_kind_of_key_answers_its_urls() -> None:
         "last": "2",
         "checkpoint": "63",
         "digest": "a" * 12,
+        "symbol": "usdc",
         "about": "about",
         "number": "2",
         "file": "a.json",
