@@ -395,6 +395,19 @@ def test_damaged_records_are_not_published_over(key: str, damage: bytes) -> None
     assert [] == bucket.writes()
 
 
+@pytest.mark.parametrize("manifest_key", ["../outside.json", "/v1/runs/1.json", "", "v1//runs.json"])
+def test_a_damaged_manifest_key_names_the_file_to_mend(manifest_key: str) -> None:
+    """A status document whose manifest could be nowhere in the tree is named with the field, and stays as it is."""
+    store, _ = published(100)
+    status = json.loads(content(store, STATUS_KEY))
+    store.put(STATUS_KEY, json.dumps(status | {"manifest_key": manifest_key}).encode())
+    bucket = BucketSimulator(store)
+    with pytest.raises(StoreError, match=f"{STATUS_KEY} cannot be understood: manifest_key"):
+        publish_run(bucket, make_run(101))
+
+    assert [] == bucket.writes()
+
+
 def test_a_lost_history_manifest_is_not_begun_again() -> None:
     """When a published tree has Parquet files and no manifest of them, the run stops and says so."""
     store, _ = published(100)
