@@ -8,7 +8,7 @@ the same bytes. Nothing is lost and no reader is broken in between:
 3. the history's manifest is replaced in one step.
 
 A crash leaves the manifest as it was, and a later sweep removes a file that was recorded and never named. Memory is
-bounded by the compressed parts and one stretch of markets.
+bounded by the compressed parts and one stretch of pools.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
+from itertools import groupby
 
 import msgspec
 import polars as pl
@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from exporter.bounds import PARQUET_ROWS, PARQUET_VALUES
 from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.history.manifest import HistoryPart, data_of, folder_of, history_entry
-from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER, ROW_GROUP_ROWS
+from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER
 from exporter.parquet_bounds import open_parquet
 from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import read_published, read_whole_history
@@ -42,6 +42,9 @@ DEFAULT_MONTHS = 2
 """How many whole months stay in a file a day; months before them are compacted to one file each."""
 
 _MONTH = len("2026-11")
+
+STRETCH_ROWS = 50_000
+"""How many rows of history are unpacked at once, and lie in one row group: a pool that begins below it comes whole."""
 
 MAX_MONTH_BYTES = 256 * 2**20
 """The files of a month that are larger together stay a file a day: nobody wants to download more at once."""
@@ -76,7 +79,7 @@ def joined_rows(parts: Sequence[bytes], network: str, first: int, last: int) -> 
     schema = ARROW_SCHEMA.with_metadata(metadata)
     with pq.ParquetWriter(buffer, schema, compression="zstd", compression_level=9) as writer:
         for stretch in _stretches(parts):
-            writer.write_table(_rows(parts, stretch).to_arrow().cast(schema), row_group_size=ROW_GROUP_ROWS)
+            writer.write_table(_rows(parts, stretch).to_arrow().cast(schema))
     return buffer.getvalue()
 
 
@@ -102,37 +105,46 @@ def _scan(parts: Sequence[bytes]) -> pl.LazyFrame:
     )
 
 
-def _stretches(parts: Sequence[bytes]) -> Iterator[tuple[str, str]]:
-    """The first and the last market of consecutive stretches, each of about a row group or of one market."""
-    counts = _scan(parts).group_by("market").len("rows").sort("market").collect()
-    ends = accumulate(counts["rows"].to_list())
-    first, begin = None, 0
-    for market, end in zip(counts["market"].to_list(), ends, strict=True):
-        first = market if first is None else first
-        if end - begin >= ROW_GROUP_ROWS:
-            yield first, market
-            first, begin = None, end
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Consecutive pools of a history, in its order: the first and the last, each as market and pool, both inclusive."""
+
+    first: tuple[str, str]
+    last: tuple[str, str]
+
+    def holds(self) -> pl.Expr:
+        """Whether a row is of one of these pools."""
+        market, pool = pl.col("market"), pl.col("pool")
+        (first_market, first_pool), (last_market, last_pool) = self.first, self.last
+        after_the_first = (market > pl.lit(first_market)) | (pool >= pl.lit(first_pool))
+        before_the_last = (market < pl.lit(last_market)) | (pool <= pl.lit(last_pool))
+        return market.is_between(pl.lit(first_market), pl.lit(last_market)) & after_the_first & before_the_last
+
+
+def _stretches(parts: Sequence[bytes]) -> Iterator[Stretch]:
+    """Divide the pools of the parts into stretches, each ended by the pool that fills it."""
+    counts = _scan(parts).group_by("market", "pool").len("rows").sort("market", "pool").collect()
+    first, rows = None, 0
+    for market, pool, rows_of_pool in counts.iter_rows():
+        first = first or (market, pool)
+        rows += rows_of_pool
+        if rows >= STRETCH_ROWS:
+            yield Stretch(first, (market, pool))
+            first, rows = None, 0
     if first is not None:
-        yield first, counts["market"][-1]
+        yield Stretch(first, (market, pool))
 
 
-def _rows(parts: Sequence[bytes], stretch: tuple[str, str]) -> pl.DataFrame:
-    return _scan(parts).filter(_inside(stretch)).sort(ORDER).collect()
+def _rows(parts: Sequence[bytes], stretch: Stretch) -> pl.DataFrame:
+    return _scan(parts).filter(stretch.holds()).sort(ORDER).collect()
 
 
-def _inside(stretch: tuple[str, str]) -> pl.Expr:
-    first, last = stretch
-    return pl.col("market").is_between(pl.lit(first), pl.lit(last))
-
-
-def _check_written(
-    folder: str, data: bytes, parts: Sequence[bytes], stretches: Sequence[tuple[str, str]], rows: int
-) -> None:
+def _check_written(folder: str, data: bytes, parts: Sequence[bytes], stretches: Sequence[Stretch], rows: int) -> None:
     row_count = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
     if row_count != rows:
         raise CheckError(f"{folder}: the compacted file has {row_count} rows, but its parts have {rows}")
     for stretch in stretches:
-        back = _scan([data]).filter(_inside(stretch)).collect()
+        back = _scan([data]).filter(stretch.holds()).collect()
         expected = _rows(parts, stretch)
         if not back.equals(expected):
             raise CheckError(f"{folder}: the compacted file did not read back as the rows of its parts")

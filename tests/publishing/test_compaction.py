@@ -10,6 +10,7 @@ from random import Random
 
 import msgspec
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -131,7 +132,7 @@ class TestRows:
     @settings(deadline=None, max_examples=15)
     @given(st.lists(st.integers(0, 100 * DAY), min_size=1, max_size=12, unique=True), st.integers(0, 3))
     def test_nothing_is_lost(self, offsets: list[int], months: int) -> None:
-        """Whenever runs were made, compaction leaves every row, also between two stretches of markets.
+        """Whenever runs were made, compaction leaves every row, also between two stretches of pools.
 
         Doing it again changes nothing.
         """
@@ -140,13 +141,24 @@ class TestRows:
         before = every_row(store)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("exporter.publishing.compaction.ROW_GROUP_ROWS", 3)
+            patch.setattr("exporter.publishing.compaction.STRETCH_ROWS", 3)
             compact_history(store, months=months)
 
         assert before.equals(every_row(store))
         manifest = store.get(HISTORY_MANIFEST_KEY)
         assert () == compact_history(store, months=months).files
         assert manifest == store.get(HISTORY_MANIFEST_KEY)
+
+    def test_a_large_market(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A few pools are unpacked at once, also of one market: the rows of a stretch are one row group."""
+        monkeypatch.setattr("exporter.publishing.compaction.STRETCH_ROWS", 6)
+        store = MemoryStore()
+        record(store, [FIRST_DAY + 3600 * hour for hour in range(5)] + [FIRST_DAY + DAY])
+
+        (file,) = compact_history(store).files
+
+        metadata = pq.ParquetFile(io.BytesIO(content(store, file.key))).metadata
+        assert [10, 10] == [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
 
     def test_sorted_and_named(self) -> None:
         """A day's file is sorted by market, pool and ledger; its key says its ledgers, its metadata the network."""
