@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from exporter.localnet.player import RecordedNetwork, copies_for
 from exporter.localnet.server import create_app, running
-from exporter.publishing.publish import MAX_FILES
+from exporter.publishing.publish import MAX_FILES_READ_BACK
 from exporter.stores.memory import MemoryStore
 from exporter.tree.families import kind_of
 from exporter.tree.files import FileKind
@@ -80,13 +80,13 @@ def month(pools: int, interval_minutes: int) -> tuple[int, float, float, float]:
     retained = max(1.0, RETENTION_MINUTES / interval_minutes)
     puts = size.documents + size.site + size.pages + closing + FEW_REQUESTS
     lists = FEW_REQUESTS + files / 1000
-    gets = min(MAX_FILES, files) + FEW_REQUESTS
+    gets = min(MAX_FILES_READ_BACK, files) + FEW_REQUESTS
     requests_usd = runs * ((puts + lists) * PER_1000_PUTS + gets * PER_1000_GETS) / 1000
 
     manifest_bytes = 40 * files
     mean_bytes = size.document_bytes / (size.documents + size.site)
     state_bytes = STATE_ROW_BYTES * pools * BUCKET_MINUTES[-1] / 2 / interval_minutes
-    read_bytes = min(MAX_FILES, files) * mean_bytes + state_bytes + 3 * manifest_bytes
+    read_bytes = min(MAX_FILES_READ_BACK, files) * mean_bytes + state_bytes + 3 * manifest_bytes
     buckets_of_a_year = sum(12 * MINUTES_OF_A_MONTH / max(interval_minutes, minutes) for minutes in BUCKET_MINUTES)
     entries = pools * buckets_of_a_year + totals * 365
     history_of_a_year = 12 * runs * pools * PARQUET_ROW_BYTES + entries * BUCKET_ENTRY_BYTES

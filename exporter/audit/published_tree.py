@@ -154,10 +154,10 @@ async def _check(
             checker.add(key, data, sha256=found.hexdigest())
             if (len(data), found.digest()) != (size, sha256):
                 checker.fault(key, "does not have the bytes that the run's manifest gives for it")
-        while checker.wanted:  # older pages of histories, which no manifest lists, as far back as they go
-            wanted = sorted({key for key in checker.wanted if key not in checker.seen and key not in listed})
-            checker.wanted.clear()
-            async for (key, _), data in _read(source, [(key, DOCUMENT_BYTES) for key in wanted], progress):
+        while checker.older_pages:  # no manifest lists them, and each may lead to one that is older still
+            unread = sorted({key for key in checker.older_pages if key not in checker.seen and key not in listed})
+            checker.older_pages.clear()
+            async for (key, _), data in _read(source, [(key, DOCUMENT_BYTES) for key in unread], progress):
                 if data is None:
                     checker.fault(key, "is missing")
                 else:
@@ -219,7 +219,7 @@ async def _single(source: TreeSource, checker: TreeChecker, key: str, model: typ
     if data is None:
         return None
     checker.add(key, data)
-    return checker.one(model)
+    return checker.single_document(model)
 
 
 async def _read_history(

@@ -74,16 +74,16 @@ def check(
 
 def _report_tree(uri: str, sample: int | None, console: Console) -> int:
     import exporter
-    from exporter.publishing.checker import SHOWN_FAULTS
+    from exporter.publishing.checker import MAX_SHOWN_FAULTS
 
     answers = answers_next_to(console)
     try:
         with console.progress("files") as progress:
             summary = exporter.check_tree(uri, sample, progress.advance)
     except exporter.TreeFaultsError as failed:
-        for fault in failed.faults[:SHOWN_FAULTS]:
+        for fault in failed.faults[:MAX_SHOWN_FAULTS]:
             answers.event("fault", str(fault), key=fault.key, fault=fault.text)
-        shown = f", of which {SHOWN_FAULTS} are shown" if len(failed.faults) > SHOWN_FAULTS else ""
+        shown = f", of which {MAX_SHOWN_FAULTS} are shown" if len(failed.faults) > MAX_SHOWN_FAULTS else ""
         console.error(f"the tree fails its checks: {pluralize(len(failed.faults), 'fault')}{shown}", ExitCode.CHECK)
         return ExitCode.CHECK
     answers.event("checked", "\n".join(("the tree passes its checks", *summary.lines())), **summary.as_dict())

@@ -515,4 +515,4 @@ def try_output(store: Store, network: str, replaced_ledger: int | None, *, write
         refuse_files_of_others(store)
     if replaced_ledger is not None:
         check_replaced(store, replaced_ledger)
-    return published is not None and published.earlier
+    return published is not None and published.has_earlier_format

@@ -1,1 +1,1 @@
-"""How a run becomes the published one: the order of writing, what is refused, reading back, and what is removed."""
+"""Publishing a run: checking its tree, writing it in a safe order, reading it back, and removing what nobody needs."""

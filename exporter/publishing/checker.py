@@ -1,4 +1,8 @@
-"""Checking a tree file by file: what follows from one file is judged at once, the rest when all are there."""
+"""Checks a tree file by file.
+
+What a single file shows is judged when the file is added. What needs several files, such as links and the history, is
+judged in the end, when all of them were added.
+"""
 
 from __future__ import annotations
 
@@ -69,21 +73,22 @@ from exporter.tree.routes import route
 from exporter.tree.run_listing import RunListing
 from exporter.tree.values import as_written
 
-MAX_FAULTS = 20
+MAX_SCHEMA_FAULTS = 20
+"""Largest number of faults that are reported of one document that does not match its schema."""
 
 MAX_FAULT_CHARACTERS = 400
-"""A fault may repeat what a file says, and a file may say anything."""
+"""Longest text of a fault. A text may quote the file, whose values can have any length."""
 
 Schemas = dict[str, jsonschema_rs.Draft202012Validator]
 _Model = TypeVar("_Model")
 
-
-SHOWN_FAULTS = 20
+MAX_SHOWN_FAULTS = 20
+"""Largest number of faults that a message lists one by one; it counts the rest."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
-    """One thing that is wrong: the key of the file in which it shows, and what it is."""
+    """One thing that is wrong in a tree: the key of the file in which it shows, and a text that says what it is."""
 
     key: str
     text: str
@@ -92,14 +97,14 @@ class Fault:
         return f"{self.key}: {self.text}"
 
 
-_ROLLUPS = (DAILY_ROLLUP.template, HOURLY_ROLLUP.template)
+_ROLLUP_KEYS = (DAILY_ROLLUP.template, HOURLY_ROLLUP.template)
 
 
 class TreeFaultsError(CheckError):
-    """A tree fails its checks; ``faults`` say what is wrong, by key."""
+    """A tree failed its checks. ``faults`` has everything that is wrong with it."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
-        shown = [f"  {fault}" for fault in faults[:SHOWN_FAULTS]]
+        shown = [f"  {fault}" for fault in faults[:MAX_SHOWN_FAULTS]]
         if len(faults) > len(shown):
             shown.append(f"  and {len(faults) - len(shown)} more")
         super().__init__("\n".join((f"the tree fails its checks: {pluralize(len(faults), 'fault')}", *shown)))
@@ -108,17 +113,26 @@ class TreeFaultsError(CheckError):
 
 @dataclass(slots=True)
 class CheckSummary:
-    """How much was checked. A check of little proves little.
+    """How much was checked: a check that read little proves little.
 
         >>> summary.pools, summary.links > 0
         (24, True)
         >>> summary.lines()[0].startswith("run ")
         True
 
-    ``files`` and ``bytes`` are by kind, ``documents`` by the name of their model, ``markets`` and ``pools`` those with
-    one of their own. ``validated`` were also held against the schemas of the tree's OpenAPI document, whose ``version``
-    is that of the exporter. ``links`` were followed to a file. ``rerendered`` files came out of the run's evidence and
-    the history byte for byte; ``not_rerendered`` says why none was, None also for a sample.
+    Attributes:
+        complete: whether the whole tree was checked; False for a sample.
+        version: the exporter's version, as the tree's OpenAPI document states it.
+        files: number of files, by kind.
+        bytes: size of the files, by kind.
+        documents: number of documents, by the name of their model.
+        validated: number of documents that were also validated against the schemas of the tree's OpenAPI document.
+        markets: number of documents of a single market.
+        pools: number of documents of a single pool.
+        links: number of links that were followed to a file.
+        requests: number of public URLs that were asked for.
+        rerendered: number of files that rendering the run again from its evidence and the history gave byte for byte.
+        not_rerendered: why no file was rendered again; None if some were, and for a sample.
     """
 
     run_id: str = ""
@@ -170,7 +184,13 @@ _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 
 
 class ParquetFacts(NamedTuple):
-    """``rows`` is None if unreadable; ``ledgers`` and ``closed`` (times) are the first and last, None without rows."""
+    """What a Parquet file of the history contains.
+
+    Attributes:
+        rows: number of rows; None if the file cannot be read.
+        ledgers: the first and the last ledger of its rows; None without rows.
+        closed: the first and the last close time of its rows; None without rows.
+    """
 
     bytes: int
     sha256: str
@@ -180,7 +200,7 @@ class ParquetFacts(NamedTuple):
 
 
 def read_parquet(data: bytes, sha256: str) -> ParquetFacts:
-    """Read a file of the history. Raises `CheckError`."""
+    """Read the facts of a history file with this SHA-256. Raises `CheckError` if it cannot be read."""
     try:
         columns = ["observed_ledger", "ledger_close_time"]
         table = open_parquet(data, columns).read(columns)
@@ -196,9 +216,17 @@ def read_parquet(data: bytes, sha256: str) -> ParquetFacts:
 
 @dataclass(slots=True)
 class TreeChecker:
-    """Checks one tree. Files are added one by one, web pages best last; none is kept.
+    """Checks one tree whose files are added one by one, and keeps none of them in memory.
 
-    ``partial``: of a sample; ``own_files_only``: without what earlier runs left. ``listed`` are the run's files.
+    Web pages are best added last: then most of their links lead to files that were added already.
+
+    Attributes:
+        ledger: the ledger of the run.
+        page_sizes: the numbers of pools on a page that the API offers.
+        partial: whether only a sample of the files is added, so that a missing file is no fault.
+        own_files_only: whether only the run's own files are added, and none that earlier runs left.
+        listed: the listing of the run's files.
+        seen: the keys of the files that were added.
     """
 
     ledger: int
@@ -208,35 +236,40 @@ class TreeChecker:
     listed: RunListing = field(default_factory=lambda: RunListing.of(()))
     summary: CheckSummary = field(default_factory=CheckSummary)
     seen: set[str] = field(default_factory=set)
-    links: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Keys that must be there in the end and were not when a file led to them: that file, and what is wrong if not."""
-    wanted: list[str] = field(default_factory=list)
+    pending_links: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Links to files that were not added yet, keyed by the file that they lead to.
+
+    The value is the key of the first file with such a link, and the text of the fault if the link's file never comes.
+    """
+    older_pages: list[str] = field(default_factory=list)
     """The keys of older pages of histories that documents led to."""
     _faults: set[Fault] = field(default_factory=set)
     _documents: dict[type, Any] = field(default_factory=dict)
     _parquet: dict[str, ParquetFacts] = field(default_factory=dict)
     _schemas: Schemas = field(default_factory=dict)
 
-    def one(self, model: type[_Model]) -> _Model | None:
-        """The document of a model of which a tree has one."""
+    def single_document(self, model: type[_Model]) -> _Model | None:
+        """The document of a model of which a tree has only one; None if it was not added."""
         document: _Model | None = self._documents.get(model)
         return document
 
-    def there(self, key: str) -> bool:
-        """Whether a link to a file leads somewhere. Counts the link."""
+    def count_link(self, key: str) -> bool:
+        """Count a link to a file, and tell whether the file is there."""
         self.summary.links += 1
         return key in self.seen or (self.partial and key in self.listed)
 
     def fault(self, key: str, *texts: str) -> None:
+        """Record what is wrong with a file: a fault for each text."""
         for text in texts:
             cut = text if len(text) <= MAX_FAULT_CHARACTERS else text[: MAX_FAULT_CHARACTERS - 1] + "…"
             self._faults.add(Fault(key, cut.replace("\n", " ")))
 
     def add_rendered(self, file: RenderedFile) -> None:
+        """Add a file that was just rendered."""
         self.add(file.key, file.data, sha256=file.sha256)
 
     def add(self, key: str, data: bytes, *, sha256: str | None = None) -> None:
-        """Add a file."""
+        """Check a file by itself, and remember what its links and its facts ask of other files."""
         if key in self.seen:
             self.fault(key, "is there twice")
             return
@@ -263,18 +296,22 @@ class TreeChecker:
             self.fault(key, f"cannot be read: {error}")
 
     def use_schemas(self, openapi: bytes) -> None:
+        """Validate documents that are added from now on against the schemas of this OpenAPI document."""
         try:
             self._schemas = _schemas_in(openapi)
         except (CheckError, msgspec.DecodeError, KeyError, AttributeError) as error:
             self.fault(OPENAPI_KEY, f"its schemas cannot be used: {error}")
 
     def finish(self) -> CheckSummary:
-        """Judge the whole. Raises `TreeFaultsError` with all faults, and `CheckError` without a status document."""
-        status = self.one(SystemStatus)
+        """Judge the tree as a whole, after its last file was added.
+
+        Raises `TreeFaultsError` with all faults. Raises `CheckError` if there is no fault, but no status document.
+        """
+        status = self.single_document(SystemStatus)
         if status is None:
             self._raise_faults()
             raise CheckError(f"{STATUS_KEY} is missing, so no run is published")
-        openapi = self.one(OpenApiDocument)
+        openapi = self.single_document(OpenApiDocument)
         if openapi is not None:
             self.summary.version = str(openapi.info.get(VERSION_FIELD))
         elif not self.partial and OPENAPI_KEY not in self.seen:
@@ -284,7 +321,7 @@ class TreeChecker:
         if not self.partial and status.evidence_key not in self.seen:
             self.fault(STATUS_KEY, f"$.evidence_key is {status.evidence_key}, which is missing")
         self._check_history(status)
-        for target, (key, text) in self.links.items():
+        for target, (key, text) in self.pending_links.items():
             if target not in self.seen:
                 self.fault(key, text)
         self.summary.ledger, self.summary.run_id = status.observed_ledger, status.run_id
@@ -299,6 +336,7 @@ class TreeChecker:
             raise TreeFaultsError(sorted(self._faults))
 
     def _read(self, key: str, data: bytes, sha256: str, family: Family | None, names: Mapping[str, str]) -> str | None:
+        """Read a file as what its family says it is. Returns the name of a document's model, None for other files."""
         if family is RUN_FILES:
             RunListing.from_parquet(data)
         elif key.endswith(".parquet"):
@@ -328,7 +366,7 @@ class TreeChecker:
         return model.__name__
 
     def _follow(self, key: str, document: Any) -> None:
-        """See that a document is of the run's ledger, and follow its links."""
+        """Check that a document belongs to the run's ledger, and follow its links."""
         ledger: Any = getattr(document, "observed_ledger", None)
         if isinstance(document, AssetHistory | TotalsHistory):  # its pages may be of earlier runs
             wrong = ledger > self.ledger and not key.startswith((BUCKET_PAGE.prefix, TOTALS_PAGE.prefix))
@@ -340,51 +378,54 @@ class TreeChecker:
             case AssetDetail():
                 self.fault(key, *contradictions(document))
             case AssetsPage(next_cursor=str(cursor)):
-                if not self.there(target := PAGE.key(cursor=cursor)):
-                    self.links.setdefault(target, (key, f"next_cursor leads to {target}, which is not there"))
+                if not self.count_link(target := PAGE.key(cursor=cursor)):
+                    self.pending_links.setdefault(target, (key, f"next_cursor leads to {target}, which is not there"))
             case AssetHistory(next_cursor=str(cursor)) | TotalsHistory(next_cursor=str(cursor)):
                 self.summary.links += 1
-                # The sweep removes recent pages a day after they were published; others may be of an earlier run, which
-                # no manifest lists.
+                # The sweep removes recent pages a day after they were published. Other pages may have been written by
+                # an earlier run, and no manifest lists them.
                 if not cursor.startswith(RECENT) and not self.own_files_only and not self.partial:
                     target = (BUCKET_PAGE if isinstance(document, AssetHistory) else TOTALS_PAGE).key(cursor=cursor)
-                    self.links.setdefault(target, (key, f"next_cursor leads to {target}, which is not there"))
-                    self.wanted.append(target)
+                    self.pending_links.setdefault(target, (key, f"next_cursor leads to {target}, which is not there"))
+                    self.older_pages.append(target)
             case DataPackage():
-                # A file of the history may have been compacted since; it stays until the next run's package.
-                # Rollups are written after the package is rendered; the history's manifest answers for them.
+                # History files are left out: compaction may have replaced one after the package was rendered, and the
+                # package names it until the next run. Rollups are left out too: they are written after the package
+                # is rendered, and are checked by the history's manifest.
                 for path in [path for resource in document.resources for path in resource.path]:
-                    if path not in _ROLLUPS and kind_of(path) is not FileKind.HISTORY and not self.partial:
+                    if path not in _ROLLUP_KEYS and kind_of(path) is not FileKind.HISTORY and not self.partial:
                         self.summary.links += 1
-                        self.links.setdefault(path, (key, f"leads to {path}, which is not there"))
+                        self.pending_links.setdefault(path, (key, f"leads to {path}, which is not there"))
 
     def _follow_links(self, key: str, links: Iterable[str]) -> None:
-        """Follow the links of a page. What is not there may come: it is noted, with the first page that leads to it."""
+        """Follow the links of a web page. A file that is not there may still be added, so its link stays pending."""
         for link in links:
-            # A file's name answers for itself.
-            if link[1:] in self.links or ("." in link and link[1:] in self.seen):
+            # A link to the name of a file needs no route.
+            if link[1:] in self.pending_links or ("." in link and link[1:] in self.seen):
                 self.summary.links += 1
                 continue
             path, _, query = link.partition("?")
-            if path[1:] in _ROLLUPS:  # written after the pages are rendered; the history's manifest answers for them
+            if path[1:] in _ROLLUP_KEYS:  # they are written after the pages, and checked by the history's manifest
                 continue
             answer = route(path, query, sorted(self.page_sizes))
             if isinstance(answer, Problem):
                 self.fault(key, f"links to {link}, which is answered with {answer.status}")
-            elif not any(map(self.there, answer.keys)):
-                self.links.setdefault(answer.keys[0], (key, f"links to {link}, but {answer.keys[0]} is not there"))
+            elif not any(map(self.count_link, answer.keys)):
+                self.pending_links.setdefault(
+                    answer.keys[0], (key, f"links to {link}, but {answer.keys[0]} is not there")
+                )
 
     def _check_history(self, status: SystemStatus) -> None:
-        """See that the history's manifest describes its files, and that it reaches to the run."""
-        history = self.one(HistoryManifest)
+        """Check that the history's manifest describes its files rightly, and ends with the run's ledger."""
+        history = self.single_document(HistoryManifest)
         if history is None:
             if self._parquet:
                 self.fault(HISTORY_MANIFEST_KEY, "is missing, though the history has files")
             return
         newest = max((file.last_ledger for file in history.files), default=0)
-        for name, found in (("observed_ledger", history.observed_ledger), ("files", newest)):
-            if found != status.observed_ledger:
-                text = f"$.{name} reaches to ledger {found}, but the run is of ledger {status.observed_ledger}"
+        for name, last_ledger in (("observed_ledger", history.observed_ledger), ("files", newest)):
+            if last_ledger != status.observed_ledger:
+                text = f"$.{name} reaches to ledger {last_ledger}, but the run is of ledger {status.observed_ledger}"
                 self.fault(HISTORY_MANIFEST_KEY, text)
         for file in history.files:
             if file.key in self.seen:
@@ -417,10 +458,10 @@ class TreeChecker:
 
 
 MAX_LINKS = 100_000
-"""In one page; more are not followed."""
+"""Largest number of links of one web page that are followed."""
 
-_ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
-"""How a link begins that leaves the tree: with a scheme or a host."""
+_OUTSIDE_LINK = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
+"""The beginning of a link that leaves the tree: a scheme or a host."""
 
 _LINK = re.compile(r"""\s(?:href|src)\s*=\s*["']([^"']*)["']""", re.IGNORECASE)
 
@@ -429,43 +470,47 @@ def links_of(key: str, data: bytes) -> tuple[str, ...]:
     """The links of a web page that stay inside the tree, as paths from its root with their query strings."""
     links = dict.fromkeys(islice(_LINK.findall(data.decode("utf-8", "replace")), MAX_LINKS))
     folder = "".join(f"{name}/" for name in key.split("/")[:-1])
-    inside = (_inside(folder, unescape(link)) for link in links)
-    return tuple(dict.fromkeys(link for link in inside if link is not None))
+    paths = (_path_inside(folder, unescape(link)) for link in links)
+    return tuple(dict.fromkeys(path for path in paths if path is not None))
 
 
 @lru_cache(maxsize=1 << 12)
-def _inside(folder: str, link: str) -> str | None:
-    """Where a link leads from a page in a folder; None outside the tree."""
+def _path_inside(folder: str, link: str) -> str | None:
+    """The path that a link on a page of this folder leads to; None if it leaves the tree."""
     target = link.strip().partition("#")[0]
-    if not target or _ELSEWHERE.match(target):
+    if not target or _OUTSIDE_LINK.match(target):
         return None
     path, mark, query = target.partition("?")
     joined = normpath(join("/", folder, path))
-    return joined + ("/" if path[-1:] in ("", "/") and joined != "/" else "") + mark + query
+    is_folder = path[-1:] in ("", "/") and joined != "/"  # normpath removes the slash at the end
+    return joined + ("/" if is_folder else "") + mark + query
 
 
 def contradictions(row: AssetDetail) -> Iterator[str]:
-    """A pool's fields that do not follow from its others by the definitions of the API."""
+    """Faults of a pool whose fields contradict each other by the definitions of the API."""
     supplied, borrowed = int(row.total_supplied), int(row.total_borrowed)
     utilization = min(utilization_bps(borrowed, supplied), JSON_INTEGER_MAX)
     if row.utilization_bps != utilization:
         yield f"utilization_bps is {row.utilization_bps}, but its totals give {utilization}"
     if row.oracle_price_usd is not None and row.tvl_usd_cents is not None:
-        whole, _, fraction = row.oracle_price_usd.partition(".")
-        exponent = min(row.decimals + len(fraction), 1_000)  # a lie about the decimals costs no time
-        least = supplied * int(whole + fraction) * 100 // 10**exponent
-        if int(row.tvl_usd_cents) < least:
-            yield f"tvl_usd_cents is {row.tvl_usd_cents}, but what is supplied alone is worth {least}"
+        dollars, _, fraction = row.oracle_price_usd.partition(".")
+        exponent = min(row.decimals + len(fraction), 1_000)  # so that absurd decimals cannot cost much time
+        supplied_usd_cents = supplied * int(dollars + fraction) * 100 // 10**exponent
+        if int(row.tvl_usd_cents) < supplied_usd_cents:
+            yield f"tvl_usd_cents is {row.tvl_usd_cents}, but what is supplied alone is worth {supplied_usd_cents}"
 
 
 @lru_cache(maxsize=4)
 def _schemas_in(openapi: bytes) -> Schemas:
-    """The compiled schemas of an OpenAPI document. Checking many trees of one version compiles them once."""
+    """The compiled schemas of an OpenAPI document, cached because trees of one version have the same document."""
     return schemas_of(decode_json(openapi, OpenApiDocument).components["schemas"])
 
 
 def schemas_of(components: Mapping[str, Any]) -> Schemas:
-    """Compile a stranger's schemas: none is fetched, every pattern ends. Raises `CheckError`."""
+    """Compile schemas that anybody may have written: nothing is fetched for them, and no pattern runs for long.
+
+    Raises `CheckError` for a schema that cannot be compiled.
+    """
     compiled = {}
     for name, schema in components.items():
         if not isinstance(schema, dict):
@@ -474,7 +519,7 @@ def schemas_of(components: Mapping[str, Any]) -> Schemas:
             compiled[name] = jsonschema_rs.Draft202012Validator(
                 {**schema, "components": {"schemas": components}},
                 offline=True,
-                pattern_options=jsonschema_rs.RegexOptions(),  # of all its engines the one that never goes back
+                pattern_options=jsonschema_rs.RegexOptions(),  # the one engine that never backtracks
             )
         except ValueError as error:
             raise CheckError(f"$.components.schemas: {name} is not known here: {_first_line(error)}") from error
@@ -482,10 +527,10 @@ def schemas_of(components: Mapping[str, Any]) -> Schemas:
 
 
 def schema_faults(schemas: Schemas, name: str, value: Any) -> Iterator[str]:
-    """The faults of a decoded JSON value by the schema of a name."""
-    for error in islice(schemas[name].iter_errors(value), MAX_FAULTS):
-        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
-        yield f"is not as the OpenAPI document says: ${place}: {_first_line(error)}"
+    """Where a decoded JSON value does not match the named schema, at most `MAX_SCHEMA_FAULTS` texts."""
+    for error in islice(schemas[name].iter_errors(value), MAX_SCHEMA_FAULTS):
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
+        yield f"is not as the OpenAPI document says: ${path}: {_first_line(error)}"
 
 
 def _first_line(error: Exception) -> str:

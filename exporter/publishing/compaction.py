@@ -1,14 +1,15 @@
-"""Compaction: the files of a closed day become one sorted file, and those of a month long past one a month.
+"""Compacts the history: the files of a closed day become one file, and later those of an old month become one.
 
-A compacted file has the very rows of the files that it replaces, sorted by market, pool and ledger. The same parts give
-the same bytes. Nothing is lost and no reader is broken in between:
+A compacted file has exactly the rows of the files that it replaces, sorted by market, pool and ledger. The same files
+always give the same bytes. Three steps make sure that nothing is lost, and that no reader meets a missing file:
 
-1. it is recorded by what the files are replaced, and since when, so that they outlive the retention time;
-2. the compacted file is written under a key of its own, named by its ledgers and its content;
-3. the history's manifest is replaced in one step.
+1. The sweep's record notes which file replaces which, and since when. So the sweep keeps the replaced files for the
+   retention time.
+2. The compacted file is written. Its key names its ledgers and its content, so it overwrites no other file.
+3. The history's manifest is replaced in one step.
 
-A crash leaves the manifest as it was, and a later sweep removes a file that was recorded and never named. Memory is
-bounded by the compressed parts and one stretch of pools.
+After a crash the manifest is unchanged. If the compacted file was written and no manifest names it, a later sweep
+removes it. The memory that is needed is that of the compressed files, and of the rows of one stretch of pools.
 """
 
 from __future__ import annotations
@@ -39,19 +40,26 @@ from exporter.tree.families import HISTORY_PREFIX
 from exporter.tree.files import FileKind, RenderedFile
 
 DEFAULT_MONTHS = 2
-"""How many whole months stay in a file a day; months before them are compacted to one file each."""
+"""Number of whole months before the newest day that keep a file for each day; earlier months become one file each."""
 
-_MONTH = len("2026-11")
+_MONTH_LENGTH = len("2026-11")
 
 STRETCH_ROWS = 50_000
-"""How many rows of history are unpacked at once, and lie in one row group: a pool that begins below it comes whole."""
+"""Number of rows at which a stretch of pools ends. The rows of a stretch are unpacked at once, and are one row group.
+
+A stretch has all rows of each of its pools, so the pool that ends it may take it beyond this number."""
 
 MAX_MONTH_BYTES = 256 * 2**20
-"""The files of a month that are larger together stay a file a day: nobody wants to download more at once."""
+"""Largest total size of the files of a month that become one file. A larger month keeps a file for each day, because a
+reader has to download a file as a whole."""
 
 
 def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> HistoryPart:
-    """Make one file of several of one schema version, ascending by ledger. Raises `StoreError`, `CheckError`."""
+    """Join history files of one schema version, ascending by ledger, to one file in ``folder``. Nothing is written.
+
+    Raises `StoreError` for a file that is missing or damaged, or that has columns which this version would lose.
+    Raises `CheckError` if the files do not fit together, or the joined file does not read back as their rows.
+    """
     by_key = {file.key: file for file in files}
     read = {key: data_of(stored, by_key[key]) for key, stored in read_many(store, by_key)}
     parts = [read[file.key] for file in files]
@@ -61,13 +69,16 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Hi
     first, last = files[0].first_ledger, max(file.last_ledger for file in files)
     data = joined_rows(parts, networks[0], first, last)
     rows = sum(file.rows for file in files)
-    _check_written(folder, data, parts, list(_stretches(parts)), rows)
+    _check_joined(folder, data, parts, rows)
     key = f"{folder}{first}-{last}-{hashlib.sha256(data).hexdigest()[:12]}.parquet"
     return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), history_entry(key, data, rows))
 
 
 def joined_rows(parts: Sequence[bytes], network: str, first: int, last: int) -> bytes:
-    """One Parquet file with the rows of some, of the ledgers ``first`` to ``last``: of a joined file, itself again."""
+    """One Parquet file with the rows of several, which are of the ledgers ``first`` to ``last``.
+
+    Joining a single file that was joined before gives that file again.
+    """
     metadata = {
         "table": "pools",
         "network": network,
@@ -78,13 +89,13 @@ def joined_rows(parts: Sequence[bytes], network: str, first: int, last: int) -> 
     buffer = io.BytesIO()
     schema = ARROW_SCHEMA.with_metadata(metadata)
     with pq.ParquetWriter(buffer, schema, compression="zstd", compression_level=9) as writer:
-        for stretch in _stretches(parts):
+        for stretch in _stretches(parts):  # one at a time, so that the rows of all need not fit in memory
             writer.write_table(_rows(parts, stretch).to_arrow().cast(schema))
     return buffer.getvalue()
 
 
 def _network_of(file: HistoryFile, data: bytes) -> str:
-    """The network that a file says. Raises `StoreError` for a file that would not be kept whole."""
+    """The network that a file states. Raises `StoreError` if joining the file would lose some of its columns."""
     try:
         parquet = open_parquet(data)
     except DecodeError as error:
@@ -107,13 +118,13 @@ def _scan(parts: Sequence[bytes]) -> pl.LazyFrame:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Consecutive pools of a history, in its order: the first and the last, each as market and pool, both inclusive."""
+    """Consecutive pools in the order of a compacted file: the first and the last of them, each by market and pool."""
 
     first: tuple[str, str]
     last: tuple[str, str]
 
     def holds(self) -> pl.Expr:
-        """Whether a row is of one of these pools."""
+        """An expression that is true for the rows of these pools."""
         market, pool = pl.col("market"), pl.col("pool")
         (first_market, first_pool), (last_market, last_pool) = self.first, self.last
         after_the_first = (market > pl.lit(first_market)) | (pool >= pl.lit(first_pool))
@@ -122,7 +133,7 @@ class Stretch:
 
 
 def _stretches(parts: Sequence[bytes]) -> Iterator[Stretch]:
-    """Divide the pools of the parts into stretches, each ended by the pool that fills it."""
+    """The pools of the parts in stretches of at least `STRETCH_ROWS` rows each; the last stretch may have fewer."""
     counts = _scan(parts).group_by("market", "pool").len("rows").sort("market", "pool").collect()
     first, rows = None, 0
     for market, pool, rows_of_pool in counts.iter_rows():
@@ -139,14 +150,15 @@ def _rows(parts: Sequence[bytes], stretch: Stretch) -> pl.DataFrame:
     return _scan(parts).filter(stretch.holds()).sort(ORDER).collect()
 
 
-def _check_written(folder: str, data: bytes, parts: Sequence[bytes], stretches: Sequence[Stretch], rows: int) -> None:
+def _check_joined(folder: str, data: bytes, parts: Sequence[bytes], rows: int) -> None:
+    """Raise `CheckError` unless a joined file has exactly the rows of its parts, and no pool twice at one ledger."""
     row_count = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
     if row_count != rows:
         raise CheckError(f"{folder}: the compacted file has {row_count} rows, but its parts have {rows}")
-    for stretch in stretches:
-        back = _scan([data]).filter(stretch.holds()).collect()
+    for stretch in _stretches(parts):
+        joined = _scan([data]).filter(stretch.holds()).collect()
         expected = _rows(parts, stretch)
-        if not back.equals(expected):
+        if not joined.equals(expected):
             raise CheckError(f"{folder}: the compacted file did not read back as the rows of its parts")
         if expected.select(ORDER).is_duplicated().any():
             raise CheckError(f"{folder}: a pool has two rows of one ledger in the files to compact")
@@ -154,7 +166,7 @@ def _check_written(folder: str, data: bytes, parts: Sequence[bytes], stretches: 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Files of the manifest, ascending by ledger, that are to become one in ``folder``."""
+    """Files that the manifest names, ascending by ledger, which are to become one file in ``folder``."""
 
     folder: str
     files: tuple[HistoryFile, ...]
@@ -166,47 +178,60 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """The files that were joined, and those that they became."""
+    """What a compaction did.
+
+    Attributes:
+        joined: the files that were replaced.
+        files: the files that replace them.
+    """
 
     joined: tuple[HistoryFile, ...] = ()
     files: tuple[HistoryFile, ...] = ()
 
 
 def plan_compaction(manifest: HistoryManifest, months: int = DEFAULT_MONTHS) -> list[Piece]:
-    """Find what can be compacted, oldest first.
+    """The files that can be joined, oldest first.
 
-    A day is closed when the history has a later one; the newest day never is. A month is compacted when at least
+    A day is joined once the history has a later one; the newest day never is. A month is joined when at least
     ``months`` whole months lie between it and the newest day.
     """
     ascending = sorted(manifest.files, key=lambda file: file.first_ledger)
-    newest = max((folder for file in ascending if len(folder := folder_of(file.key)) > _MONTH), default=None)
-    if newest is None:
+    days = [folder for file in ascending if len(folder := folder_of(file.key)) > _MONTH_LENGTH]
+    if not days:
         return []
-    before = _month_before(newest[:_MONTH], months)
+    newest_day = max(days)
+    first_kept_month = _month_before(newest_day[:_MONTH_LENGTH], months)
     pieces: list[Piece] = []
-    for month, of_month in groupby(ascending, key=lambda file: folder_of(file.key)[:_MONTH]):
-        files = tuple(of_month)
-        if (
-            month < before
-            and sum(file.bytes for file in files) <= MAX_MONTH_BYTES
-            and sum(file.rows for file in files) <= min(PARQUET_ROWS, PARQUET_VALUES // len(FILE_SCHEMA))
-        ):
-            if len(files) > 1 or folder_of(files[0].key) != month:
-                pieces.append(Piece(f"{HISTORY_PREFIX}month={month}/", files))
+    for month, month_group in groupby(ascending, key=lambda file: folder_of(file.key)[:_MONTH_LENGTH]):
+        month_files = tuple(month_group)
+        if month < first_kept_month and _fit_in_one(month_files):
+            is_joined_already = len(month_files) == 1 and folder_of(month_files[0].key) == month
+            if not is_joined_already:
+                pieces.append(Piece(f"{HISTORY_PREFIX}month={month}/", month_files))
             continue
-        for folder, of_day in groupby(files, key=lambda file: folder_of(file.key)):
-            of_one = tuple(of_day)
-            if folder not in (month, newest) and len(of_one) > 1:
-                pieces.append(Piece(f"{HISTORY_PREFIX}date={folder}/", of_one))
+        for folder, day_group in groupby(month_files, key=lambda file: folder_of(file.key)):
+            day_files = tuple(day_group)
+            if folder not in (month, newest_day) and len(day_files) > 1:
+                pieces.append(Piece(f"{HISTORY_PREFIX}date={folder}/", day_files))
     return pieces
+
+
+def _fit_in_one(files: Sequence[HistoryFile]) -> bool:
+    """Whether a file with the rows of all these is one that readers can download, and this exporter can read."""
+    rows = sum(file.rows for file in files)
+    return (
+        sum(file.bytes for file in files) <= MAX_MONTH_BYTES
+        and rows <= PARQUET_ROWS
+        and rows <= PARQUET_VALUES // len(FILE_SCHEMA)
+    )
 
 
 def compact_history(
     held: HeldStore, *, months: int = DEFAULT_MONTHS, most: int | None = None, now: Clock = utc_now
 ) -> Compacted:
-    """Compact at most ``most`` pieces, each published before the next.
+    """Join what `plan_compaction` gives, at most ``most`` pieces. Each piece is published before the next begins.
 
-    Raises `LostRaceError`, `StoreError`, `CheckError`.
+    Raises `StoreError` and `CheckError` as `compact_files` does, and `LostRaceError` if the hold is lost.
     """
     done = Compacted()
     read_published(held)  # refuses a tree of another format
@@ -215,11 +240,12 @@ def compact_history(
         return done
     for piece in plan_compaction(manifest, months)[:most]:
         compacted = compact_files(held, piece.folder, piece.files)
-        gone = {file.key for file in piece.files}
-        replaced = dict[str, str | None].fromkeys(gone, compacted.entry.key) | {compacted.entry.key: None}
-        record_replaced(held, replaced, now())
+        joined_keys = {file.key for file in piece.files}
+        replaced_by: dict[str, str | None] = dict.fromkeys(joined_keys, compacted.entry.key)
+        replaced_by[compacted.entry.key] = None  # about to be written: nobody needs it until the manifest names it
+        record_replaced(held, replaced_by, now())
         held.put_new(compacted.file.key, compacted.file.data)
-        files = [*(file for file in manifest.files if file.key not in gone), compacted.entry]
+        files = [*(file for file in manifest.files if file.key not in joined_keys), compacted.entry]
         files.sort(key=lambda file: file.first_ledger)
         manifest = msgspec.structs.replace(manifest, files=files)
         replace_history(held, manifest, {}, now(), rollups=False)
@@ -229,5 +255,5 @@ def compact_history(
 
 
 def _month_before(month: str, count: int) -> str:
-    whole = int(month[:4]) * 12 + int(month[5:]) - 1 - count
-    return f"{whole // 12:04d}-{whole % 12 + 1:02d}"
+    months_since_year_0 = int(month[:4]) * 12 + int(month[5:]) - 1 - count
+    return f"{months_since_year_0 // 12:04d}-{months_since_year_0 % 12 + 1:02d}"

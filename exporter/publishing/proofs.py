@@ -1,4 +1,4 @@
-"""The list of proofs in a published tree."""
+"""Reads the list of proofs in a published tree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from exporter.tree.families import PROOFS
 
 
 def published_proofs(store: Store) -> list[Proof]:
-    """The proofs that a tree has. Raises `StoreError` where their list cannot be understood."""
+    """The proofs that a tree lists, none if it has no list. Raises `StoreError` if the list cannot be understood."""
     stored = store.get(PROOFS.template)
     try:
         return [] if stored is None else decode_json(stored.data, ProofList).proofs

@@ -1,19 +1,21 @@
-"""The order in which a run is published, so that a reader never sees half of it; and reading it back.
+"""Publishes a run in an order in which a reader never sees half of it, and reads it back afterwards.
 
-Under a lock, and after refusing what is not newer:
+The caller holds the store and has made sure that the run is newer than the published one. Then files are written in
+this order:
 
-1. Pages first. Nothing that readers can find refers to them yet.
-2. The listing of the run's files and then its manifest, which names it, so that whatever this run leaves behind is
-   known to the sweep (`exporter.publishing.retention`).
-3. The intent: from here on documents change, and no earlier ledger may be published any more. It names the run's
-   Parquet file, so that none is ever there without a reason.
-4. The Parquet file, the rollups of the history, its manifest, and the documents. Each is replaced in one step, and
-   refers only to what is there already. The listings without a limit come last, because they answer for limits that
-   are left out.
+1. Pages. Nothing that readers can find refers to them yet.
+2. The listing of the run's files, and then the run's manifest, which names the listing. From now on the sweep
+   (`exporter.publishing.retention`) knows every file that this run may leave behind.
+3. The intent. It announces that documents change from now on, so that no earlier ledger is published any more. It also
+   names the run's Parquet file, so that the sweep knows where that file came from.
+4. The Parquet file, the rollups of the history, the history's manifest, and the documents. Each is replaced in one
+   step, and refers only to files that are there already. The listings without a limit come last, because a request
+   whose own limit has no file is answered from them.
 5. The status document, by compare-and-swap. With it the run is the published one.
 
-A crash after any single operation leaves the status document, its pages and everything they lead to as they were. The
-next run, at this ledger or a later one, writes what is missing and goes on. Nothing is ever deleted here.
+A crash after any single write leaves the status document, its pages and everything that they lead to as they were. The
+next run, at this ledger or a later one, writes what is missing and goes on. Only rollups of months that the history
+lost are deleted here.
 """
 
 from __future__ import annotations
@@ -77,23 +79,26 @@ from exporter.tree.files import FileKind, RenderedFile, is_key
 from exporter.tree.read_back import render_document
 from exporter.tree.run_listing import RunListing, listed_files
 
-_OWN = (STATUS_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
-"""The starts of keys that the publisher itself writes; a run renders nothing there."""
+_PUBLISHER_PREFIXES = (STATUS_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
+"""Beginnings of the keys that the publisher itself writes. A run renders no file with such a key."""
 
-_LENGTH = (
+_BUCKET_LENGTH = (
     pl.when(pl.col("key").str.ends_with("/history.csv"))
     .then(pl.lit("1d"))
     .otherwise(pl.col("key").str.extract(r"/history/(\w+)\.json$"))
 )
-"""The length of time bucket of a newest document; that of days has its days as CSV, too."""
+"""The bucket length of a history document, out of its key, as an expression; null for other keys.
 
-MAX_FILES = 128
-"""At most this many files of a run are read back: all of a small run, a sample of a large one."""
+The history in days is also there as CSV.
+"""
+
+MAX_FILES_READ_BACK = 128
+"""Largest number of files of a run that are read back. A run with more files has a sample of them read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """The facts of a rendered run that its status document has to state."""
+    """The facts of a run that its status document has to state."""
 
     run_id: str
     observed_ledger: int
@@ -105,88 +110,102 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class SealedRun:
-    """Everything is known but the status document; ``records`` are files that were not in the stream."""
+    """A run whose files are all known, but for the status document.
+
+    Attributes:
+        records: the publisher's own files: the listing, the run's manifest and the history's manifest.
+    """
 
     summary: RunSummary
     records: tuple[RenderedFile, ...]
 
 
-class _Waiting(NamedTuple):
-    """Compressed, until everything that it points to is in the store."""
+class _WaitingFile(NamedTuple):
+    """A document that waits, compressed, until everything that it refers to is in the store."""
 
     key: str
     replaces: tuple[str, ...]
     size: int
-    packed: bytes
+    compressed: bytes
 
     @property
     def data(self) -> bytes:
-        data: bytes = pa.decompress(self.packed, self.size, codec="lz4", asbytes=True)
+        data: bytes = pa.decompress(self.compressed, self.size, codec="lz4", asbytes=True)
         return data
 
 
 class Publication:
-    """A run on its way into a store that is held: `write`, `seal`, `complete`, in this order.
+    """Publishes one run into a store that is held: call `write`, `seal` and `complete`, in this order.
 
-    Whatever is raised leaves the published run as it was. Nothing but the status document, the run's manifest, the
-    intent and the sweep's record depends on the wall clock.
+    Each of them raises `LostRaceError` if the hold is lost, `ImmutableKeyError` if a page exists with other content,
+    and `StoreError` if the store fails. Whatever is raised, the published run stays as it was. Only the status
+    document, the run's manifest, the intent and the sweep's record depend on the wall clock.
 
     Args:
-        history: the Parquet file of the run, and its entry.
+        held: the store.
+        accepted: the run, as `accept_run` accepted it.
+        history: the Parquet file of the run, with its entry for the history's manifest.
 
-    Raises `LostRaceError`, `ImmutableKeyError`, and `StoreError`, after which the published run stays, unless reading
-    it back is what failed.
+    Attributes:
+        history_manifest: the history's manifest as this run publishes it.
     """
 
     def __init__(self, held: HeldStore, accepted: AcceptedRun, history: HistoryPart, now: Clock = utc_now) -> None:
         self._store, self._published = held, accepted.published
-        self._documents: list[_Waiting] = []
-        self._listings: list[_Waiting] = []
+        self._documents: list[_WaitingFile] = []
+        self._listings: list[_WaitingFile] = []
         self._observed_ledger, self._history, self._now = accepted.observed_ledger, history, now
         self._replaced_ledger = accepted.replaced_ledger
         self._began = now()
         self._listed: list[ManifestFile] = []
-        self._pages = self._kept = Written()
+        self._pages = self._reused = Written()
         self.history_manifest, self._withdrawn = _extended_history_manifest(
             held, accepted.published, history, accepted.replaced_ledger
         )
-        """The history's manifest as it is once this run is published."""
 
     def reuse_unchanged_histories(self, lengths: Callable[[int], Collection[str]]) -> tuple[frozenset[str], list[str]]:
-        """Take over the published run's newest documents in ``lengths`` of which none closed since its ledger.
+        """List the published run's history documents again, where no time bucket closed since, instead of writing them.
 
-        Gives the lengths, but for one of which any document is lost, and the keys. Digests are in the listing of that
-        run; each document must be in the store with its size. A run that reads another digest back fails, and the next
-        one renders everything, because only a run that succeeds leaves the state for this.
+        ``lengths`` gives the bucket lengths in which no bucket closed since the published ledger, which it is called
+        with. Returns the lengths whose documents are reused, and the keys of these documents. A length is reused only
+        if each of its documents is in the store with the size that the published run's listing gives.
+
+        The digests are taken from that listing too, and the content is not read here. If a document was damaged and
+        reading back finds it, this run fails; the next one renders everything, because a run that fails does not leave
+        the state from which documents are reused.
         """
         status = None if self._published is None else self._published.status
-        wanted = () if status is None else lengths(status.observed_ledger)
-        if status is None or not wanted:
+        unchanged = () if status is None else lengths(status.observed_ledger)
+        if status is None or not unchanged:
             return frozenset(), []
         try:
             frame = read_current_listing(self._store, status).frame
         except StoreError:
             return frozenset(), []
-        histories = frame.with_columns(_LENGTH.alias("length")).filter(pl.col("length").is_not_null())
+        histories = frame.with_columns(_BUCKET_LENGTH.alias("length")).filter(pl.col("length").is_not_null())
         folders = set(histories.select(pl.col("key").str.extract(r"^(\w+/\w+/)")).to_series())
         sizes = {info.key: info.size for folder in sorted(folders) for info in self._store.list(folder)}
         listed = histories.select("key", "bytes", "length").iter_rows()
         lost = {length for key, size, length in listed if sizes.get(key) != size}
-        whole = frozenset(histories["length"]).intersection(wanted) - lost
-        reused = list(listed_files(histories.filter(pl.col("length").is_in(whole)).drop("length")))
+        reused_lengths = frozenset(histories["length"]).intersection(unchanged) - lost
+        reused = list(listed_files(histories.filter(pl.col("length").is_in(reused_lengths)).drop("length")))
         self._listed += reused
-        self._kept += Written(unchanged=len(reused))
-        return whole, [file.key for file in reused]
+        self._reused += Written(unchanged=len(reused))
+        return reused_lengths, [file.key for file in reused]
 
     def write(self, files: Iterable[RenderedFile]) -> None:
-        """Write pages as they come; let all else wait. Raises `CheckError`, `ImmutableKeyError`."""
+        """Write the pages at once, and keep the documents for `complete`.
+
+        Raises `CheckError` for a file that no run renders under its key.
+        """
         self._pages += self._store.put_many(self._pages_of(files), immutable=True)
         self._take_history_file()
 
     def seal(self, settings: RunSettings, inputs: Sequence[RunInput]) -> SealedRun:
-        """End the list of files; no reader can find any yet. Raises `CheckError` for a file given twice.
+        """Make the listing and the manifest of the run, whose files are all known now. Readers find none of them yet.
 
-        The manifest names the ``settings`` and the ``inputs`` that the files were made from.
+        The manifest names the ``settings`` and the ``inputs`` that the files were made from. Raises `CheckError` if a
+        file was written twice.
         """
         listing, published_at = RunListing.of(self._listed), self._now()
         run_id, (file_count, size) = listing.run_id(self._observed_ledger), listing.size
@@ -215,22 +234,23 @@ class Publication:
         return SealedRun(summary, (files, manifest, render_document(self.history_manifest)))
 
     def complete(self, run: SealedRun, status: SystemStatus) -> Written:
-        """Publish the run, its status document last; gives the files of all steps.
+        """Publish the run, with its status document last. Returns what all steps together wrote.
 
-        Raises `CheckError` before readers find anything new.
+        Raises `CheckError`, before readers find anything new, if the status document does not state the run's facts.
         """
         store, records = self._store, {file.key: file for file in run.records}
         for field in ("run_id", "observed_ledger", "manifest_key", "manifest_sha256", "previous_run_id"):
-            if (said := getattr(status, field)) != (own := getattr(run.summary, field)):
-                raise CheckError(f"{STATUS_KEY}: {field} is {said}, not {own}")
+            stated, expected = getattr(status, field), getattr(run.summary, field)
+            if stated != expected:
+                raise CheckError(f"{STATUS_KEY}: {field} is {stated}, not {expected}")
         document = render_document(status)
         for key in (RUN_FILES.key(run_id=run.summary.run_id), run.summary.manifest_key):
             store.put(key, records[key].data)
         closed = int(datetime.fromisoformat(status.ledger_close_time).timestamp())
-        alone = not self._pages.unchanged and clock_problem(self._began, closed) is None
+        is_start_certain = not self._pages.unchanged and clock_problem(self._began, closed) is None
         moment, part = run.summary.published_at, self._history
-        began = self._began if alone else None
-        record_run_start(store, run.summary.manifest_key, began, moment=moment, died=self._died())
+        began = self._began if is_start_certain else None
+        record_run_start(store, run.summary.manifest_key, began, moment=moment, died=self._file_of_died_run())
         newest = max((file.last_ledger for file in self.history_manifest.files if file != part.entry), default=0)
         intent = Intent(
             run.summary.run_id,
@@ -242,20 +262,20 @@ class Publication:
         )
         store.put(INTENT_KEY, msgspec.json.encode(intent))
         parquet = store.put_many([(part.file.key, part.file.data)], immutable=True)
-        at_hand = {part.file.key: part.file.data}
+        in_memory = {part.file.key: part.file.data}
         withdrawn = dict.fromkeys(self._withdrawn, part.file.key)
-        replace_history(store, self.history_manifest, withdrawn, moment, at_hand=at_hand)
+        replace_history(store, self.history_manifest, withdrawn, moment, in_memory=in_memory)
         replaced = Written()
         for waiting in (self._documents, self._listings):
             replaced += store.put_many((file.key, file.data) for file in waiting)
-        left_out = (
-            (f"{file.key.rpartition('/')[0]}/{name}", file) for file in self._listings for name in file.replaces
-        )
-        store.put_many((key, file.data) for key, file in left_out if store.has(key))
+        # An earlier run may have had documents of its own for limits that the listing without a limit answers now.
+        stale = ((f"{file.key.rpartition('/')[0]}/{name}", file) for file in self._listings for name in file.replaces)
+        store.put_many((key, file.data) for key, file in stale if store.has(key))
         _swap_status(store, document.data, self._published)
-        return self._pages + parquet + replaced + self._kept
+        return self._pages + parquet + replaced + self._reused
 
     def _pages_of(self, files: Iterable[RenderedFile]) -> Iterator[tuple[str, bytes]]:
+        """The pages among the files, by key. Lists every file, and keeps the documents compressed."""
         for file in files:
             if file.kind not in (FileKind.PAGE, FileKind.DOCUMENT):
                 raise CheckError(f"{file.key}: a {file.kind} is not for the stream of pages and documents")
@@ -263,15 +283,16 @@ class Publication:
             if file.kind is FileKind.PAGE:
                 yield file.key, file.data
             else:
-                packed: bytes = pa.compress(file.data, codec="lz4", asbytes=True)
+                compressed: bytes = pa.compress(file.data, codec="lz4", asbytes=True)
                 waiting = self._listings if is_listing(file.key) else self._documents
-                waiting.append(_Waiting(file.key, file.replaces, len(file.data), packed))
+                waiting.append(_WaitingFile(file.key, file.replaces, len(file.data), compressed))
             self._list(file)
 
     def _list(self, file: RenderedFile) -> None:
         self._listed.append(ManifestFile(file.key, file.kind.value, len(file.data), file.sha256))
 
     def _take_history_file(self) -> None:
+        """List the run's Parquet file, after checking that its entry describes it and no other file has its key."""
         file, entry = self._history.file, self._history.entry
         _refuse_stray(file)
         if (entry.key, entry.bytes, entry.sha256) != (file.key, len(file.data), file.sha256):
@@ -282,8 +303,8 @@ class Publication:
                 raise ImmutableKeyError(immutable_key_message(file.key))
         self._list(file)
 
-    def _died(self) -> dict[str, str]:
-        """The Parquet file of a run that died before the manifest named it, with its run."""
+    def _file_of_died_run(self) -> dict[str, str]:
+        """The id of a run that died before the history's manifest named its Parquet file, keyed by that file."""
         died = died_run(self._published, read_intent(self._store))
         named = {file.key for file in self.history_manifest.files}.union(self._withdrawn)
         if died is None or died.history_key is None or died.history_key in named:
@@ -294,15 +315,18 @@ class Publication:
 def _extended_history_manifest(
     store: Store, published: Published | None, history: HistoryPart, replaced_ledger: int | None
 ) -> tuple[HistoryManifest, list[str]]:
-    whole = read_whole_history if replaced_ledger is None else read_history_manifest  # which loses ledgers anyway
-    previous = whole(store, older=True)
+    """The history's manifest with the run's file, and the keys of the files that this withdraws from it."""
+    # A manifest that lost ledgers is refused, but not if ledgers are taken back on purpose.
+    read = read_whole_history if replaced_ledger is None else read_history_manifest
+    previous = read(store, older=True)
     if previous is None and published is not None:
         refuse_lost_manifest(store, history.entry.key)
     continued = previous
     if replaced_ledger is not None:
         continued = history_below(previous, min(replaced_ledger, history.entry.first_ledger), history.entry)
-    names = {file.key for file in ([] if continued is None else continued.files)}
-    withdrawn = [file.key for file in ([] if previous is None else previous.files) if file.key not in names]
+    continued_keys = set[str]() if continued is None else {file.key for file in continued.files}
+    previous_keys = [] if previous is None else [file.key for file in previous.files]
+    withdrawn = [key for key in previous_keys if key not in continued_keys]
     return extend_history(continued, history.entry), withdrawn
 
 
@@ -314,18 +338,27 @@ def replace_history(
     *,
     rollups: bool = True,
     most_reads: int | None = MAX_READS,
-    at_hand: Mapping[str, bytes] | None = None,
+    in_memory: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Put a manifest, of files that are there, into the held store, and before it the rollups of which a bucket closed.
+    """Replace the history's manifest in the held store, after writing the rollups that follow from its new files.
 
-    Nobody names ``superseded`` files any more: each with the file that takes its place (`record_replaced`). ``rollups``
-    False leaves these as they are. At most ``most_reads`` files of the history are read for them, none of those
-    ``at_hand``, by key. A rollup that is missing, or has another size, is made again.
+    Every file that the manifest names must be in the store already. A rollup is written if one of its buckets closed,
+    or if it is missing or has another size than the manifest says. Rollups of months that the history lost are deleted.
+
+    Args:
+        store: the store, which is held.
+        manifest: the new manifest, with the rollups of the one that it replaces.
+        moment: the time to record for the superseded files.
+        superseded: the files that the manifest names no more, each with the file that takes its place
+            (`record_replaced`).
+        rollups: whether rollups are brought up to date; False leaves them as they are.
+        most_reads: how many files of the history may be read for rollups; None for as many as are needed.
+        in_memory: files of the history that need not be read, keyed by their keys.
     """
     record_replaced(store, superseded, moment)
     sizes = {info.key: info.size for info in store.list(ROLLUPS_PREFIX)} if rollups else {}
     if rollups:
-        manifest = _with_rollups(store, manifest, sizes, most_reads, at_hand or {})
+        manifest = _with_rollups(store, manifest, sizes, most_reads, in_memory or {})
     store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
     months = {key for key in sizes if key.startswith(MONTH_ROLLUP.prefix)}
     store.delete(sorted(months - {entry.key for entry in manifest.rollups}))
@@ -336,21 +369,27 @@ def _with_rollups(
     manifest: HistoryManifest,
     sizes: Mapping[str, int],
     most_reads: int | None,
-    at_hand: Mapping[str, bytes],
+    in_memory: Mapping[str, bytes],
 ) -> HistoryManifest:
-    """Write the rollups that are due; where files cannot be read they stay. ``sizes`` are of those that are there."""
+    """Write the rollups that are due, and return the manifest with their entries.
+
+    ``sizes`` has the size of each rollup that is in the store. A rollup whose history files cannot be read stays as it
+    is.
+    """
     before = {entry.key: entry for entry in manifest.rollups}
     lost = {entry.bucket for key, entry in before.items() if sizes.get(key) != entry.bytes}
-    if lost:  # all files of that bucket are recomputed
+    if lost:  # without its entries, all rollups of a bucket length are made again
         others = [entry for entry in manifest.rollups if entry.bucket not in lost]
         manifest = msgspec.structs.replace(manifest, rollups=others)
 
     def read(key: str) -> bytes | None:
-        stored = None if key in at_hand else store.get(key)
-        return at_hand.get(key) if stored is None else stored.data
+        if key in in_memory:
+            return in_memory[key]
+        stored = store.get(key)
+        return None if stored is None else stored.data
 
-    kept, files = updated_rollups(manifest, read, most_reads=most_reads)
-    entries = {entry.key: entry for entry in kept}
+    unchanged, files = updated_rollups(manifest, read, most_reads=most_reads)
+    entries = {entry.key: entry for entry in unchanged}
     try:
         for file in files:
             store.put(file.entry.key, file.data)
@@ -361,16 +400,20 @@ def _with_rollups(
 
 
 def _refuse_stray(file: RenderedFile) -> None:
+    """Raise `CheckError` for a file that no run renders under its key."""
     if not is_key(file.key):
         raise CheckError(f"{file.key}: not a key that a store accepts")
-    if kind_of(file.key) is not file.kind or file.key.startswith(_OWN):
+    if kind_of(file.key) is not file.kind or file.key.startswith(_PUBLISHER_PREFIXES):
         raise CheckError(f"{file.key}: no run renders a {file.kind} under this key")
     if file.key == HISTORY_MANIFEST_KEY:
         raise CheckError(f"{file.key}: the publisher writes it, because it continues the published one")
 
 
 def _swap_status(store: Store, status: bytes, published: Published | None) -> None:
-    """Swap the status document. When that fails, look: the store may have done it, and only its answer was lost."""
+    """Swap the status document.
+
+    If the swap fails, the document is read: the store may have swapped it, and only the answer was lost.
+    """
     try:
         store.swap(STATUS_KEY, status, None if published is None else published.etag)
     except (StoreError, LostRaceError):
@@ -386,7 +429,11 @@ def _time(moment: datetime) -> str:
 
 
 def read_back_sample(store: Store, summary: RunSummary) -> int:
-    """Read a sample of files back, if no later run is published; gives how many. Raises `PublishedCheckError`."""
+    """Read a sample of the published run's files back, and return how many were read.
+
+    Nothing is read if a later run was published meanwhile. Raises `PublishedCheckError` if the status document names
+    another run, or a file is missing or has other content than the run's listing says.
+    """
     try:
         published = read_published(store)
         if published is None:
@@ -397,8 +444,8 @@ def read_back_sample(store: Store, summary: RunSummary) -> int:
         if (status.run_id, status.manifest_sha256) != (summary.run_id, summary.manifest_sha256):
             raise PublishedCheckError(f"{STATUS_KEY} names run {status.run_id}, not {summary.run_id}")
         frame = read_current_listing(store, status).frame
-        if frame.height > MAX_FILES:
-            frame = frame[sorted(random.Random(summary.run_id).sample(range(frame.height), MAX_FILES))]
+        if frame.height > MAX_FILES_READ_BACK:
+            frame = frame[sorted(random.Random(summary.run_id).sample(range(frame.height), MAX_FILES_READ_BACK))]
         by_key = {file.key: file for file in listed_files(frame)}
         for key, stored in read_many(store, by_key):
             if stored is None:

@@ -1,4 +1,4 @@
-"""The risk document that a run shows: the newest of a checkpoint that is not after the run, and not too old."""
+"""Finds the risk document that a run shows: the newest one that is not later than the run, and not too old."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ from exporter.tree.families import RISK
 from exporter.tree.risk import PublishedRisk, RiskDocument
 
 MAX_AGE_SECONDS = 48 * 3600
-"""Older figures are left out: prices and positions have moved on."""
+"""Largest age of a risk document that a run still shows. In two days prices and positions have moved too far."""
 
 
 def shown_risk(store: Store, tables: Tables, network: str) -> PublishedRisk | None:
-    """The document that a run shows, from the tree that it goes into. None if there is none that is new enough.
+    """The risk document that a run of this network shows, out of the store that the run is published to.
 
-    One that cannot be understood is passed over: it is of another version, and a census makes it again.
+    Returns None if no document is new enough. A document that cannot be understood is passed over: another version
+    wrote it, and the next census writes one that this version understands.
     """
-    checkpoints = [
-        int(found["checkpoint"])
-        for info in store.list(RISK.prefix)
-        if (found := RISK.pattern.fullmatch(info.key)) is not None and int(found["checkpoint"]) <= tables.ledger
-    ]
-    for checkpoint in sorted(checkpoints, reverse=True):
+    matches = [RISK.pattern.fullmatch(info.key) for info in store.list(RISK.prefix)]
+    checkpoints = [int(match["checkpoint"]) for match in matches if match is not None]
+    for checkpoint in sorted((each for each in checkpoints if each <= tables.ledger), reverse=True):
         key = RISK.key(checkpoint=checkpoint)
         stored = store.get(key)
         if stored is None:

@@ -1,6 +1,7 @@
-"""The state of a store: the published run, the run that was begun, and the listings of their files.
+"""Reads the state of a store: which run is published, which run was begun, and which files they listed.
 
-Unknown fields are ignored, so that a run can publish over a tree of an earlier format.
+It also decides whether a run may be published over that state (`accept_run`). Documents are read with the few fields
+that are needed, and other fields are ignored. So a run can publish over a tree of an earlier format.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from exporter.tree.run_listing import RunListing, listing_of
 RUNS_PREFIX = RUN.prefix
 
 MAX_LOOKED_AT = 1_000
-"""How many objects are looked at to find one of a tree; most trees have nothing else there."""
+"""Largest number of objects that are looked at to find out whether a store has a tree."""
 
 MAX_LEDGERS_PER_SECOND = 10
-"""No network closes ledgers faster than this, by its own clock."""
+"""Number of ledgers per second of its own clock that no network exceeds."""
 
 SPARE_LEDGERS = 1_000
-"""Allowed beyond that, because close times are rounded and clocks of validators differ."""
+"""Number of ledgers allowed beyond `MAX_LEDGERS_PER_SECOND`: close times are rounded, and validators' clocks differ."""
 
 _RESTORE = "Restore it from a copy; only if nothing in this tree is worth keeping, remove the tree and run again"
 _REMOVE = "Remove this one file and run again: the next run writes it, and nothing else is lost"
@@ -58,29 +59,34 @@ class PublishedStatus(Struct, frozen=True):
 
     @property
     def times(self) -> dict[str, int]:
-        """When the run was published and, if it promised that, when the next is expected, in unix seconds."""
-        named = {"published_at": self.generated_at, "next_expected_at": self.next_expected_at}
-        return {name: int(at.timestamp()) for name, at in named.items() if at is not None}
+        """The times ``published_at`` and, if the run promised one, ``next_expected_at``, in unix seconds."""
+        times = {"published_at": self.generated_at, "next_expected_at": self.next_expected_at}
+        return {name: int(time.timestamp()) for name, time in times.items() if time is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The status document as it is, with the etag to swap it by, and whether it is of an earlier format."""
+    """The status document that is in a store.
+
+    Attributes:
+        etag: identifies this content of the document; the next run swaps the document only if it is unchanged.
+        has_earlier_format: whether the tree has an earlier format than this exporter writes.
+    """
 
     status: PublishedStatus
     etag: str
-    earlier: bool = False
+    has_earlier_format: bool = False
 
 
 class ListedRun(Struct, frozen=True):
-    """The fields of a run's manifest by which its files are found, which earlier formats have too."""
+    """The fields of a run's manifest that lead to the listing of its files. Earlier formats have them too."""
 
     files_key: str
     files_sha256: str
 
 
 class LedgerNotNewerError(NotNewerError):
-    """A run's ledger is not above the published one, or is below that of a run that was begun."""
+    """A run's ledger is not above the published one, or is below the ledger of a run that was begun."""
 
     def __init__(self, message: str, *, already_published: bool = False) -> None:
         super().__init__(message)
@@ -88,31 +94,35 @@ class LedgerNotNewerError(NotNewerError):
 
 
 def read_published(store: Store, *, older: bool = False) -> Published | None:
-    """Read the status document, with ``older`` also that of an earlier format. Raises `StoreError`, `FormatError`."""
+    """Read the status document; None if nothing is published.
+
+    Raises `FormatError` if its format is another one; with ``older``, an earlier format is accepted. Raises
+    `StoreError` if it cannot be understood.
+    """
     stored = store.get(STATUS_KEY)
     if stored is None:
         return None
     with _understood(STATUS_KEY):
-        earlier = refuse_other_format(f"{store.uri}: {STATUS_KEY}", stored.data, older=older)
+        has_earlier_format = refuse_other_format(f"{store.uri}: {STATUS_KEY}", stored.data, older=older)
     status = _decode(STATUS_KEY, stored, PublishedStatus)
     try:
         check_key(status.manifest_key)
     except StoreError as error:
         raise StoreError(f"{STATUS_KEY} cannot be understood: manifest_key: {error}. {_REMOVE}") from error
-    return Published(status, stored.etag, earlier)
+    return Published(status, stored.etag, has_earlier_format)
 
 
 def read_intent(store: Store) -> Intent | None:
-    """Raises `StoreError` where it is not an intent."""
+    """Read the intent of the run that last began to replace documents. Raises `StoreError` if it is no intent."""
     stored = store.get(INTENT_KEY)
     return None if stored is None else _decode(INTENT_KEY, stored, Intent)
 
 
 def refuse_files_of_others(store: Store) -> None:
-    """Refuse an output that has no tree, and has files where a tree has its own. Raises `StoreError`, naming one.
+    """Raise `StoreError` if the store has no tree, but a file that a tree would overwrite, such as an ``index.html``.
 
-    Somebody's ``index.html`` is not replaced. Every tree has something below ``v1/`` or ``history/`` from its first
-    write on, so a tree whose first run died is none of somebody else.
+    Every tree has a file below ``v1/`` or ``history/`` from its first write on. So what a first run left behind when it
+    died is not mistaken for somebody else's files.
     """
     for prefix in ("v1/", "history/"):
         if any(family_of(info.key) for info in islice(store.list(prefix), MAX_LOOKED_AT)):
@@ -126,39 +136,39 @@ def refuse_files_of_others(store: Store) -> None:
 
 
 def unfinished_run(published: Published | None, intent: Intent | None) -> Intent | None:
-    """Give the run that began to replace documents and did not finish; None when the last one did."""
+    """The run that began to replace documents and did not finish; None if the last one finished."""
     if intent is None or (published is not None and intent.observed_ledger <= published.status.observed_ledger):
         return None
     return intent
 
 
 def died_run(published: Published | None, intent: Intent | None) -> Intent | None:
-    """Give the run that began to replace documents and is not the published one, also one that replaces later runs."""
+    """The run that began to replace documents and was not published, which may be one with ``--replace-ledger``."""
     if intent is None or (published is not None and intent.run_id == published.status.run_id):
         return None
     return intent if intent.replaced_ledger is not None else unfinished_run(published, intent)
 
 
 def read_whole_history(store: Store, *, older: bool = False) -> HistoryManifest | None:
-    """The history's manifest, if it has all that was published; None when there is none.
+    """The history's manifest; None if there is none.
 
-    Raises `StoreError` also for one that is older than the tree: what came since would be lost for good.
+    Raises `StoreError` also if the manifest ends before the published ledger. To continue an old copy would lose the
+    rows of every run since.
     """
     manifest = read_history_manifest(store, older=older)
     if manifest is None:
         return None
     published, intent = read_published(store, older=True), read_intent(store)
-    died, wanted = died_run(published, intent), 0
-    if died is not None:
-        wanted = died.history_ledger
+    died = died_run(published, intent)
+    required_ledger = 0 if died is None else died.history_ledger
     if published is not None and (died is None or died.replaced_ledger is None):
-        wanted = max(wanted, published.status.observed_ledger)
+        required_ledger = max(required_ledger, published.status.observed_ledger)
     newest = max((file.last_ledger for file in manifest.files), default=0)
-    if newest < wanted:
+    if newest < required_ledger:
         raise StoreError(
-            f"{HISTORY_MANIFEST_KEY} ends at ledger {newest}, but ledger {wanted} was published: it is older than the "
-            "tree, as after a copy was put back in part. Nothing was published or removed. Restore the newest copy, or "
-            f"make it of the files that are there: exporter history rebuild {store.uri}"
+            f"{HISTORY_MANIFEST_KEY} ends at ledger {newest}, but ledger {required_ledger} was published: it is older "
+            "than the tree, as after a copy was put back in part. Nothing was published or removed. Restore the newest "
+            f"copy, or make it of the files that are there: exporter history rebuild {store.uri}"
         )
     return manifest
 
@@ -169,18 +179,21 @@ def manifest_keys(store: Store) -> list[str]:
 
 
 def read_listing(store: Store, key: str) -> RunListing | None:
-    """Read the listing of a run by the key of its manifest. Raises `StoreError`."""
+    """Read the listing of a run, given the key of its manifest; None if there is no such manifest.
+
+    Raises `StoreError` if the manifest or its listing cannot be understood, or the listing is missing.
+    """
     stored = store.get(key)
     return None if stored is None else _listing_of(store, key, _decode(key, stored, ListedRun))
 
 
 def read_current_listing(store: Store, status: PublishedStatus) -> RunListing:
-    """Read the listing of the run that the status document names. Raises as `read_current_manifest` does."""
+    """Read the listing of the published run. Raises `StoreError` if it or the run's manifest is missing or damaged."""
     return _listing_of(store, status.manifest_key, read_current_manifest(store, status))
 
 
 def read_current_manifest(store: Store, status: PublishedStatus) -> ListedRun:
-    """Read the manifest that the status document names. Raises `StoreError` if it is missing, or is another one."""
+    """Read the manifest of the published run. Raises `StoreError` if it is missing, or is not what was published."""
     stored = store.get(status.manifest_key)
     if stored is None:
         raise StoreError(f"{status.manifest_key} is missing, though {STATUS_KEY} names it")
@@ -200,7 +213,10 @@ def _listing_of(store: Store, key: str, manifest: ListedRun) -> RunListing:
 
 
 def check_replaced(store: Store, replaced_ledger: int) -> None:
-    """Raise `ConfigError` where no run at this ledger can be replaced, as when the flag is left in a script."""
+    """Raise `ConfigError` if no run was published at this ledger, so that ``--replace-ledger`` makes no sense.
+
+    A flag that somebody left in a script is found in this way.
+    """
     published, intent = read_published(store, older=True), read_intent(store)
     history = read_history_manifest(store, older=True)
     ledgers = {each.observed_ledger for each in (intent, None if published is None else published.status) if each}
@@ -215,11 +231,11 @@ def check_replaced(store: Store, replaced_ledger: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedRun:
-    """A run that may be published into the store that is held. `accept_run` alone makes it.
+    """A run that may be published into the store that is held. Only `accept_run` makes one.
 
     Attributes:
-        published: what the run follows; None in an empty store.
-        replaced_ledger: the ledger of a published run that is wrong: the history loses it and every later one.
+        published: the published run that it follows; None in an empty store.
+        replaced_ledger: the ledger of a published run that is wrong. The history loses that run and every later one.
     """
 
     published: Published | None
@@ -230,12 +246,14 @@ class AcceptedRun:
 def accept_run(
     held: HeldStore, observed_ledger: int, close_time: int | None = None, *, replaced_ledger: int | None = None
 ) -> AcceptedRun:
-    """Accept a run whose ledger is newer than what is published, or that replaces what is wrong (`check_replaced`).
+    """Accept a run whose ledger is newer than the published one, or that replaces runs that are wrong.
 
-    A run must be above the published ledger, and not below that of a run that was begun; at the very same one it gives
-    the same documents. ``close_time`` (unix seconds) is compared with that of the published ledger.
+    The ledger must be above the published one, and not below that of a run that was begun. It may be the ledger of a
+    run that was begun, because the same ledger gives the same documents. ``close_time`` (unix seconds) is compared with
+    the close time of the published ledger.
 
-    Raises `LedgerNotNewerError`, `ConfigError`, and `SourceError` where the close time cannot be right.
+    Raises `LedgerNotNewerError` if the ledger is not newer, `SourceError` if the close time cannot be right, and
+    `ConfigError` if ``replaced_ledger`` is not that of a published run.
     """
     published = read_published(held, older=True)
     accepted = AcceptedRun(published, observed_ledger, replaced_ledger)
@@ -249,7 +267,7 @@ def accept_run(
 
 
 def _refuse_not_newer(published: Published | None, intent: Intent | None, observed_ledger: int) -> None:
-    """Refuse a ledger that would take readers back. Raises `LedgerNotNewerError`."""
+    """Raise `LedgerNotNewerError` for a ledger that would take readers back in time."""
     if published is not None and observed_ledger <= published.status.observed_ledger:
         current = published.status.observed_ledger
         raise LedgerNotNewerError(
@@ -267,12 +285,14 @@ def _refuse_not_newer(published: Published | None, intent: Intent | None, observ
 
 
 def _refuse_wrong_time(status: PublishedStatus, observed_ledger: int, close_time: int) -> None:
-    """Refuse a ledger that closed before the published one, or too soon after it. Raises `SourceError`."""
-    before = status.ledger_close_time
-    if before is None:
+    """Raise `SourceError` for a ledger that closed before the published one, or too soon after it."""
+    published_close = status.ledger_close_time
+    if published_close is None:
         return
+    if published_close.tzinfo is None:
+        published_close = published_close.replace(tzinfo=UTC)
     ledgers = observed_ledger - status.observed_ledger
-    seconds = close_time - int((before if before.tzinfo else before.replace(tzinfo=UTC)).timestamp())
+    seconds = close_time - int(published_close.timestamp())
     if seconds < 0:
         raise closed_earlier(observed_ledger, close_time, status.observed_ledger, close_time - seconds)
     if ledgers > SPARE_LEDGERS + MAX_LEDGERS_PER_SECOND * seconds:
@@ -285,7 +305,7 @@ def _refuse_wrong_time(status: PublishedStatus, observed_ledger: int, close_time
 
 
 def closed_earlier(ledger: int, close_time: int, earlier_ledger: int, earlier_time: int) -> SourceError:
-    """The error of a run whose ledger closed before an earlier one of the history."""
+    """The error for a run whose ledger is later than one of the history, but closed before it (unix seconds)."""
     return SourceError(
         f"the run's ledger {ledger} closed at {timestamp(close_time)}, but ledger {earlier_ledger} of an earlier run "
         f"closed at {timestamp(earlier_time)}, and no ledger closes before an earlier one. Where the endpoints are "
@@ -295,12 +315,15 @@ def closed_earlier(ledger: int, close_time: int, earlier_ledger: int, earlier_ti
 
 
 def check_network(store: Store, published: Published | None, network: str) -> None:
-    """Refuse a tree of another network (a passphrase): one history would hold the numbers of both."""
+    """Raise `ConfigError` if the store has a tree of another network: one history would mix the numbers of both.
+
+    ``network`` is the passphrase of the network that the run reads.
+    """
     published_network = None if published is None else published.status.network
     if published_network is not None and published_network != network:
-        held, read = (f"{network_of(each).name} ({printable(each)[:200]})" for each in (published_network, network))
+        theirs, ours = (f"{network_of(each).name} ({printable(each)[:200]})" for each in (published_network, network))
         raise ConfigError(
-            f"output.uri: {store.uri} holds the network {held}, and this run reads {read}; name another output, or "
+            f"output.uri: {store.uri} holds the network {theirs}, and this run reads {ours}; name another output, or "
             "remove that one if nothing in it is worth keeping"
         )
 
@@ -312,6 +335,7 @@ def _decode(key: str, stored: StoredObject, model: type[_Decoded]) -> _Decoded:
 
 @contextmanager
 def _understood(key: str) -> Iterator[None]:
+    """Turn a decoding error into a `StoreError` that names the document and says what to do."""
     try:
         yield
     except msgspec.DecodeError as error:

@@ -1,7 +1,7 @@
-"""Making the history's manifest again of the Parquet files that are there, if it was lost or an old copy was put back.
+"""Makes the history's manifest again from the Parquet files, if it was lost or somebody put an old copy back.
 
-Of files with ledgers in common, the one with the most rows is taken. The others are replaced by it if it has all their
-rows; if not, they are left out, and stay. Nothing is removed here.
+Where files have ledgers in common, the one with the most rows is taken. It replaces another file if it has all rows of
+that file. If not, that file is left out of the manifest, and stays in the store. Nothing is removed here.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from exporter.stores.store import Clock, Store, etag_of, utc_now
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, LATEST_PARQUET
 
-_REQUIRED = (*ORDER, "ledger_close_time")
+_REQUIRED_COLUMNS = (*ORDER, "ledger_close_time")
 
 
 class Fate(StrEnum):
-    """What a rebuilt manifest makes of a file."""
+    """What became of a file when the manifest was made again."""
 
     TAKEN = "taken"
     REPLACED = "replaced"
@@ -49,7 +49,11 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of one file; ``because`` is a file that replaces it, or a reason."""
+    """What became of one file.
+
+    Attributes:
+        because: the key of the file that replaces it, or why it was left out or restored; empty for a file taken.
+    """
 
     key: str
     fate: Fate
@@ -58,7 +62,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """The manifest, and each file with what became of it, ascending by key."""
+    """The manifest that was made, and what became of each file, ascending by key."""
 
     manifest: HistoryManifest
     findings: tuple[Finding, ...]
@@ -66,6 +70,8 @@ class Rebuilt:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
+    """A Parquet file that can be part of the history, and the network that it states."""
+
     entry: HistoryFile
     network: str
 
@@ -75,13 +81,14 @@ class _Candidate:
 
 
 class _UnfitError(Exception):
-    """A file cannot be part of the history, for this reason."""
+    """A file cannot be part of the history, for the reason in the message."""
 
 
 def rebuild_history(store: Store, *, dry_run: bool = False, now: Clock = utc_now) -> Rebuilt:
-    """Make the manifest of the files that are there, and publish it.
+    """Make the manifest from the files in the store, and publish it unless this is a ``dry_run``.
 
-    Raises `LostRaceError`, and `StoreError` if there is no file, or those there end before the published run.
+    Raises `StoreError` if no file can be taken, or if the files end before the published ledger. Raises `LostRaceError`
+    if somebody else holds the store.
     """
     with nullcontext(store) if dry_run else hold(store) as held:
         published, record, previous = read_published(held, older=True), read_record(held), _previous(held)
@@ -98,13 +105,14 @@ def rebuild_history(store: Store, *, dry_run: bool = False, now: Clock = utc_now
                 "a copy"
             )
         newest = taken[-1].last_ledger
-        if published is not None and newest < (wanted := published.status.observed_ledger):
+        ledger = 0 if published is None else published.status.observed_ledger
+        if newest < ledger:
             raise StoreError(
-                f"the Parquet files of {held.uri} end at ledger {newest}, but ledger {wanted} is published: restore "
+                f"the Parquet files of {held.uri} end at ledger {newest}, but ledger {ledger} is published: restore "
                 f"what is missing of {HISTORY_PREFIX} from a copy, or publish without it: exporter run "
-                f"--replace-ledger {wanted}"
+                f"--replace-ledger {ledger}"
             )
-        # Rollups are made again from the files; what a backfill wrote next to them stays as the old manifest has it.
+        # Rollups are made again from the files. What a backfill wrote besides stays as the previous manifest says.
         manifest = msgspec.structs.replace(previous, observed_ledger=newest, files=taken, rollups=[])
         liquidations = manifest.liquidations
         if liquidations is not None and not _is_there(held, liquidations.key, liquidations.sha256):
@@ -115,14 +123,14 @@ def rebuild_history(store: Store, *, dry_run: bool = False, now: Clock = utc_now
         if not dry_run:
             recorded = {key: replaced.by for key, replaced in record.history.items()}
             replaced = {each.key: each.because for each in findings.values() if each.fate is Fate.REPLACED}
-            added = {key: by for key, by in replaced.items() if recorded.get(key) != by}
-            replace_history(held, manifest, added, now(), most_reads=None)
+            newly_replaced = {key: by for key, by in replaced.items() if recorded.get(key) != by}
+            replace_history(held, manifest, newly_replaced, now(), most_reads=None)
             forget_named(held, [file.key for file in taken])
         return Rebuilt(manifest, tuple(findings[key] for key in sorted(findings)))
 
 
 def _previous(store: Store) -> HistoryManifest:
-    """The manifest that is there, for what it says besides files; an empty one if it is lost or damaged."""
+    """The manifest in the store, for what it says besides its files; an empty one if it is missing or damaged."""
     stored = store.get(HISTORY_MANIFEST_KEY)
     if stored is not None:
         try:
@@ -133,16 +141,17 @@ def _previous(store: Store) -> HistoryManifest:
 
 
 def _candidates(store: Store, record: SweepRecord, findings: dict[str, Finding]) -> Iterator[_Candidate]:
-    there = sorted(info.key for info in store.list(HISTORY_PREFIX))
-    for key in there:
+    """The files below ``history/`` that can be part of the history. ``findings`` gets those that cannot."""
+    for key in sorted(info.key for info in store.list(HISTORY_PREFIX)):
         if file_ledgers(key) is None:
             findings[key] = Finding(key, Fate.LEFT_OUT, "its name is not that of a file of the history")
             continue
-        by = replaced.by if (replaced := record.history.get(key)) is not None else None
-        ledgers = file_ledgers(by) if by is not None else None
-        if ledgers is not None and not _covers(ledgers, key):
-            # A run with --replace-ledger took its place, so that its rows are wrong.
-            findings[key] = Finding(key, Fate.LEFT_OUT, f"a run that wrote {by} withdrew it")
+        replaced = record.history.get(key)
+        successor = None if replaced is None else replaced.by
+        successor_ledgers = None if successor is None else file_ledgers(successor)
+        if successor_ledgers is not None and not _covers(successor_ledgers, key):
+            # Compaction would have covered its ledgers. So a run with --replace-ledger withdrew it: its rows are wrong.
+            findings[key] = Finding(key, Fate.LEFT_OUT, f"a run that wrote {successor} withdrew it")
             continue
         stored = store.get(key)
         try:
@@ -154,16 +163,18 @@ def _candidates(store: Store, record: SweepRecord, findings: dict[str, Finding])
 
 
 def _covers(ledgers: tuple[int, int], key: str) -> bool:
+    """Whether all ledgers in a file's name lie between these two."""
     own = file_ledgers(key)
     return own is not None and ledgers[0] <= own[0] and own[1] <= ledgers[1]
 
 
 def _candidate(key: str, data: bytes | None) -> _Candidate:
+    """Read a Parquet file. Raises `_UnfitError` if it cannot be part of the history."""
     if data is None:
         raise _UnfitError("it vanished")
     try:
         parquet = open_parquet(data)
-        missing = set(_REQUIRED) - set(parquet.schema_arrow.names)
+        missing = set(_REQUIRED_COLUMNS) - set(parquet.schema_arrow.names)
         if missing:
             raise _UnfitError(f"it lacks the column {min(missing)}")
         rows = parquet.metadata.num_rows
@@ -191,7 +202,10 @@ def _from_latest(
     *,
     dry_run: bool,
 ) -> Iterator[_Candidate]:
-    """The published run's own file, of which ``v1/latest.parquet`` has the rows, if it is missing."""
+    """The published run's own file, restored from ``v1/latest.parquet`` if no candidate has its ledger.
+
+    That file has the same rows. With ``dry_run`` nothing is written.
+    """
     if published is None:
         return
     newest = published.status.observed_ledger
@@ -202,7 +216,7 @@ def _from_latest(
     try:
         data = None if latest is None else run_file_of_latest(latest.data)
     except DecodeError:
-        return  # what is there is no newest run's table
+        return  # the file is damaged, or somebody else's
     for file in listed:
         if data is not None and etag_of(data) == file.sha256:
             if not dry_run:
@@ -214,7 +228,7 @@ def _from_latest(
 def _of_one_network(
     candidates: Sequence[_Candidate], network: str | None, findings: dict[str, Finding]
 ) -> list[_Candidate]:
-    """Those of the published network; if nothing is published, of the newest file's."""
+    """The candidates of ``network``, which is the published one; if nothing is published, of the newest file's."""
     if network is None and candidates:
         network = max(candidates, key=lambda each: each.entry.last_ledger).network
     for each in candidates:
@@ -227,35 +241,35 @@ def _of_one_network(
 def _without_overlaps(
     store: Store, candidates: Sequence[_Candidate], findings: dict[str, Finding]
 ) -> list[HistoryFile]:
-    """Files without a ledger in common, ascending: those with the most rows, and what these leave."""
+    """The files to take, none of which have a ledger in common, ascending. Files with more rows are taken first."""
     taken = list[HistoryFile]()
-    for each in sorted(candidates, key=lambda each: (-each.entry.rows, -each.span, each.entry.key)):
-        own = each.entry
-        rivals = [
-            file for file in taken if file.first_ledger <= own.last_ledger and own.first_ledger <= file.last_ledger
+    for candidate in sorted(candidates, key=lambda each: (-each.entry.rows, -each.span, each.entry.key)):
+        file = candidate.entry
+        overlapping = [
+            each for each in taken if each.first_ledger <= file.last_ledger and file.first_ledger <= each.last_ledger
         ]
-        if not rivals:
-            taken.append(own)
-            findings.setdefault(own.key, Finding(own.key, Fate.TAKEN))
-        elif len(rivals) == 1 and _has_rows_of(store, rivals[0], own):
-            findings[own.key] = Finding(own.key, Fate.REPLACED, rivals[0].key)
+        if not overlapping:
+            taken.append(file)
+            findings.setdefault(file.key, Finding(file.key, Fate.TAKEN))
+        elif len(overlapping) == 1 and _has_rows_of(store, overlapping[0], file):
+            findings[file.key] = Finding(file.key, Fate.REPLACED, overlapping[0].key)
         else:
-            reason = f"it has ledgers in common with {rivals[0].key}, which lacks some of its rows"
-            findings[own.key] = Finding(own.key, Fate.LEFT_OUT, reason)
+            reason = f"it has ledgers in common with {overlapping[0].key}, which lacks some of its rows"
+            findings[file.key] = Finding(file.key, Fate.LEFT_OUT, reason)
     return sorted(taken, key=lambda file: file.first_ledger)
 
 
 def _has_rows_of(store: Store, larger: HistoryFile, smaller: HistoryFile) -> bool:
-    """Whether a file has every row of another. Both are held in memory, one market at a time."""
-    one, other = (pl.scan_parquet(data_of(store.get(file.key), file)) for file in (larger, smaller))
-    columns = other.collect_schema().names()
-    if not set(columns) <= set(one.collect_schema().names()):
+    """Whether the larger file has every row of the smaller one. Rows are compared one market at a time."""
+    larger_rows, smaller_rows = (pl.scan_parquet(data_of(store.get(file.key), file)) for file in (larger, smaller))
+    columns = smaller_rows.collect_schema().names()
+    if not set(columns) <= set(larger_rows.collect_schema().names()):
         return False
-    for market in other.select("market").unique().collect()["market"]:
-        own = other.filter(pl.col("market") == market).sort(ORDER).collect()
-        ledgers = own["observed_ledger"].unique().implode()
-        rows = one.filter(pl.col("market") == market, pl.col("observed_ledger").is_in(ledgers))
-        if not rows.select(columns).sort(ORDER).collect().equals(own):
+    for market in smaller_rows.select("market").unique().collect()["market"]:
+        expected = smaller_rows.filter(pl.col("market") == market).sort(ORDER).collect()
+        ledgers = expected["observed_ledger"].unique().implode()
+        rows = larger_rows.filter(pl.col("market") == market, pl.col("observed_ledger").is_in(ledgers))
+        if not rows.select(columns).sort(ORDER).collect().equals(expected):
             return False
     return True
 

@@ -1,20 +1,23 @@
-"""Removes files that readers no longer need, in a step of its own after publishing.
+"""The sweep: removes files that readers no longer need, in a step of its own after publishing.
 
-In this order, so that a sweep that dies is completed by the next one:
+It removes them in this order, so that the next sweep completes one that died:
 
-1. documents of earlier runs that the published run does not have (a market that vanished), and the copies without an
-   extension that earlier versions made in buckets: at once, because they would be served as if they were current;
-2. pages that are older than the retention time and belong to no run that is retained;
-3. manifests and listings of runs whose retention time is over, and listings of runs that died before their manifest;
-4. Parquet files that the history's manifest does not name and the record explains: compacted into others, or written by
-   what died, for as long as the retention; and temporary files. Others that it does not name are kept, and reported.
+1. Documents of earlier runs that the published run does not have, such as those of a market that vanished. They are
+   removed at once, because they would be served as if they were current. So are the copies without an extension that
+   earlier versions made in S3 buckets.
+2. Pages that are older than the retention time and belong to no retained run.
+3. Manifests and listings of runs whose retention time is over, and listings of runs that died before they wrote their
+   manifest.
+4. Parquet files that the history's manifest does not name, if the sweep's record has said for the retention time why:
+   they were compacted, or written by a run that died. Files that neither names are kept, and reported.
+5. Temporary files.
 
-Nothing is removed while it is uncertain what is needed, a run is half-way, or a publisher is at work.
+Nothing is removed while it is uncertain what is needed, while a run has not finished, or while somebody publishes.
 
-Readers of a run can go on for the retention time after it was superseded. Runs' own times do not say when that was, so
-a record is kept: a run that is not the published one, and is not recorded yet, is superseded from now on. Where the
-record is lost, every run is: kept too long, never too short. The record also spares a sweep most listings of runs and,
-for a day, that of all pages.
+Readers of a run can go on for the retention time after another run superseded it. A run cannot say itself when that
+was. So the sweep keeps a record (`exporter.publishing.sweep_record`): a run that is neither published nor recorded is
+superseded from now on. If the record is lost, that is so for every run, and files are kept too long rather than too
+short. The record also spares the sweep most listings of runs, and for a day the list of all pages.
 """
 
 from __future__ import annotations
@@ -40,36 +43,47 @@ from exporter.tree.files import FileKind
 from exporter.tree.run_listing import RunListing
 
 CACHE_MARGIN = timedelta(minutes=10)
-"""Added to the retention time: a document may be served from a cache for a while after it was replaced."""
+"""Time that is added to the retention time, because a cache may serve a document after it was replaced."""
 
 CLOCK_TOLERANCE = timedelta(hours=1)
-"""The newest ledger closed minutes before the sweep. Where it is more than that, the clock of this machine is wrong,
-or the ledger is an old one: either way nothing can be said of the age of anything."""
+"""Largest difference between the clock of this machine and the close of the run's ledger.
+
+Usually the ledger closed minutes ago. If the difference is larger than this, the clock is wrong or the ledger is an old
+one, and the age of a file cannot be known."""
 
 LEFTOVER_AGE = timedelta(hours=1)
-"""Younger temporary files are left alone."""
+"""Age from which temporary files are removed. Somebody may still write to a younger one."""
 
-WHOLE_SWEEP = timedelta(hours=24)
-"""How long a sweep may go by the listings of expired runs, before one looks at every page there is: those of runs that
-died before they had a listing, and proofs."""
+FULL_SWEEP_INTERVAL = timedelta(hours=24)
+"""Time between two sweeps that look at every page in the store.
+
+Sweeps in between look only at the pages that the listings of expired runs name. They miss proofs, and pages of runs
+that died before they had a listing."""
 
 BATCH_PAGES = 100_000
-"""How many pages are looked at together; bounds the memory of a sweep."""
+"""Number of pages that are judged together, which bounds the memory of a sweep."""
 
 COPIES = ("v1/assets", "v1/changes", "v1/markets", "v1/system/status")
-"""Where earlier versions made copies in buckets, besides those of each market."""
+"""Keys of the copies that earlier versions made in S3 buckets, besides the copies of each market."""
 
-_EXPIRING = tuple(  # most pages of histories stay: newest documents of any later run lead to them
+_EXPIRING_PREFIXES = tuple(
     family.prefix for family in FAMILIES if family.kind is FileKind.PAGE and family.sweep is Sweep.AFTER_RETENTION
 )
-_KEPT = tuple(family.prefix for family in FAMILIES if family.sweep is not Sweep.WITH_ITS_RUN)
+"""Beginnings of the keys of pages that are removed after the retention time. Most pages of histories have others and
+stay, because the history documents of every later run lead to them."""
+
+_INDEPENDENT_PREFIXES = tuple(family.prefix for family in FAMILIES if family.sweep is not Sweep.WITH_ITS_RUN)
+"""Beginnings of the keys of files that do not go when the run that listed them does."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """``refused`` says why nothing was removed, ``ageless`` why nothing by its age.
+    """What a sweep removed: the number of documents, pages, runs and history files.
 
-    ``unnamed`` are Parquet files of the history that neither its manifest nor the record names. They were kept.
+    Attributes:
+        refused: why the sweep ended before it removed everything that is due; None if it did not.
+        ageless: why nothing was removed by its age; None if ages could be determined.
+        unnamed: Parquet files that neither the history's manifest nor the sweep's record names. They were kept.
     """
 
     documents: int = 0
@@ -83,19 +97,32 @@ class SweepResult:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """``retained`` runs are superseded for less than the retention time, ``expired`` for longer; by manifest key."""
+    """What a sweep is to do. Runs are named by the keys of their manifests.
+
+    Attributes:
+        current: the published run.
+        retained: runs that are superseded for less than the retention time.
+        expired: runs that are superseded for longer.
+        is_full: whether every page in the store is looked at.
+        record: the record as this sweep leaves it.
+        stale_documents: the documents to remove at once.
+        history: the history's manifest; None without one.
+    """
 
     current: str
     retained: list[str]
     expired: list[str]
-    whole: bool
+    is_full: bool
     record: SweepRecord
     stale_documents: list[str]
     history: HistoryManifest | None
 
 
 def clock_problem(moment: datetime, closed: int) -> str | None:
-    """Why ages cannot be determined at a moment, if the run's ledger closed then (unix seconds); None when they can."""
+    """Why the age of files cannot be determined; None if it can.
+
+    ``moment`` is the time by this machine's clock, ``closed`` when the run's ledger closed, in unix seconds.
+    """
     away = moment - datetime.fromtimestamp(closed, UTC)
     if abs(away) <= CLOCK_TOLERANCE:
         return None
@@ -107,12 +134,13 @@ def clock_problem(moment: datetime, closed: int) -> str | None:
 
 
 def sweep(held: HeldStore, retention: timedelta, *, now: Clock = utc_now, closed: int | None = None) -> SweepResult:
-    """Remove what no reader needs any more. A hold that is lost in the middle ends the sweep.
+    """Remove what no reader needs any more, in the order that this module describes.
 
-    Raises `StoreError` for a refused removal; the next sweep goes on.
+    A sweep that loses its hold ends, and its result says so. Raises `StoreError` if the store refuses a removal; the
+    next sweep goes on from there.
 
-    ``closed`` is when the ledger of the run just published closed (unix seconds): where that is far from the wall
-    clock, only documents that are not part of the run are removed, and no time is recorded.
+    ``closed`` is when the ledger of the run that was just published closed, in unix seconds. If that is far from this
+    machine's clock, only documents that the run does not have are removed, and no time is recorded.
     """
     moment = now()
     before = moment - retention - CACHE_MARGIN
@@ -140,7 +168,7 @@ def sweep(held: HeldStore, retention: timedelta, *, now: Clock = utc_now, closed
 
 
 def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _Plan:
-    """Without a time all runs stay. Raises `StoreError` where the sweep must not go on."""
+    """Decide what to remove. Without a ``moment`` no run expires. Raises `StoreError` if the sweep must not go on."""
     published = published_state.read_published(store)
     if published is None:
         raise StoreError("nothing is published yet")
@@ -158,21 +186,27 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
         return _Plan(current, earlier, [], False, SweepRecord({}), stale, history)
     present, last = int(moment.timestamp()), int((moment - retention).timestamp())
     record = read_record(store)
-    # A later time was recorded under a wrong clock.
+    # A recorded time that is later than now was recorded under a wrong clock.
     superseded = {key: min(record.superseded.get(key, present), present) for key in earlier}
     began = {key: since for key, since in record.began.items() if key in superseded or key == current}
     expired = [key for key, since in superseded.items() if since < last]
-    # A page that a sweep which died removed may have been written again since by a run that found none of its own.
-    whole = not 0 <= present - record.whole < WHOLE_SWEEP.total_seconds() or not set(expired).isdisjoint(record.expired)
+    # If the last sweep died while it removed these runs' pages, a run may have written such a page again since. Then
+    # the age of each page has to be looked at.
+    is_recent = 0 <= present - record.whole < FULL_SWEEP_INTERVAL.total_seconds()
+    is_full = not is_recent or not set(expired).isdisjoint(record.expired)
     due = [key for key in earlier if key not in record.settled]
     stale = _stale_documents(store, listing, due, expired)
-    record = SweepRecord(superseded, record.history, began, earlier, expired, present if whole else record.whole)
+    record = SweepRecord(superseded, record.history, began, earlier, expired, present if is_full else record.whole)
     retained = [key for key in earlier if key not in expired]
-    return _Plan(current, retained, expired, whole, record, stale, history)
+    return _Plan(current, retained, expired, is_full, record, stale, history)
 
 
 def _stale_documents(store: Store, current: RunListing, due: Sequence[str], expired: Collection[str]) -> list[str]:
-    """Documents of these runs that the published one does not have. An expired run may be unreadable."""
+    """Documents of the runs in ``due`` that the published run does not have, and the copies of earlier versions.
+
+    A run in ``expired`` may have lost its listing to a sweep that died. Raises `StoreError` for any other run whose
+    listing cannot be read.
+    """
     stale, current_documents = set[str](), set(_documents(current)) if due else set[str]()
     for key in due:
         try:
@@ -183,12 +217,12 @@ def _stale_documents(store: Store, current: RunListing, due: Sequence[str], expi
             raise
         if listing is not None:
             stale.update(key for key in _documents(listing) if key not in current_documents)
-    there = {key for key in stale if not key.startswith(_KEPT) and store.has(key)}
-    return sorted(there.union(_copies(store)))
+    present = {key for key in stale if not key.startswith(_INDEPENDENT_PREFIXES) and store.has(key)}
+    return sorted(present.union(_copies(store)))
 
 
 def _copies(store: Store) -> Iterator[str]:
-    """The copies without an extension that earlier versions made in buckets."""
+    """The copies without an extension that earlier versions made in S3 buckets."""
     yield from (key for key in COPIES if store.has(key))
     yield from (info.key for info in store.list(MARKET.prefix) if lacks_extension(info.key))
 
@@ -202,18 +236,20 @@ class _UncertainError(Exception):
 
 
 def _remove_pages(store: Store, plan: _Plan, before: datetime) -> int:
-    """Remove pages last written before a time, except those of the published and of retained runs.
+    """Remove pages last written before a time, except those of the published and of retained runs; return how many.
 
-    Age alone says nothing: a page may be written once and named by many runs. But a run that found none of its pages
-    there, and began after that time by any clock, has none that is older.
+    Age alone is no reason to remove a page, because a page may be written once and named by many later runs. But a run
+    that wrote all its pages itself, and certainly began after that time, has no older page, so that its listing need
+    not be read.
     """
     removed = 0
-    last = int((before + CLOCK_TOLERANCE).timestamp())
-    holding = [key for key in (plan.current, *plan.retained) if plan.record.began.get(key, 0) <= last]
+    latest_start = int((before + CLOCK_TOLERANCE).timestamp())
+    needed_runs = (plan.current, *plan.retained)
+    may_need_old_pages = [key for key in needed_runs if plan.record.began.get(key, 0) <= latest_start]
     old = _old_pages(store, plan, before)
     while keys := list(islice(old, BATCH_PAGES)):
         batch = pl.DataFrame({"key": keys}).unique()
-        for key in holding:
+        for key in may_need_old_pages:
             try:
                 listing = published_state.read_listing(store, key)
             except StoreError as error:
@@ -229,40 +265,42 @@ def _remove_pages(store: Store, plan: _Plan, before: datetime) -> int:
 
 
 def _old_pages(store: Store, plan: _Plan, before: datetime) -> Iterator[str]:
-    """Pages last written before a time: those of the expired runs, or where that is not enough, all."""
+    """Pages that may be removed: those that expired runs list; in a full sweep, all last written before a time."""
     listings: list[RunListing | None] = [None]
-    if not plan.whole:
+    if not plan.is_full:
         with suppress(StoreError):
             listings = [published_state.read_listing(store, key) for key in plan.expired]
     if None in listings:
-        infos = (info for prefix in _EXPIRING for info in store.list(prefix))
+        infos = (info for prefix in _EXPIRING_PREFIXES for info in store.list(prefix))
         pages = (info.key for info in infos if info.modified < before)
     else:
         pages = (key for listing in listings if listing is not None for key in listing.frame["key"])
-    yield from (key for key in pages if key.startswith(_EXPIRING) and not BUCKET_PAGE.pattern.fullmatch(key))
+    yield from (key for key in pages if key.startswith(_EXPIRING_PREFIXES) and not BUCKET_PAGE.pattern.fullmatch(key))
 
 
 def _remove_runs(store: Store, expired: Sequence[str]) -> None:
+    """Remove the manifests of expired runs, and then every listing without a manifest."""
     store.delete(expired)
-    left = [info.key for info in store.list(published_state.RUNS_PREFIX)]
-    named = {f"{key.removesuffix('.json')}.parquet" for key in left if RUN.pattern.fullmatch(key)}
-    store.delete(sorted(key for key in left if RUN_FILES.pattern.fullmatch(key) and key not in named))
+    keys = [info.key for info in store.list(published_state.RUNS_PREFIX)]
+    named_listings = {f"{key.removesuffix('.json')}.parquet" for key in keys if RUN.pattern.fullmatch(key)}
+    store.delete(sorted(key for key in keys if RUN_FILES.pattern.fullmatch(key) and key not in named_listings))
 
 
 def _remove_history(store: Store, plan: _Plan, before: datetime) -> tuple[int, tuple[str, ...]]:
-    """Remove Parquet files that the record says were replaced; gives how many, and the files that nothing explains.
+    """Remove Parquet files that the record says were replaced. Returns how many, and the files that nothing explains.
 
-    A manifest that was put back from a copy names fewer files than there are. So that a file is not named is no reason.
+    That the manifest does not name a file is no reason to remove it: somebody may have put back an old copy of the
+    manifest, which names fewer files than there are.
     """
     history, record = plan.history, plan.record
     if history is None:
         return 0, ()
     named, last = {file.key for file in history.files}, int(before.timestamp())
-    there = {info.key for info in store.list(HISTORY_PREFIX) if file_ledgers(info.key) is not None}
+    present = {info.key for info in store.list(HISTORY_PREFIX) if file_ledgers(info.key) is not None}
     replaced = {key for key in record.history if key not in named and has_successor(key, record, named)}
     expired = {key for key in replaced if record.history[key].since < last}
     store.delete(sorted(expired))
     still_replaced = {key: why for key, why in record.history.items() if key not in expired and key not in named}
     if still_replaced != record.history:
         write_record(store, structs.replace(record, history=still_replaced))
-    return len(expired & there), tuple(sorted(there - named - replaced))
+    return len(expired & present), tuple(sorted(present - named - replaced))

@@ -1,6 +1,6 @@
-"""The sweep's record: since when runs are superseded, and by what files of the history were replaced.
+"""The sweep's record: since when each run is superseded, and which file replaced which in the history.
 
-It is the publisher's own, no part of the API. Where it is lost, what it would remove is kept.
+The record belongs to the publisher and is no part of the API. If it is lost, nothing that it spoke of is removed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ _RUN_ID = re.compile(RUN_ID)
 
 
 class Replaced(msgspec.Struct, frozen=True):
-    """Why a Parquet file of the history may go, if the manifest does not name it; ``since`` in unix seconds.
+    """Why a Parquet file may be removed that the history's manifest does not name.
 
-    ``by`` is the key of the file that took its place, or the id of the run that died and left it. It is None for a file
-    that a compaction or a backfill is about to write: if that dies, nothing needs the file.
+    Attributes:
+        since: when this was recorded, in unix seconds.
+        by: the key of the file that took its place, or the id of the run that left it when it died. None for a file
+            that compaction or a backfill is about to write: if that dies, nobody needs the file.
     """
 
     since: int
@@ -35,11 +37,16 @@ class Replaced(msgspec.Struct, frozen=True):
 
 
 class SweepRecord(msgspec.Struct, frozen=True):
-    """Facts about runs, by the keys of their manifests, and of files of the history; times in unix seconds.
+    """What the sweep knows of runs, which are named by the keys of their manifests, and of history files.
 
-    ``began`` says when publishing began, by a clock near the ledger, of runs that found none of their pages there.
-    ``settled`` are runs of which no document is left that a later run did not have, ``expired`` those whose pages the
-    last sweep began to remove. ``whole`` is when a sweep last began to look at every page.
+    Attributes:
+        superseded: since when each run is superseded, in unix seconds.
+        history: why each of these history files may be removed, keyed by the file.
+        began: when publishing began, in unix seconds, for runs that wrote all their pages themselves while the clock
+            agreed with the ledger's close time. No page of such a run is older.
+        settled: runs of which no document is left that a later run lacks, so that their listings need not be read.
+        expired: runs whose pages the last sweep began to remove.
+        whole: when a sweep last began to look at every page, in unix seconds.
     """
 
     superseded: dict[str, int]
@@ -51,7 +58,7 @@ class SweepRecord(msgspec.Struct, frozen=True):
 
 
 def decode_record(data: bytes | None) -> SweepRecord:
-    """A record that is missing or not understood is empty."""
+    """Decode a record. If it is missing or cannot be understood, it is empty."""
     if data is None:
         return SweepRecord({})
     try:
@@ -61,7 +68,7 @@ def decode_record(data: bytes | None) -> SweepRecord:
 
 
 def read_record(store: Store) -> SweepRecord:
-    """The record in the store."""
+    """Read the record in the store."""
     stored = store.get(SUPERSEDED_KEY)
     return decode_record(None if stored is None else stored.data)
 
@@ -74,28 +81,34 @@ def write_record(store: Store, record: SweepRecord) -> None:
 def record_run_start(
     store: Store, key: str, began: datetime | None, *, moment: datetime, died: Mapping[str, str] | None = None
 ) -> None:
-    """Take a run, by its manifest's key, into the record before its first document is replaced; it is not superseded.
+    """Record that a run is about to replace its first document, and so is not superseded.
 
-    ``began`` is None where a page of it existed already, and may be older, or the clock cannot be trusted. ``died`` are
-    Parquet files of runs that died, with the run of each: nobody names them any more.
+    Args:
+        store: the store, which is held.
+        key: the key of the run's manifest.
+        began: when publishing began. None if a page of the run existed already, and so may be older, or if the clock
+            cannot be trusted.
+        moment: the time to record for the files in ``died``.
+        died: the run that died and left a Parquet file that no manifest names, keyed by the file.
     """
     record = read_record(store)
     others = {name: since for name, since in record.began.items() if name != key}
-    noted = structs.replace(
+    updated = structs.replace(
         record,
         superseded={name: since for name, since in record.superseded.items() if name != key},
         began=others if began is None else others | {key: int(began.timestamp())},
         settled=[name for name in record.settled if name != key],
         history=_with_replaced(record, died or {}, moment),
     )
-    if noted != record:
-        write_record(store, noted)
+    if updated != record:
+        write_record(store, updated)
 
 
 def record_replaced(store: Store, replaced: Mapping[str, str | None], moment: datetime) -> None:
-    """Note by what files of the history are replaced from now on, before the manifest ceases to name them.
+    """Record what replaces history files from ``moment`` on. This is done before the manifest ceases to name them.
 
-    None in place of what replaces a file says that it is about to be written (`Replaced`).
+    ``replaced`` has what takes a file's place, keyed by the file, as in `Replaced`: None says that the file is about to
+    be written.
     """
     if replaced:
         record = read_record(store)
@@ -103,7 +116,7 @@ def record_replaced(store: Store, replaced: Mapping[str, str | None], moment: da
 
 
 def forget_named(store: Store, named: Iterable[str]) -> None:
-    """Take files off the record that the manifest names now."""
+    """Remove files from the record that the manifest names now."""
     record, named_keys = read_record(store), set(named)
     history = {key: replaced for key, replaced in record.history.items() if key not in named_keys}
     if history != record.history:
@@ -116,7 +129,7 @@ def _with_replaced(record: SweepRecord, replaced: Mapping[str, str | None], mome
 
 
 def is_record(data: bytes) -> bool:
-    """Whether these bytes are a record as a sweep writes it, of keys that runs and the history have."""
+    """Whether these bytes are exactly what a sweep writes, and name nothing but runs and files of the history."""
     try:
         record = decode_json(data, SweepRecord)
     except msgspec.DecodeError:
@@ -132,9 +145,9 @@ def is_record(data: bytes) -> bool:
 
 
 def has_successor(key: str, record: SweepRecord, named: Iterable[str]) -> bool:
-    """Whether what took the place of a recorded file is still there for readers, or nothing had to.
+    """Whether readers do not need a recorded file, because the manifest names what took its place, or nothing had to.
 
-    A file may have been replaced more than once: by a day's, and that by a month's.
+    A file may have been replaced more than once: by the file of its day, which the file of its month replaced.
     """
     names, seen = set(named), set[str]()
     while key not in seen:

@@ -466,7 +466,7 @@ def test_what_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """All files of a small run are compared; of a larger one a sample, another for each run, so that all take turns."""
     store = MemoryStore()
     assert FILES == read_back_sample(store, publish_run(store, RUN))
-    monkeypatch.setattr("exporter.publishing.publish.MAX_FILES", 4)
+    monkeypatch.setattr("exporter.publishing.publish.MAX_FILES_READ_BACK", 4)
     samples = set()
     for ledger in range(101, 111):
         bucket = BucketSimulator(store)
