@@ -6,14 +6,13 @@ begin on Monday. The meaning of the numbers is in `exporter.tree.documents.Histo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
 from exporter.best import LEAST_VALUE, is_listed
 from exporter.exact import printed_price
+from exporter.exact_sums import exact_sum, whole
 from exporter.history.realized import realized_column
 from exporter.history.time_buckets import MEANS, MEDIANS, Bucket
 from exporter.tables import ACTIVE, MAX_DECIMAL, bucket_columns
@@ -264,10 +263,29 @@ TOTALS_FRAME = bucket_columns(TotalsBucket, "scope", "id") | dict.fromkeys((*_MO
 NETWORK = "network"
 """The scope of everything, and its only id."""
 
+SCOPES: Mapping[str, pl.Expr] = {
+    "market": pl.col("market"),
+    "token": pl.col("token_address"),
+    "protocol": pl.col("protocol"),
+    NETWORK: pl.lit(NETWORK),
+}
+"""The scopes of totals, each with the id of the total that a pool is part of."""
 
-def places_of(market: str, token: str, protocol: str) -> tuple[tuple[str, str], ...]:
-    """The scopes and ids of all totals that a pool is part of."""
-    return ("market", market), ("token", token), ("protocol", protocol), (NETWORK, NETWORK)
+
+def in_scopes(pools: pl.DataFrame) -> pl.DataFrame:
+    """Each row once for each total that its pool is part of; ``scope`` and ``id`` say which total that is."""
+    return pl.concat(
+        pools.with_columns(pl.lit(scope).alias("scope"), own_id.alias("id")) for scope, own_id in SCOPES.items()
+    )
+
+
+_MEANS_OF_TOTALS = {
+    "mean_supply_apy_bps": ("supply_apy_bps", "supplied_usd_cents"),
+    "mean_borrow_apy_bps": ("borrow_apy_bps", "borrowed_usd_cents"),
+    "mean_comparable_supply_apy_bps": ("comparable_supply_apy_bps", "supplied_usd_cents"),
+    "mean_comparable_borrow_apy_bps": ("comparable_borrow_apy_bps", "borrowed_usd_cents"),
+}
+"""The means of totals, each with the rate that it is of, and what the rates are weighted by."""
 
 
 def totals_of(pools: pl.DataFrame) -> pl.DataFrame:
@@ -275,62 +293,52 @@ def totals_of(pools: pl.DataFrame) -> pl.DataFrame:
 
     A market's are of all of its pools. All others are of listed markets, with those that are not listed apart.
     """
-    groups: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
-    for pool in pools.iter_rows(named=True):
-        for place in places_of(pool["market"], pool["token_address"], pool["protocol"]):
-            groups.setdefault((*place, pool["start"]), []).append(pool)
-    rows = [(*place, *_total(place[0], groups[place])) for place in sorted(groups)]
-    return pl.DataFrame(rows, schema=TOTALS_FRAME, orient="row")
+    priced = pl.all_horizontal(pl.col(name).is_not_null() for name in _MONEY)
+    counted = (pl.col("scope") == "market") | pl.col("listed")
+    rows = in_scopes(pools.with_columns(priced.alias("priced"))).with_columns(counted.alias("counted"))
+    grouped = rows.group_by("scope", "id", "start").agg(*_totals(), *_parts_of_means())
+    money = (_digits(grouped, name) for name in (*_MONEY, *_UNLISTED_MONEY))
+    means = (_quotients(grouped, name) for name in _MEANS_OF_TOTALS)
+    return grouped.with_columns(*money, *means).select(*TOTALS_FRAME).sort("scope", "id", "start")
 
 
-_Pools: TypeAlias = Sequence[Mapping[str, Any]]
+def _totals() -> Iterator[pl.Expr]:
+    """The columns of totals, but for the means. Money is in limbs (`exporter.exact_sums`)."""
+    counted, priced = pl.col("counted"), pl.col("priced")
+    for prefix, is_own in (("", counted), ("unlisted_", ~counted)):
+        yield from (exact_sum(pl.col(name).filter(is_own & priced)).alias(f"{prefix}{name}") for name in _MONEY)
+        yield pl.col("market").filter(is_own).n_unique().cast(pl.Int64).alias(f"{prefix}market_count")
+        yield is_own.sum().cast(pl.Int64).alias(f"{prefix}pool_count")
+        yield (is_own & priced).sum().cast(pl.Int64).alias(f"{prefix}priced_count")
+    lending = pl.col("active") & pl.col("listed") & priced & (pl.col("tvl_usd_cents") >= LEAST_VALUE)
+    lendable = lending & (pl.col("borrowed_usd_cents") < pl.col("supplied_usd_cents"))
+    for basis in ("", "comparable_"):
+        yield pl.col(f"{basis}supply_apy_bps").filter(lending).max().alias(f"best_{basis}supply_apy_bps")
+        yield pl.col(f"{basis}borrow_apy_bps").filter(lendable).min().alias(f"best_{basis}borrow_apy_bps")
+    newest = pl.col("last_ledger") == pl.col("last_ledger").max()
+    is_market = (pl.col("scope") == "market").first()
+    yield pl.when(is_market).then(pl.col("listed").filter(newest).first()).alias("listed")
+    yield pl.col("first_ledger").min()
+    yield pl.col("last_ledger").max()
 
 
-def _total(scope: str, everything: _Pools) -> tuple[object, ...]:
-    of_market = scope == "market"
-    pools = [pool for pool in everything if of_market or pool["listed"]]
-    others = [pool for pool in everything if not of_market and not pool["listed"]]
-    priced = _priced(pools)
-    lending = [pool for pool in priced if pool["active"] and pool["listed"] and pool["tvl_usd_cents"] >= LEAST_VALUE]
-    lendable = [pool for pool in lending if pool["borrowed_usd_cents"] < pool["supplied_usd_cents"]]
-    return (
-        *_money(priced),
-        _weighted_mean(priced, "supply_apy_bps", "supplied_usd_cents"),
-        _weighted_mean(priced, "borrow_apy_bps", "borrowed_usd_cents"),
-        _weighted_mean(priced, "comparable_supply_apy_bps", "supplied_usd_cents"),
-        _weighted_mean(priced, "comparable_borrow_apy_bps", "borrowed_usd_cents"),
-        max(_known(lending, "supply_apy_bps"), default=None),
-        min(_known(lendable, "borrow_apy_bps"), default=None),
-        max(_known(lending, "comparable_supply_apy_bps"), default=None),
-        min(_known(lendable, "comparable_borrow_apy_bps"), default=None),
-        *_counts(pools),
-        max(everything, key=itemgetter("last_ledger"))["listed"] if of_market else None,
-        *_money(_priced(others)),
-        *_counts(others),
-        min(pool["first_ledger"] for pool in everything),
-        max(pool["last_ledger"] for pool in everything),
-    )
+def _parts_of_means() -> Iterator[pl.Expr]:
+    """The two sums that each mean is a quotient of, in limbs: weighted rates, and the weights of what has a rate."""
+    for name, (rate, weight) in _MEANS_OF_TOTALS.items():
+        has_rate = pl.col("counted") & pl.col("priced") & pl.col(rate).is_not_null()
+        weights = pl.col(weight).filter(has_rate)
+        yield exact_sum(weights, times=pl.col(rate).filter(has_rate)).alias(f"weighted_{name}")
+        yield exact_sum(weights).alias(f"weights_of_{name}")
 
 
-def _known(pools: _Pools, rate: str) -> list[int]:
-    return [pool[rate] for pool in pools if pool[rate] is not None]
+def _digits(grouped: pl.DataFrame, name: str) -> pl.Series:
+    """A column of sums as digits."""
+    sums = map(whole, grouped[name])
+    return pl.Series(name, [None if value is None else str(value) for value in sums], pl.String)
 
 
-def _weighted_mean(pools: _Pools, rate: str, weight: str) -> int | None:
-    """The mean of a rate of the pools that have it, rounded down; null where they weigh nothing."""
-    weighted = [(pool[rate], pool[weight]) for pool in pools if pool[rate] is not None]
-    weights = sum(own for _, own in weighted)
-    return sum(value * own for value, own in weighted) // weights if weights else None
-
-
-def _priced(pools: _Pools) -> _Pools:
-    return [pool for pool in pools if all(pool[name] is not None for name in _MONEY)]
-
-
-def _money(priced: _Pools) -> Iterator[str | None]:
-    return (str(sum(pool[name] for pool in priced)) if priced else None for name in _MONEY)
-
-
-def _counts(pools: _Pools) -> tuple[int, int, int]:
-    """Markets, pools, and pools with a price."""
-    return len({pool["market"] for pool in pools}), len(pools), len(_priced(pools))
+def _quotients(grouped: pl.DataFrame, name: str) -> pl.Series:
+    """A column of means, rounded down; null where the pools weigh nothing."""
+    parts = zip(map(whole, grouped[f"weighted_{name}"]), map(whole, grouped[f"weights_of_{name}"]), strict=True)
+    means = [weighted // weights if weighted is not None and weights else None for weighted, weights in parts]
+    return pl.Series(name, means, pl.Int64)

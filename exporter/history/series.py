@@ -19,7 +19,7 @@ from msgspec import structs
 
 from exporter import FORMAT
 from exporter.errors import CheckError, DecodeError, StoreError
-from exporter.history.buckets import SOURCES, aggregate, observations_of, places_of, totals_of
+from exporter.history.buckets import SOURCES, aggregate, in_scopes, observations_of, totals_of
 from exporter.history.closed_buckets import POOL_HISTORY, TOTALS_HISTORY, Histories, Place
 from exporter.history.manifest import data_of
 from exporter.history.parquet import scan_rows, to_frame_types
@@ -92,13 +92,8 @@ class Series:
         """Render the newest documents; of lengths in ``unchanged`` (`still_open`) only those that began since."""
         begun = self.pools.get("begun")
         yield from self._heads(self.pools, begun.select("market", "pool", "observed_ledger"), unchanged)
-        places: dict[Place, int] = {}
-        for market, _, token, protocol, ledger in begun.iter_rows():
-            for place in places_of(market, token, protocol):
-                places[place] = min(ledger, places.get(place, ledger))
-        schema = {"scope": pl.String(), "id": pl.String(), "observed_ledger": pl.Int64()}
-        frame = pl.DataFrame([(*place, ledger) for place, ledger in sorted(places.items())], schema, orient="row")
-        yield from self._heads(self.totals, frame, unchanged)
+        first_ledgers = in_scopes(begun).group_by("scope", "id").agg(pl.col("observed_ledger").min())
+        yield from self._heads(self.totals, first_ledgers.sort("scope", "id"), unchanged)
 
     def _heads(self, histories: Histories, begun: pl.DataFrame, unchanged: Collection[str]) -> Iterator[RenderedFile]:
         new = begun.filter(pl.col("observed_ledger") > self.settled)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 from markupsafe import Markup
 
-from exporter.history.buckets import NETWORK, aggregate, observations_of, places_of, totals_of
+from exporter.history.buckets import NETWORK, SCOPES, aggregate, observations_of, totals_of
 from exporter.history.closed_buckets import Histories, Place
 from exporter.history.series import Series
 from exporter.history.time_buckets import BUCKETS, DAY, WEEK, Bucket
@@ -80,9 +80,8 @@ class Trends:
         now = aggregate(observations_of(pools), WEEK)
         closed = pl.lit(series.through_time, pl.Int64).alias("start")
         self._now, self._totals_now = now.with_columns(closed), totals_of(now).with_columns(closed)
-        about = ("market", "pool", "token_address", "protocol")
         self._pools = {
-            scope: order(pools).select(about)
+            scope: order(pools).select(SCOPES[scope].alias("id"), "market", "pool")
             for scope, order in (("token", by_yield), *((name, by_value) for name in ("market", "protocol", NETWORK)))
         }
         self._places: list[Place] = pools.select("market", "pool").rows()
@@ -97,9 +96,8 @@ class Trends:
 
     def of_groups(self, scope: str) -> dict[str, Trend]:
         members: dict[Place, list[Place]] = {}
-        for market, pool, token, protocol in self._pools[scope].iter_rows():
-            group = next(place for place in places_of(market, token, protocol) if place[0] == scope)
-            members.setdefault(group, []).append((market, pool))
+        for own_id, market, pool in self._pools[scope].iter_rows():
+            members.setdefault((scope, own_id), []).append((market, pool))
         shown = {group: places[:LINES] for group, places in members.items()}
         totals = _trends(self._series.totals, DAY, self._totals_now, _OF_MANY, set(members))
         pools = self._pool_trends(DAY, {place for places in shown.values() for place in places})
