@@ -18,7 +18,7 @@ from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments import FACTORY, Deployment
 from exporter.deployments.networks import network_id, network_of
-from exporter.discovery.census import LENDING, CensusTaken, Found, Kind, classify_all
+from exporter.discovery.census import LENDING, CensusTaken, ContractKind, CountedContract, classify_all
 from exporter.discovery.known_markets import KnownMarket, Memory
 from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError, pluralize
 from exporter.history.risk import with_checkpoint
@@ -79,7 +79,7 @@ class RunRead:
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
     skipped: dict[str, tuple[str, bool]] = field(default_factory=dict)
 
-    def why_unread(self, found: Found, checkpoint: int) -> tuple[str, str] | None:
+    def why_unread(self, found: CountedContract, checkpoint: int) -> tuple[str, str] | None:
         if found.address in self.markets or (found.protocol is None and found.address in self.touched):
             return None
         known = self.reasons.get(found.address)
@@ -92,7 +92,7 @@ class RunRead:
         notice = next((text for text in self.status.notices if found.address in text), None)
         if notice is not None:
             return "refused", notice
-        if found.kind == Kind.KNOWN_STORAGE:
+        if found.kind == ContractKind.KNOWN_STORAGE:
             return _UNKNOWN_CODE
         return _NEWER if checkpoint > self.status.observed_ledger else _NOT_FOUND
 
@@ -180,7 +180,7 @@ def _memory(
     """Contracts that the next run tries: markets of known code, with a record where a factory keeps records."""
     memory = Memory(network_id(passphrase))
     for found in taken.lending:
-        if found.address in recorded if found.protocol in vouching else found.kind == Kind.KNOWN_CODE:
+        if found.address in recorded if found.protocol in vouching else found.kind == ContractKind.KNOWN_CODE:
             if len(memory.markets) == MAX_LEARNED:
                 break
             memory.learn(
@@ -250,7 +250,7 @@ def _document(passphrase: str, proven: Proven, taken: CensusTaken, run: RunRead 
             )
         ],
         unread_count=len(unread),
-        unread=sorted(unread, key=lambda item: (LENDING.index(Kind(item.kind)), item.address))[:MAX_LISTED],
+        unread=sorted(unread, key=lambda item: (LENDING.index(ContractKind(item.kind)), item.address))[:MAX_LISTED],
     )
 
 
@@ -288,7 +288,7 @@ def check_complete(
         looked_at = {item.address: item for item in taken.lending if item.protocol is not None}
         for address, (protocol, _) in recorded.items():
             if instance_key(address) in index:
-                looked_at.setdefault(address, Found(address, Kind.KNOWN_CODE, protocol, None))
+                looked_at.setdefault(address, CountedContract(address, ContractKind.KNOWN_CODE, protocol, None))
         markets, excluded = 0, list[str]()
         for found in looked_at.values():
             if found.address in run.skipped and found.address not in run.markets:
@@ -303,7 +303,7 @@ def check_complete(
         return Complete(sum(taken.counts.values()), markets, sorted(excluded), _document(network, proven, taken, run))
 
 
-def _skipped(found: Found, reason: str, listed: bool, unproven: Unproven) -> None:
+def _skipped(found: CountedContract, reason: str, listed: bool, unproven: Unproven) -> None:
     """Only a market that is not listed may be skipped. Raises `RefutedError`."""
     what = f"{found.address} of {found.protocol}"
     if listed:
@@ -312,13 +312,13 @@ def _skipped(found: Found, reason: str, listed: bool, unproven: Unproven) -> Non
 
 
 def _left_out(
-    found: Found, recorded: Mapping[str, tuple[str, int]], index: StateIndex, run: RunRead, unproven: Unproven
+    found: CountedContract, recorded: Mapping[str, tuple[str, int]], index: StateIndex, run: RunRead, unproven: Unproven
 ) -> None:
     ledger = run.status.observed_ledger
     what = f"{found.address} of {found.protocol}"
     if found.address in recorded:
         why, changed = "a factory has a record of it", recorded[found.address][1]
-    elif found.kind == Kind.KNOWN_CODE:
+    elif found.kind == ContractKind.KNOWN_CODE:
         why, changed = "it has the code of a market", index[instance_key(found.address)].last_modified
     else:
         unproven.add(Reason.MARKETS, [f"{what}: its storage is that of a market, its code is unknown"])

@@ -162,7 +162,7 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
 
     Raises `SourceError`, `CheckError`.
     """
-    notices, around = list[str](), None
+    notices, context = list[str](), None
     async with source.open(settings) as opened, reading_deadline(settings):
         if settings.discovery.enabled:
             uri, network = settings.output.uri, network_id(settings.passphrase)
@@ -171,7 +171,7 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
             except StoreError as error:
                 notices.append(f"markets that only earlier runs into {uri} know are not compared: {error}")
                 memory = Memory(network)
-            around = await discover_context(
+            context = await discover_context(
                 LedgerView(opened.source),
                 opened.source,
                 opened.network,
@@ -179,11 +179,11 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
                 memory,
                 settings.network.read_deadline.total_seconds(),
             )
-            notices += around.notices
+            notices += context.notices
 
         async def program(view: LedgerView) -> _Read:
             # Strangers could end the check with a market that changes at every ledger, or with very many.
-            readings = await read_protocols(view, settings, opened, around, listed_alone=True)
+            readings = await read_protocols(view, settings, opened, context, listed_alone=True)
             both = StorageRuleComparison()
             if opened.has_all_contracts:
                 both = await compare_storage_rules(view, opened.source.close_time)
@@ -219,7 +219,7 @@ def _planned_calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
 
 def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict[str, dict[str, ComputedPool]]:
     """The exporter's pools at a time, by market and id, each as it was read and with its row."""
-    pools = {pool.place: pool for reading in readings for pool in reading.pools}
+    pools = {pool.market_and_pool: pool for reading in readings for pool in reading.pools}
     rows: dict[str, dict[str, ComputedPool]] = {}
     for row in compute(readings, PROTOCOLS, ledger, time, NOTHING_LISTED).pools.iter_rows(named=True):
         rows.setdefault(row["market"], {})[row["pool"]] = ComputedPool(

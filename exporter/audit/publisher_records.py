@@ -46,7 +46,7 @@ def judge_records(
             case _ if key == MEMORY_KEY:
                 yield _stated("which contracts earlier runs found", key, data, is_memory(data))
             case _ if key == lost_prices.KEY:
-                yield _stated("which prices the run missed", key, data, lost_prices.is_list(data))
+                yield _stated("which prices the run missed", key, data, lost_prices.is_lost_prices_file(data))
             case _ if key == JOURNAL_KEY:
                 yield Reason.HISTORY, f"{key} (of a backfill that is under way)"
 

@@ -472,7 +472,7 @@ def evidence_words(evidence: Evidence) -> Iterator[str]:
         for item in evidence.contracts:
             if (item.protocol, item.label, item.role, item.address) not in found:
                 yield f"contract: {item.role} {item.address} of {item.protocol} {item.label} follows from no entry"
-    if not evidence.whole:
+    if not evidence.has_all_contracts:
         yield "looked: the run read a part of the ledger's contracts"
     yield from _skipped_words(evidence, evidence.listings(network.deployments))
     if evidence.lists_compared != bool(network.deployments):

@@ -1,9 +1,10 @@
-"""Finding every market: lists, earlier runs, events, and what the chain's own contracts list (docs/discovery.md).
+"""Finds every market: by lists, earlier runs, events, and what the chain's own contracts list (docs/discovery.md).
 
-known = remembered(network, memory)         before the reading: where to look
-around = await discover_context(view, ...)       at the same time: what events name further
-... the reading, which verifies ...
-discovered = learn(memory, ...)             after it: what is new, and what to remember
+A run uses it before, during and after its reading:
+
+context = remembered(network, memory)              before: where to look
+context = await discover_context(view, ...)        during: what events name, too
+discovered = learn(memory, ...)                    after: what is new, and what the next run has to know
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from exporter.deployments import Deployment
 from exporter.deployments.networks import Network
 from exporter.discovery.candidates import candidates
 from exporter.discovery.event_streams import MAX_SECONDS, follow_events
-from exporter.discovery.known_markets import KnownMarket, MarketPlace, Memory
+from exporter.discovery.known_markets import KnownMarket, MarketKey, Memory
 from exporter.errors import SourceError
 from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import LedgerView
@@ -27,16 +28,16 @@ __all__ = ["Discovered", "DiscoveryContext", "candidates", "discover_context", "
 
 @dataclass(slots=True)
 class DiscoveryContext:
-    """Where a run looks beyond the operator's own list and the ledger itself."""
+    """Where a run looks, besides the operator's own list and the ledger itself: deployments, and candidates."""
 
     deployments: Sequence[Deployment]
-    found: list[base.Candidate] = field(default_factory=list)
+    candidates: list[base.Candidate] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """A market (``pool`` None) or pool that no list and no earlier run knew."""
+    """A market (``pool`` is None) or a pool that neither the lists nor an earlier run named."""
 
     protocol: str
     market: str
@@ -57,9 +58,10 @@ async def discover_context(
     memory: Memory,
     deadline_seconds: float,
 ) -> DiscoveryContext:
-    """The markets that earlier runs and events name. It never raises; what is new is in the memory.
+    """The markets that earlier runs and events name. What is new is also added to the memory.
 
-    Events take a quarter of the time that a reading may take at most: anybody can make many.
+    Nothing is raised; what fails is a notice. Reading events takes at most a quarter of the time that a reading may
+    take, because anybody can emit many events.
     """
     notices = list(memory.notices)
     deployments = _with_learned(network.deployments, memory)
@@ -78,28 +80,26 @@ async def discover_context(
 def learn(
     memory: Memory,
     readings: Sequence[base.ProtocolReading],
-    tried: Iterable[base.Candidate],
-    known_before: Iterable[tuple[str, str, str | None]],
+    candidates_read: Iterable[base.Candidate],
+    known_before: Iterable[MarketKey],
     ledger: int,
 ) -> list[Discovered]:
-    """Remember what was read at a ledger; returns what neither the lists, the operator nor ``known_before`` knew.
+    """Remember the markets and pools that were read at a ledger, and return those that are new.
 
-    What only the operator, or a file, named is not remembered unless a contract of the protocol vouches for it.
+    New is what neither the lists, the operator nor ``known_before`` named. What only the operator or a file named is
+    not remembered, unless a contract of the protocol vouches for it.
     """
-    origins = {(item.protocol, item.address, item.pool): item.origin for item in tried}
+    origins = {(item.protocol, item.address, item.pool): item.origin for item in candidates_read}
     before = set(known_before)
     discovered = []
     for reading in readings:
-        read = {market.address: frozenset(market.members) for market in reading.markets}
-        places: list[MarketPlace] = [(reading.protocol, address, None) for address in read]
-        places += [place for place in origins if place[0] == reading.protocol and place[2] in read.get(place[1], ())]
-        for place in places:
-            origin = origins.get(place, base.Origin.NAMED_BY_CONTRACT)
-            voucher = reading.verified.get(place[1])
-            if place not in before and origin not in (base.Origin.CONFIGURATION, base.Origin.DEPLOYMENT):
-                discovered.append(Discovered(*place, origin))
+        for protocol, address, pool in _markets_and_named_pools(reading, origins):
+            origin = origins.get((protocol, address, pool), base.Origin.NAMED_BY_CONTRACT)
+            voucher = reading.verified.get(address)
+            is_on_a_list = origin in (base.Origin.CONFIGURATION, base.Origin.DEPLOYMENT)
+            if not is_on_a_list and (protocol, address, pool) not in before:
+                discovered.append(Discovered(protocol, address, pool, origin))
             if voucher is not None or origin not in (base.Origin.CONFIGURATION, base.Origin.SNAPSHOT):
-                protocol, address, pool = place
                 memory.learn(
                     KnownMarket(
                         protocol=protocol,
@@ -115,8 +115,20 @@ def learn(
     return sorted(discovered, key=lambda item: (item.protocol, item.market, item.pool or ""))
 
 
+def _markets_and_named_pools(reading: base.ProtocolReading, candidates: Iterable[MarketKey]) -> list[MarketKey]:
+    """The markets of a reading, then those of the candidates that are pools of these markets."""
+    members = {market.address: frozenset(market.members) for market in reading.markets}
+    markets: list[MarketKey] = [(reading.protocol, address, None) for address in members]
+    pools = [
+        (protocol, address, pool)
+        for protocol, address, pool in candidates
+        if protocol == reading.protocol and pool in members.get(address, ())
+    ]
+    return markets + pools
+
+
 def remember_named(memory: Memory, readings: Iterable[base.ProtocolReading], ledger: int) -> None:
-    """Remember since when the protocols' contracts name a market, whether it was read or not."""
+    """Remember the ledger at which a contract of the protocol first named a market, whether that was read or not."""
     for reading in readings:
         for item in reading.named:
             memory.learn(

@@ -1,4 +1,7 @@
-"""Which addresses a run tries to read as markets before the ledger itself names more, and whether the lists hold."""
+"""Collects the addresses that a run tries to read as markets, and compares the package's lists with the chain.
+
+The ledger may name more markets while it is read.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from exporter.config import Settings
 from exporter.deployments import MARKET, Deployment, KnownContract
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import Network
+from exporter.discovery.known_markets import MarketKey
 from exporter.errors import DecodeError
 from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.codec.scval import ContractInstance
@@ -24,36 +28,41 @@ def candidates(
     network: Network,
     protocols: Mapping[str, Protocol],
     instances: Iterable[tuple[str, ContractInstance]] = (),
-    found: Iterable[Candidate] = (),
+    discovered: Iterable[Candidate] = (),
 ) -> dict[str, list[Candidate]]:
-    """The candidates of each protocol, each address and named pool once; who vouches for one is taken from any."""
-    tried = [Candidate(market.protocol, market.address, Origin.CONFIGURATION) for market in settings.markets]
+    """The candidates of each protocol. Each address, and each named pool of it, is there once.
+
+    They come from the configuration, the package's lists, what earlier runs and events ``discovered``, and those of the
+    ``instances`` that run the code of a known market. If several of these name the same candidate, the first counts as
+    its origin, and it is known since the earliest ledger; the first voucher that one of them has is kept.
+    """
+    named = [Candidate(market.protocol, market.address, Origin.CONFIGURATION) for market in settings.markets]
     if settings.discovery.enabled:
-        listed = ((item.protocol, market) for item in network.deployments for market in item.markets)
-        tried += [Candidate(*place, known_since=0) for place in listed]
-        tried += found
+        for deployment in network.deployments:
+            named += [Candidate(deployment.protocol, market, known_since=0) for market in deployment.markets]
+        named += discovered
         instances = list(instances)
         code = market_code(protocols, network.deployments, instances)
         for address, instance in instances:
             name = code.get(instance.wasm_hash or b"")
             if name is not None:
-                tried.append(Candidate(name, address, Origin.SNAPSHOT))
-    known: dict[tuple[str, str, str | None], Candidate] = {}
-    for candidate in tried:
-        place = candidate.protocol, candidate.address, candidate.pool
-        first = known.setdefault(place, candidate)
+                named.append(Candidate(name, address, Origin.SNAPSHOT))
+    merged: dict[MarketKey, Candidate] = {}
+    for candidate in named:
+        key = candidate.protocol, candidate.address, candidate.pool
+        first = merged.setdefault(key, candidate)
         voucher, since = first.voucher or candidate.voucher, min(first.known_since, candidate.known_since)
         if (voucher, since) != (first.voucher, first.known_since):
-            known[place] = replace(first, voucher=voucher, known_since=since)
-    return {name: [item for item in known.values() if item.protocol == name] for name in protocols}
+            merged[key] = replace(first, voucher=voucher, known_since=since)
+    return {name: [item for item in merged.values() if item.protocol == name] for name in protocols}
 
 
-def listings_of(deployments: Iterable[Deployment], tried: Iterable[Candidate]) -> MarketListings:
-    """Which markets are listed, by the package's lists of a network and by those of the candidates that are configured.
+def listings_of(deployments: Iterable[Deployment], candidates: Iterable[Candidate]) -> MarketListings:
+    """Says which markets are listed: those that the package's lists show, and those that the operator configured.
 
-    Nothing else of a candidate counts: not who named it, and not who vouches for it.
+    Of a candidate only that counts. Who named it, and who vouches for it, does not.
     """
-    return MarketListings(deployments, ((item.protocol, item.address) for item in tried if item.configured))
+    return MarketListings(deployments, ((item.protocol, item.address) for item in candidates if item.configured))
 
 
 def market_code(
@@ -61,7 +70,11 @@ def market_code(
     deployments: Sequence[Deployment],
     instances: Iterable[tuple[str, ContractInstance]] = (),
 ) -> dict[bytes, str]:
-    """The code of markets, with the protocol's name; listed markets among ``instances`` show theirs, too."""
+    """The wasm hashes of markets, each with the protocol's name.
+
+    They are those that the protocol's package and the lists name, and those that listed markets among the ``instances``
+    run now.
+    """
     code = {wasm: name for name, item in protocols.items() for wasm in item.discovery.market_code}
     for deployment in deployments:
         for contract in deployment.contracts:
@@ -75,7 +88,7 @@ def market_code(
 
 
 class Drift(NamedTuple):
-    """A contract that is not as a list says, and the notice of it."""
+    """A contract that differs from what a list says, and the notice that tells the operator."""
 
     protocol: str
     address: str
@@ -85,24 +98,24 @@ class Drift(NamedTuple):
 async def check_lists(
     view: LedgerView, deployments: Sequence[Deployment], *, has_all_contracts: bool = True
 ) -> list[Drift]:
-    """Contracts of the lists that are not there, or have other code than they had, each once. Raises `SourceError`.
+    """The contracts of the lists that are absent from the chain, or run other code, each once. Raises `SourceError`.
 
-    Of markets only those are looked at whose code is known, since their readers report absent ones. Where the ledger
-    lacks contracts (``has_all_contracts``), as a file of some does, it means nothing that a contract is absent.
+    Markets are compared only if the list has their code; an absent market is reported by its protocol's reader. If
+    ``has_all_contracts`` is False, as for a file of some contracts, an absent contract means nothing.
     """
-    looked_at = [
+    compared = [
         (deployment, contract)
         for deployment in deployments
         for contract in deployment.contracts
         if contract.role != MARKET or contract.wasm_hash is not None
     ]
-    entries = await view.read(dict.fromkeys(instance_key(contract.address) for _, contract in looked_at))
-    found: dict[Drift, None] = {}
-    for deployment, contract in looked_at:
+    entries = await view.read(dict.fromkeys(instance_key(contract.address) for _, contract in compared))
+    drifts: dict[Drift, None] = {}
+    for deployment, contract in compared:
         text = _difference(deployment, contract, entries[instance_key(contract.address)], has_all_contracts)
         if text is not None:
-            found[Drift(deployment.protocol, contract.address, text)] = None
-    return list(found)
+            drifts[Drift(deployment.protocol, contract.address, text)] = None
+    return list(drifts)
 
 
 def _difference(
@@ -122,5 +135,5 @@ def _difference(
         return f"drift: the instance of {what} cannot be decoded: {error}"
     if wasm_hash is not None and wasm_hash.hex() == contract.wasm_hash:
         return None
-    found = "no wasm code of its own" if wasm_hash is None else f"contract code {wasm_hash.hex()}"
-    return f"drift: {what} has {found}, listed {since} is {contract.wasm_hash}; it may have been upgraded or replaced"
+    code = "no wasm code of its own" if wasm_hash is None else f"contract code {wasm_hash.hex()}"
+    return f"drift: {what} has {code}, listed {since} is {contract.wasm_hash}; it may have been upgraded or replaced"

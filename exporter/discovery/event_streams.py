@@ -1,6 +1,6 @@
-"""Following the events that name new markets, from where the last run stopped to the newest ledger.
+"""Follows the events that name new markets, from where the last run stopped to the newest ledger.
 
-A stream is only moved on over ledgers that were really looked at, or that no endpoint keeps.
+The position of a stream moves only over ledgers that were really read, or that no endpoint keeps any more.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from exporter.deployments import Deployment
-from exporter.discovery.known_markets import KnownMarket, Memory, StreamPlace
+from exporter.discovery.known_markets import KnownMarket, Memory, StreamKey
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.events import MAX_FILTERS, ContractEvent, EventFilter, EventSource, EventsPage
 from exporter.protocols.protocol import Protocol, event_filters, market_events
 
 MAX_CANDIDATES = 10_000
-"""Markets and pools that one run learns of from events."""
+"""A run learns of at most this many markets and pools from events."""
 
 MAX_SECONDS = 60.0
 T = TypeVar("T")
 _MAX_RESTARTS = 3
-_FIRST_LEDGER = 1  # no endpoint keeps it, so each says from where on it keeps events
+_FIRST_LEDGER = 1  # no endpoint keeps its events, so each answers with the oldest ledger that it keeps
 
 
 async def follow_events(
@@ -31,7 +31,10 @@ async def follow_events(
     memory: Memory,
     max_seconds: float = MAX_SECONDS,
 ) -> list[str]:
-    """Read what the modules ask for into the memory; gives notices and never raises."""
+    """Read the events that the protocols ask for, and remember the markets that they name.
+
+    Returns notices. Nothing is raised; what fails is a notice, too.
+    """
     if not isinstance(source, EventSource):
         return []
     follower = _Follower(source, protocols, memory)
@@ -48,32 +51,37 @@ async def follow_events(
 
 
 def _requests(
-    protocols: Mapping[str, Protocol], deployments: Sequence[Deployment], known: Mapping[StreamPlace, int]
-) -> Iterator[tuple[int | None, list[EventFilter], list[StreamPlace]]]:
-    """From which ledger (None: the oldest kept), the filters and their streams; 5 filters of 5 contracts a request."""
+    protocols: Mapping[str, Protocol], deployments: Sequence[Deployment], next_ledgers: Mapping[StreamKey, int]
+) -> Iterator[tuple[int | None, list[EventFilter], list[StreamKey]]]:
+    """The requests for events: from which ledger (None: the oldest that is kept), the filters, and their streams.
+
+    A request has at most `MAX_FILTERS` filters, and a filter as many contracts.
+    """
     streams = dict.fromkeys(
         (name, contract, each.topics)
         for name, each in event_filters(protocols, deployments)
         for contract in each.contracts
     )
-    starts: dict[int | None, dict[tuple[str, ...], list[StreamPlace]]] = {}
-    for place in streams:
-        starts.setdefault(known.get(place), {}).setdefault(place[2], []).append(place)
+    starts: dict[int | None, dict[tuple[str, ...], list[StreamKey]]] = {}
+    for stream in streams:
+        _, _, topics = stream
+        starts.setdefault(next_ledgers.get(stream), {}).setdefault(topics, []).append(stream)
     for start, by_topics in starts.items():
-        parts = [(topics, part) for topics, places in by_topics.items() for part in _parts(places)]
-        for batch in _parts(parts):
+        groups = [(topics, group) for topics, own in by_topics.items() for group in _groups(own)]
+        for batch in _groups(groups):
             filters = [
-                EventFilter(tuple(dict.fromkeys(contract for _, contract, _ in part)), topics) for topics, part in batch
+                EventFilter(tuple(dict.fromkeys(contract for _, contract, _ in group)), topics)
+                for topics, group in batch
             ]
-            yield start, filters, [place for _, part in batch for place in part]
+            yield start, filters, [stream for _, group in batch for stream in group]
 
 
-def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (items[at : at + MAX_FILTERS] for at in range(0, len(items), MAX_FILTERS))
+def _groups(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + MAX_FILTERS] for start in range(0, len(items), MAX_FILTERS))
 
 
 class _Follower:
-    """Reads streams page by page."""
+    """Reads streams page by page, and remembers the markets that their events name."""
 
     def __init__(self, source: EventSource, protocols: Mapping[str, Protocol], memory: Memory) -> None:
         self.notices: list[str] = []
@@ -84,7 +92,7 @@ class _Follower:
         self.ignored = 0
         self.first_ignored = ""
 
-    async def follow(self, filters: list[EventFilter], streams: list[StreamPlace], start: int | None) -> None:
+    async def follow(self, filters: list[EventFilter], streams: list[StreamKey], start: int | None) -> None:
         position: int | str = _FIRST_LEDGER if start is None else start
         restarts, certain = 0, True
         try:
@@ -98,7 +106,7 @@ class _Follower:
                         return
                     position = page.cursor
                     continue
-                if isinstance(position, int) and position > page.latest:  # nothing has closed since
+                if isinstance(position, int) and position > page.latest:  # no ledger has closed since the last run
                     return
                 if restarts >= _MAX_RESTARTS:
                     self.notices.append(
@@ -114,12 +122,12 @@ class _Follower:
                         + "; name a market that only they named in [[markets]]"
                     )
                     certain = page.certain
-                position = page.oldest + restarts  # which may go while it is asked for
+                position = page.oldest + restarts  # the oldest one may be dropped while it is asked for
                 restarts += 1
         except SourceError as error:
             self.notices.append(f"events that name new markets could not be read, a later run tries again: {error}")
 
-    def _take(self, page: EventsPage, streams: Sequence[StreamPlace]) -> None:
+    def _take(self, page: EventsPage, streams: Sequence[StreamKey]) -> None:
         if page.undecodable:
             self._ignore(f"{page.undecodable} events of ledgers up to {page.latest} cannot be decoded")
         for event in page.events:

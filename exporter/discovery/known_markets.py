@@ -1,7 +1,7 @@
-"""The memory of earlier runs into the same output: every market, and how far the events were read.
+"""The memory of earlier runs into the same output: every market that was found, and how far the events were read.
 
-A factory's event that names a new market is forgotten by the RPCs within days, and a list on the chain may be emptied.
-So everything that was found once is kept, and no run takes anything away from it (`exporter.job.known_markets_file`).
+RPCs forget within days the event with which a factory names a new market, and a list on the chain may be emptied. So
+every market that was found once is remembered, and no run removes one (`exporter.job.known_markets_file`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ NetworkId = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class KnownMarket(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A market, or with ``pool`` a pool that nothing on the chain lists.
+    """A market or, if it has a ``pool``, a pool that nothing on the chain lists.
 
-    ``origin`` is how it was first found; ``confirmed`` says that it was read, and ``voucher`` is the contract that has,
-    or that should have, a record of it, None where none is known.
+    ``origin`` says how it was first found, and ``confirmed`` that a run has read it. ``voucher`` is the contract that
+    has, or should have, a record of it; None if no such contract is known.
     """
 
     protocol: Name
@@ -40,13 +40,13 @@ class KnownMarket(Struct, frozen=True, omit_defaults=True, kw_only=True):
     voucher: str | None = None
 
     def candidate(self) -> Candidate:
-        """A market that a run tries. One that only an event named, and that was never read, is no more than that."""
+        """The market as a candidate of a run. If it was never read, its origin is still the event that named it."""
         origin = Origin.REMEMBERED if self.confirmed else self.origin
         return Candidate(self.protocol, self.address, origin, self.pool, self.voucher, self.first_seen_ledger)
 
 
 class EventStream(Struct, frozen=True, kw_only=True):
-    """Events that were read up to the ledger before ``next_ledger``: of a contract, with these first topics."""
+    """The events of a contract that begin with these topics. They were read up to the ledger before ``next_ledger``."""
 
     protocol: Name
     contract: str
@@ -55,7 +55,7 @@ class EventStream(Struct, frozen=True, kw_only=True):
 
 
 class LearnedContract(Struct, frozen=True, kw_only=True):
-    """A contract of a deployment that no list has, as the chain named it."""
+    """A contract that belongs to a deployment because the chain says so; no list has it."""
 
     protocol: Name
     label: Annotated[str, Meta(max_length=100)]
@@ -63,51 +63,68 @@ class LearnedContract(Struct, frozen=True, kw_only=True):
     address: str
 
 
-MarketPlace = tuple[str, str, str | None]
-StreamPlace = tuple[str, str, tuple[str, ...]]
+MarketKey = tuple[str, str, str | None]
+"""Protocol and address of a market, and the id of a pool of it, or None for the market itself."""
+
+StreamKey = tuple[str, str, tuple[str, ...]]
+"""Protocol, contract, and first topics of a stream of events."""
 
 
 @dataclass(slots=True)
 class Memory:
-    """The memory of one network. ``notices`` say what was wrong with what was kept."""
+    """The memory of one network.
+
+    Attributes:
+        network_id: the SHA-256 of the network's passphrase, in hex digits.
+        markets: every market and pool that was found.
+        streams: the ledger from which on each stream of events is still to be read.
+        contracts: the contracts that the chain added to deployments, by protocol, label and role.
+        notices: what was wrong with the stored memory, or did not fit into it.
+        rewound: the ledger given to `rewind`.
+    """
 
     network_id: str
-    markets: dict[MarketPlace, KnownMarket] = field(default_factory=dict)
-    streams: dict[StreamPlace, int] = field(default_factory=dict)
+    markets: dict[MarketKey, KnownMarket] = field(default_factory=dict)
+    streams: dict[StreamKey, int] = field(default_factory=dict)
     contracts: dict[tuple[str, str, str], str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     rewound: int | None = None
 
     def rewind(self, ledger: int) -> None:
-        """Forget what runs at this ledger and later ones found: it is found again, and events are read again."""
+        """Forget what was found at this ledger and later. The events of these ledgers are then read again."""
         self.rewound = ledger
-        self.markets = {place: item for place, item in self.markets.items() if item.first_seen_ledger < ledger}
-        self.streams = {place: following for place, following in self.streams.items() if following <= ledger}
+        self.markets = {key: market for key, market in self.markets.items() if market.first_seen_ledger < ledger}
+        self.streams = {key: next_ledger for key, next_ledger in self.streams.items() if next_ledger <= ledger}
 
     def candidates(self) -> Iterator[Candidate]:
+        """All remembered markets and pools, as candidates of a run."""
         return (market.candidate() for market in self.markets.values())
 
-    def confirmed(self) -> set[MarketPlace]:
-        return {place for place, market in self.markets.items() if market.confirmed}
+    def confirmed(self) -> set[MarketKey]:
+        """The markets and pools that a run has read."""
+        return {key for key, market in self.markets.items() if market.confirmed}
 
     def learn(self, market: KnownMarket) -> bool:
-        """Remember a market; gives whether it was not known. One that is known keeps how it was found first."""
-        place = market.protocol, market.address, market.pool
-        known = self.markets.get(place)
-        if known is None:
+        """Remember a market. Returns whether it is new. A market that is not new keeps how it was first found."""
+        key = market.protocol, market.address, market.pool
+        before = self.markets.get(key)
+        if before is None:
             if len(self.markets) >= MAX_MARKETS:
                 self.notices.append(f"{MAX_MARKETS} markets are remembered already; {market.address} is not added")
                 return False
-            self.markets[place] = market
+            self.markets[key] = market
         else:
-            confirmed, voucher = known.confirmed or market.confirmed, market.voucher or known.voucher
-            self.markets[place] = msgspec.structs.replace(known, confirmed=confirmed, voucher=voucher)
-        return known is None
+            confirmed, voucher = before.confirmed or market.confirmed, market.voucher or before.voucher
+            self.markets[key] = msgspec.structs.replace(before, confirmed=confirmed, voucher=voucher)
+        return before is None
 
     def absorb(self, other: Memory) -> None:
-        """Take in what another run remembered meanwhile; of what both read, what is further."""
-        for place, market in other.markets.items():
-            if place in self.markets or self.rewound is None or market.first_seen_ledger < self.rewound:
+        """Add what another run remembered in the meantime. A stream then is where the run that read further stopped.
+
+        What is forgotten by `rewind` does not come back.
+        """
+        for key, market in other.markets.items():
+            if key in self.markets or self.rewound is None or market.first_seen_ledger < self.rewound:
                 self.learn(market)
         for stream, ledger in other.streams.items():
             if self.rewound is None or ledger <= self.rewound:

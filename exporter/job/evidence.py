@@ -32,10 +32,10 @@ from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.values import SkipReason
 
 MAGIC = b"\x1f\x8b"
-"""How gzip begins; a ledger snapshot file begins with a brace."""
+"""The first bytes of a gzip file, and so of evidence. A ledger snapshot file begins with a brace instead."""
 
-COMPRESSION = 6
-"""Of gzip. 9 takes five times as long for 6 % less."""
+COMPRESSION_LEVEL = 6
+"""Level of gzip compression. Level 9 takes five times as long for 6 % less."""
 
 _U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
@@ -52,18 +52,24 @@ _FIELDS: dict[str, Any] = {
     "absent": tuple[bytes],
     "call": tuple[str, str, list[bytes], bytes | None, str | None],
 }
-"""A line is an array of a word and these fields; `Evidence._lines` writes them.
+"""The kinds of line, and the types of their fields. A line is an array of the kind and the fields (`Evidence._lines`).
 
-The third of an entry is 0 for an archived one: a life that goes on may have been prolonged between ledger and reading.
+The third field of an entry is 0 if it is archived. Of other entries the line does not say until when they live, because
+somebody may have extended that between the ledger and the reading.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """Where a run looked.
+    """Where a run looks for markets.
 
-    ``deployments`` are those of the package's lists with what the chain taught; ``compared_lists`` those of the lists
-    that the run compares with the chain, none where it does not. ``listings`` say which markets are listed.
+    Attributes:
+        candidates: the addresses that should be markets or pools, by protocol.
+        deployments: the deployments of the package's lists, with the contracts that the chain added to them.
+        compared_lists: the deployments of the lists that the run compares with the chain. Empty if it compares none.
+        listings: says which markets are listed.
+        excluded: the addresses that the operator excluded.
+        skipped: the markets that are not read because they are excluded, or because the evidence says so.
     """
 
     candidates: Mapping[str, Sequence[Candidate]]
@@ -74,23 +80,24 @@ class SearchScope:
     skipped: Sequence[SkippedMarket] = ()
 
     def without(self, excluded: Iterable[str]) -> SearchScope:
-        """The same but for markets that are excluded, which are skipped."""
-        out = frozenset(excluded)
-        kept, skipped = dict[str, Sequence[Candidate]](), dict[tuple[str, str], SkippedMarket]()
+        """The same scope without the excluded markets; those among the candidates count as skipped."""
+        excluded = frozenset(excluded)
+        candidates = dict[str, Sequence[Candidate]]()
+        skipped = dict[tuple[str, str], SkippedMarket]()
         for name, own in self.candidates.items():
-            kept[name] = [item for item in own if item.address not in out]
+            candidates[name] = [item for item in own if item.address not in excluded]
             for item in own:
-                if item.address in out:
+                if item.address in excluded:
                     skipped[name, item.address] = SkippedMarket(item.address, name, SkipReason.EXCLUDED)
-        return replace(self, candidates=kept, excluded=out, skipped=[*self.skipped, *skipped.values()])
+        return replace(self, candidates=candidates, excluded=excluded, skipped=[*self.skipped, *skipped.values()])
 
-    def takes(self, candidate: Candidate) -> bool:
-        """Whether a market that something names is neither excluded, nor given as skipped."""
-        given = {(item.protocol, item.market) for item in self.skipped}
-        return candidate.address not in self.excluded and (candidate.protocol, candidate.address) not in given
+    def admits(self, candidate: Candidate) -> bool:
+        """Whether a run may read this market: it is neither excluded nor skipped."""
+        skipped = {(item.protocol, item.market) for item in self.skipped}
+        return candidate.address not in self.excluded and (candidate.protocol, candidate.address) not in skipped
 
     def listed_alone(self) -> SearchScope:
-        """Where the run looked for listed markets; of the lists, unlisted markets are not compared with the chain."""
+        """The scope of the listed markets. The lists' markets that are not listed are not compared with the chain."""
         listed = {
             name: [item for item in own if self.listings.is_listed(name, item.address)]
             for name, own in self.candidates.items()
@@ -111,22 +118,32 @@ class SearchScope:
         ]
 
     def with_more(self, more: Iterable[Candidate]) -> SearchScope:
-        """The same with further candidates."""
-        found = {name: list(own) for name, own in self.candidates.items()}
+        """The same scope with more candidates."""
+        candidates = {name: list(own) for name, own in self.candidates.items()}
         for item in more:
-            found[item.protocol].append(item)
-        return replace(self, candidates=found)
+            candidates[item.protocol].append(item)
+        return replace(self, candidates=candidates)
 
 
-# No repr: `asyncio.run` makes that of its result, and this one is of the size of the network.
+# There is no repr, because `asyncio.run` computes that of its result, and this one would be as large as the network.
 @dataclass(frozen=True, slots=True, repr=False)
 class Evidence:
-    """The entries and calls that a run used. A key without entry was absent; a call has a result (ScVal XDR) or error.
+    """The entries and calls that the numbers of a run follow from.
 
-    ``contracts`` are those of deployments that only the chain names. ``whole`` says whether the ledger that was read
-    had every contract, ``lists_compared`` whether the package's lists were compared with it. With ``stored`` nothing
-    was run: what calls gave follows from the entries. ``skipped`` are markets that the run did not read, or not to the
-    end, and ``excluded`` what its configuration left alone; a repeated run takes both as given.
+    Attributes:
+        passphrase: the network's passphrase.
+        ledger: the number of the ledger that was read.
+        close_time: its close time, in unix seconds.
+        entries: the ledger entries by key. A key without an entry was absent.
+        calls: the results of contract calls; each has a result (ScVal XDR) or an error.
+        candidates: the addresses that should be markets or pools.
+        contracts: the contracts of deployments that only the chain names.
+        notices: what the operator was told of the reading.
+        has_all_contracts: whether the source had every contract of the ledger.
+        lists_compared: whether the package's lists were compared with the chain.
+        stored: calls were not run; their results were derived from entries.
+        skipped: the markets that the run did not read, or not to the end. A repeated run skips them, too.
+        excluded: what the configuration excluded. A repeated run excludes it, too.
     """
 
     passphrase: str
@@ -137,54 +154,61 @@ class Evidence:
     candidates: Sequence[Candidate]
     contracts: Sequence[LearnedContract] = ()
     notices: Sequence[str] = ()
-    whole: bool = True
+    has_all_contracts: bool = True
     lists_compared: bool = True
     stored: bool = False
     skipped: Sequence[SkippedMarket] = ()
     excluded: Sequence[str] = ()
 
-    def tried(self, known: Sequence[Deployment]) -> SearchScope:
-        """Where the run looked: the package's own lists (``known``) and what the file adds to them."""
-        deployments = list(known) if self.lists_compared else []
+    def search_scope(self, package_lists: Sequence[Deployment]) -> SearchScope:
+        """Where the run looked: the package's lists, and what the evidence adds to them."""
+        compared_lists = package_lists if self.lists_compared else ()
+        deployments = list(compared_lists)
         for learned in self.contracts:
-            for at, item in enumerate(deployments):
-                if (item.protocol, item.label) == (learned.protocol, learned.label):
-                    deployments[at] = with_contract(item, learned.role, learned.address)
-        named = {name: [item for item in self.candidates if item.protocol == name] for name in PROTOCOLS}
-        lists = known if self.lists_compared else ()
-        return SearchScope(named, deployments, lists, self.listings(known), frozenset(self.excluded), self.skipped)
+            for index, deployment in enumerate(deployments):
+                if (deployment.protocol, deployment.label) == (learned.protocol, learned.label):
+                    deployments[index] = with_contract(deployment, learned.role, learned.address)
+        return SearchScope(
+            candidates={name: [item for item in self.candidates if item.protocol == name] for name in PROTOCOLS},
+            deployments=deployments,
+            compared_lists=compared_lists,
+            listings=self.listings(package_lists),
+            excluded=frozenset(self.excluded),
+            skipped=self.skipped,
+        )
 
-    def listings(self, known: Iterable[Deployment]) -> MarketListings:
-        """Which markets are listed, by the package's lists (``known``) and what this records as configured."""
-        return listings_of(known, self.candidates)
+    def listings(self, package_lists: Iterable[Deployment]) -> MarketListings:
+        """Says which markets are listed, by the package's lists and by what the evidence records as configured."""
+        return listings_of(package_lists, self.candidates)
 
     @property
     def network_id(self) -> str:
         return network_id(self.passphrase)
 
     def encode(self) -> bytes:
-        """The file's bytes: the same for the same evidence, in whatever order it was read."""
+        """The bytes of the evidence's file. They do not depend on the order in which the run read."""
         content = io.BytesIO()
-        packed = gzip.GzipFile("", "wb", COMPRESSION, content, mtime=0)
+        packed = gzip.GzipFile("", "wb", COMPRESSION_LEVEL, content, mtime=0)
         with io.BufferedWriter(packed, 1 << 16) as lines:
             lines.writelines(msgspec.json.encode(line) + b"\n" for line in self._lines())
         return content.getvalue()
 
     def file(self) -> RenderedFile:
+        """The evidence as a file of the tree, whose key has the digest of its bytes."""
         content = self.encode()
         return RenderedFile(EVIDENCE.key(sha256=hashlib.sha256(content).hexdigest()), content, FileKind.PAGE)
 
     def _lines(self) -> Iterator[tuple[object, ...]]:
         yield "ledger", self.passphrase, self.ledger, self.close_time
-        yield "looked", self.whole, self.lists_compared, self.stored
+        yield "looked", self.has_all_contracts, self.lists_compared, self.stored
         for c in self.candidates:
             yield "candidate", c.protocol, c.address, c.origin, c.pool, c.voucher
         for item in self.contracts:
             yield "contract", item.protocol, item.label, item.role, item.address
         for skipped in self.skipped:
             yield "skipped", skipped.protocol, skipped.market, skipped.reason
-        for place in self.excluded:
-            yield "excluded", place
+        for excluded in self.excluded:
+            yield "excluded", excluded
         for text in self.notices:
             yield "notice", text
         for key in sorted(self.entries):
@@ -201,7 +225,7 @@ class Evidence:
 
     @classmethod
     def decode(cls, content: bytes, name: str) -> Evidence:
-        """Take a file's content apart. Raises `SnapshotFileError`."""
+        """The evidence in a file's content. Raises `SnapshotFileError`, which has the file's ``name``."""
         try:
             return cls._decode(gzip_lines(content, EVIDENCE_BYTES, EVIDENCE_LINE_BYTES))
         except (DecodeError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -226,15 +250,15 @@ class Evidence:
                         raise DecodeError(f"an entry changed at {last_modified}, after ledger {ledger}")
                     if (live_until == 0) is (archived is None):
                         raise DecodeError("an entry is both archived and live")
-                    _once(entries, key, RawEntry(data, last_modified, live_until))
+                    _add_once(entries, key, RawEntry(data, last_modified, live_until))
                 case "absent":
-                    _once(entries, fields[0], None)
+                    _add_once(entries, fields[0], None)
                 case "call":
                     contract, function, arguments, result, error = fields
                     if (result is None) is (error is None):
                         raise DecodeError(f"{function} of {contract} must have a result or an error")
                     call = ContractCall(contract, function, tuple(map(decode_scval, arguments)))
-                    _once(calls, call, SimulationAnswer(ledger, result, error, (), "evidence"))
+                    _add_once(calls, call, SimulationAnswer(ledger, result, error, (), "evidence"))
                 case "candidate":
                     protocol, address, origin, pool, voucher = fields
                     candidates.append(Candidate(protocol, address, origin, pool, voucher))
@@ -250,26 +274,40 @@ class Evidence:
                     notices += fields
                 case _:
                     raise DecodeError("it is of more than one ledger")
-        found = candidates, contracts, notices, *looked[1], skipped, excluded
-        return cls(passphrase, ledger, close_time, entries, calls, *found)
+        has_all_contracts, lists_compared, stored = looked[1]
+        return cls(
+            passphrase,
+            ledger,
+            close_time,
+            entries,
+            calls,
+            candidates,
+            contracts,
+            notices,
+            has_all_contracts=has_all_contracts,
+            lists_compared=lists_compared,
+            stored=stored,
+            skipped=skipped,
+            excluded=excluded,
+        )
 
 
 def _fields_of(line: bytes) -> tuple[str, Any]:
-    """The word of a line, and its fields. Raises `DecodeError`, `msgspec.DecodeError`."""
+    """The kind and the fields of a line. Raises `DecodeError` or `msgspec.DecodeError`."""
     kind, *fields = decode_json(line, list[Any]) or [None]
     if not isinstance(kind, str) or kind not in _FIELDS:
         raise DecodeError(f"a line is of an unknown kind, {str(kind)[:40]!r}")
     return kind, msgspec.convert(fields, _FIELDS[kind])
 
 
-def _once(known: dict[Any, Any], key: object, value: object) -> None:
-    if key in known:
+def _add_once(values: dict[Any, Any], key: object, value: object) -> None:
+    if key in values:
         raise DecodeError("an entry or a call is listed twice")
-    known[key] = value
+    values[key] = value
 
 
 class EvidenceSource(StoredSource):
-    """A `LedgerSource` over evidence: what the run used is answered, and nothing else is."""
+    """A `LedgerSource` that answers from evidence. It raises `SourceError` for anything that the run did not use."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence

@@ -1,7 +1,7 @@
-"""What the operator tells a run to leave alone: the key ``exclude`` of the configuration.
+"""Applies the configuration's key ``exclude``, with which an operator tells a run what to leave alone.
 
-An excluded market is not read, and an excluded pool has no numbers. An oracle is never called, so the prices that hang
-on it are missing.
+An excluded market is not read, and an excluded pool has no numbers. An excluded oracle is never called, so the prices
+that depend on it are missing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,24 @@ from exporter.tree.documents import Unread
 from exporter.tree.values import SkipReason
 
 
-def leave_out(reading: ProtocolReading, excluded: Collection[str]) -> None:
-    """Take pools that are excluded, by their address or as ``MARKET/POOL``, and prices of excluded oracles, away."""
-    places = {pool.place for pool in reading.pools}
-    out = {place for place in places if place[1] in excluded or "/".join(place) in excluded}
-    reading.pools[:] = [pool for pool in reading.pools if pool.place not in out]
-    reading.unread += [Unread(*place, reading.protocol, SkipReason.EXCLUDED, EXCLUDED) for place in sorted(out)]
-    without = [pair for pair in reading.quotes if pair[0] in excluded]
-    if without:
-        no_price = {pair: Quote(*pair, failure=EXCLUDED, is_known=False) for pair in without}
-        reading.quotes = {**reading.quotes, **no_price}
+def remove_excluded(reading: ProtocolReading, excluded: Collection[str]) -> None:
+    """Remove excluded pools, and the prices of excluded oracles, from a reading.
+
+    ``excluded`` names a pool by its address or as ``MARKET/POOL``, and an oracle by its address.
+    """
+    removed = {
+        (market, pool)
+        for market, pool in (each.market_and_pool for each in reading.pools)
+        if pool in excluded or f"{market}/{pool}" in excluded
+    }
+    reading.pools[:] = [each for each in reading.pools if each.market_and_pool not in removed]
+    reading.unread += [
+        Unread(market, pool, reading.protocol, SkipReason.EXCLUDED, EXCLUDED) for market, pool in sorted(removed)
+    ]
+    no_prices = {
+        (oracle, token): Quote(oracle, token, failure=EXCLUDED, is_known=False)
+        for oracle, token in reading.quotes
+        if oracle in excluded
+    }
+    if no_prices:
+        reading.quotes = {**reading.quotes, **no_prices}

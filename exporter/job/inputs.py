@@ -1,7 +1,8 @@
-"""Everything that the bytes of a run follow from. A run, a snapshot's run, `check` and `verify` differ in where it is.
+"""The inputs of a run: everything that the bytes of its files follow from.
 
-The run's manifest names the files among them by their digests (`RunInputs.named`), and the settings. It is no file of
-the list that the run's id is made of, and no page names it, so nothing here depends on itself.
+`run`, `run --snapshot`, `check` and `verify` render the same inputs; they only take them from different places. The
+run's manifest states the settings, and names each input that is a file by its digest (`RunInputs.named`). The run's id
+is a hash of the other files and no page names the manifest, so no input depends on its own result.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ class RunInputs:
     """The inputs of a run.
 
     Attributes:
-        settings: those that change bytes. Others say where a run reads and writes, and how long it waits.
+        settings: the settings that change bytes. The other settings say where a run reads and writes, and how long it
+            waits.
         evidence: the file of everything that the numbers come from.
-        tables: the numbers, which follow from the evidence, with the risk document that is shown next to them.
-        history: the files of the history before the run, ascending.
-        series: the histories that these files give. Rendering carries them on, so they serve for one run only.
-        watched: the values of the run before, by which changes are found; None where nothing is compared.
-        earlier_changes: the changes that earlier runs found, newest first. The list of changes repeats them; no other
+        tables: the numbers, which follow from the evidence, and the risk document that is shown next to them.
+        history: the history's files from before the run, oldest first.
+        series: the histories that follow from these files. Rendering extends them, so they serve for one run only.
+        watched: the values that the previous run watched. A change is a difference from them. None if this run is not
+            compared with another.
+        earlier_changes: the changes that earlier runs found, newest first. The list of changes repeats them. No other
             file has them, so they are the publisher's word.
-        earlier_rows: the rows of earlier runs in the table of all changes, likewise.
+        earlier_rows: the rows that earlier runs wrote into the table of all changes; the publisher's word, too.
     """
 
     settings: RunSettings
@@ -45,12 +48,14 @@ class RunInputs:
     earlier_rows: pa.Table
 
     def named(self) -> list[RunInput]:
-        """The files among the inputs, as the manifest names them."""
-        shown = self.tables.risk
-        risk = [] if shown is None else [RunInput("risk", shown.key, shown.sha256)]
-        watched = [] if self.watched is None else [_named("watched", self.watched.file)]
-        history = (RunInput("history", file.key, file.sha256) for file in self.history)
-        return [_named("evidence", self.evidence), *risk, *watched, *history]
+        """The inputs that are files, as the manifest names them."""
+        inputs = [_run_input("evidence", self.evidence)]
+        if self.tables.risk is not None:
+            inputs.append(RunInput("risk", self.tables.risk.key, self.tables.risk.sha256))
+        if self.watched is not None:
+            inputs.append(_run_input("watched", self.watched.file))
+        inputs += [RunInput("history", file.key, file.sha256) for file in self.history]
+        return inputs
 
 
 def run_settings(settings: Settings) -> RunSettings:
@@ -62,9 +67,9 @@ def run_settings(settings: Settings) -> RunSettings:
 
 
 def inputs_named(inputs: Iterable[RunInput], name: InputName) -> list[RunInput]:
-    """The inputs with a name, in their order."""
+    """The inputs that have this name, in their order."""
     return [item for item in inputs if item.name == name]
 
 
-def _named(name: InputName, file: RenderedFile) -> RunInput:
+def _run_input(name: InputName, file: RenderedFile) -> RunInput:
     return RunInput(name, file.key, file.sha256)

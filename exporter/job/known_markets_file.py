@@ -1,6 +1,7 @@
-"""The memory of what earlier runs found, as a file in the output, for each network apart.
+"""The file in the output that remembers, for each network, which markets earlier runs found.
 
-It is written only over what was read before (compare-and-swap). What cannot be read is set aside, never lost.
+A run replaces only the version that it read (compare-and-swap), so runs do not undo each other. A file that cannot be
+read is set aside and never lost.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from exporter.stores.store import Store, StoredObject
 from exporter.tree.decoding import decode_json
 
 MEMORY_KEY = "state/known-markets.memory"
-"""No part of the API. Without it the next run begins again: what only events ever named is then lost."""
+"""Key of the memory, which is no part of the API. If it is lost, so is every market that only an event ever named."""
 
 SET_ASIDE_PREFIX = "state/known-markets.unreadable-"
-"""Where a memory that cannot be read is kept: this and the start of the SHA-256 of its bytes."""
+"""A memory that cannot be read is moved to a key that begins so and goes on with the SHA-256 of its bytes."""
 
 MEMORY_VERSION = 1
 MAX_MEMORY_BYTES = 32 * 2**20
@@ -31,48 +32,48 @@ _TRIES = 5
 _Record: TypeAlias = KnownMarket | EventStream | LearnedContract
 
 
-class _Kept(Struct, kw_only=True):
+class _NetworkMemory(Struct, kw_only=True):
     markets: list[Any]
     events: list[Any]
     contracts: list[Any]
 
 
-class _File(Struct, kw_only=True):
+class _MemoryFile(Struct, kw_only=True):
     version: int
-    networks: dict[NetworkId, _Kept]
+    networks: dict[NetworkId, _NetworkMemory]
 
 
 def load_memory(store: Store, network_id: str) -> Memory:
-    """The memory of a network; a part that cannot be read costs a notice and nothing else. Raises `StoreError`."""
-    return _open(store.get(MEMORY_KEY), network_id)[0]
+    """The memory of a network. Records that cannot be read are left out, with a notice. Raises `StoreError`."""
+    return _decode_memory(store.get(MEMORY_KEY), network_id)[0]
 
 
 def is_memory(data: bytes) -> bool:
-    """Whether these bytes are a memory as it is written, with every record of a known kind and form."""
+    """Whether these bytes are a memory exactly as `save_memory` writes it, with every record valid."""
     try:
-        networks = decode_json(data, _File).networks
+        networks = decode_json(data, _MemoryFile).networks
     except msgspec.DecodeError:
         return False
     for network_id in networks:
-        memory, others, whole = _open(StoredObject(data, ""), network_id)
-        if not whole or data != _encode(memory, others):
+        memory, others, is_valid = _decode_memory(StoredObject(data, ""), network_id)
+        if not is_valid or data != _encode(memory, others):
             return False
     return bool(networks)
 
 
 def save_memory(store: Store, memory: Memory) -> bool:
-    """Merge a memory with what others kept; gives whether that changed it. Raises `StoreError`, `LostRaceError`."""
+    """Merge a memory with the stored one. Returns whether the file changed. Raises `StoreError` or `LostRaceError`."""
     for attempt in range(_TRIES):
         stored = store.get(MEMORY_KEY)
-        known, networks, whole = _open(stored, memory.network_id)
+        stored_memory, networks, is_valid = _decode_memory(stored, memory.network_id)
         merged = replace(memory, markets=dict(memory.markets), streams=dict(memory.streams), notices=[])
-        merged.absorb(known)
+        merged.absorb(stored_memory)
         data = _encode(merged, networks)
         if stored is not None and stored.data == data:
             return False
         if len(data) > MAX_MEMORY_BYTES:
             raise StoreError(f"{MEMORY_KEY} would have {len(data)} bytes, more than {MAX_MEMORY_BYTES}")
-        if stored is not None and not whole:
+        if stored is not None and not is_valid:
             store.put_new(f"{SET_ASIDE_PREFIX}{hashlib.sha256(stored.data).hexdigest()[:16]}.memory", stored.data)
         try:
             store.swap(MEMORY_KEY, data, None if stored is None else stored.etag)
@@ -84,10 +85,10 @@ def save_memory(store: Store, memory: Memory) -> bool:
     raise AssertionError("the last try has returned or raised")
 
 
-def _encode(memory: Memory, others: dict[str, _Kept]) -> bytes:
-    places = sorted(memory.markets, key=lambda place: (*place[:2], place[2] or ""))
-    kept = _Kept(
-        markets=[memory.markets[place] for place in places],
+def _encode(memory: Memory, others: dict[str, _NetworkMemory]) -> bytes:
+    markets = sorted(memory.markets.values(), key=lambda item: (item.protocol, item.address, item.pool or ""))
+    records = _NetworkMemory(
+        markets=markets,
         events=[
             EventStream(protocol=protocol, contract=contract, topics=topics, next_ledger=ledger)
             for (protocol, contract, topics), ledger in sorted(memory.streams.items())
@@ -97,19 +98,20 @@ def _encode(memory: Memory, others: dict[str, _Kept]) -> bytes:
             for (protocol, label, role), address in sorted(memory.contracts.items())
         ],
     )
-    networks = dict(sorted((others | {memory.network_id: kept}).items()))
-    content = _File(version=MEMORY_VERSION, networks=networks)
+    networks = dict(sorted((others | {memory.network_id: records}).items()))
+    content = _MemoryFile(version=MEMORY_VERSION, networks=networks)
     return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
 
 
-def _open(stored: StoredObject | None, network_id: str) -> tuple[Memory, dict[str, _Kept], bool]:
+def _decode_memory(stored: StoredObject | None, network_id: str) -> tuple[Memory, dict[str, _NetworkMemory], bool]:
+    """The memory of one network, the records of the other networks, and whether every record of the one is valid."""
     memory = Memory(network_id)
     if stored is None:
         return memory, {}, True
     try:
         if len(stored.data) > MAX_MEMORY_BYTES:
             raise msgspec.DecodeError(f"it has more than {MAX_MEMORY_BYTES} bytes")
-        content = decode_json(stored.data, _File)
+        content = decode_json(stored.data, _MemoryFile)
         if content.version != MEMORY_VERSION:
             raise msgspec.DecodeError(f"it is of version {content.version}, and {MEMORY_VERSION} is known here")
     except msgspec.DecodeError as error:
@@ -118,12 +120,13 @@ def _open(stored: StoredObject | None, network_id: str) -> tuple[Memory, dict[st
             "far as lists, reward zones and events still name it"
         )
         return memory, {}, False
-    kept, refused = content.networks.pop(network_id, _Kept(markets=[], events=[], contracts=[])), list[str]()
+    own = content.networks.pop(network_id, _NetworkMemory(markets=[], events=[], contracts=[]))
     kinds: tuple[type[_Record], ...] = KnownMarket, EventStream, LearnedContract
-    for kind, records in zip(kinds, (kept.markets, kept.events, kept.contracts), strict=True):
+    refused = list[str]()
+    for kind, records in zip(kinds, (own.markets, own.events, own.contracts), strict=True):
         for raw in records:
             try:
-                _learn(memory, msgspec.convert(raw, kind))
+                _add_record(memory, msgspec.convert(raw, kind))
             except (msgspec.ValidationError, ValueError) as error:
                 refused.append(str(error))
     if refused:
@@ -134,7 +137,8 @@ def _open(stored: StoredObject | None, network_id: str) -> tuple[Memory, dict[st
     return memory, content.networks, not refused
 
 
-def _learn(memory: Memory, record: _Record) -> None:
+def _add_record(memory: Memory, record: _Record) -> None:
+    """Add a record to a memory. Raises `ValueError` if an address in it is none."""
     address = record.contract if isinstance(record, EventStream) else record.address
     for each in (address, record.voucher if isinstance(record, KnownMarket) else None):
         if each is not None and not strkey.is_contract(each):

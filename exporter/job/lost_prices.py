@@ -1,4 +1,7 @@
-"""The pools that lost their price: kept between runs, so that they count also when the history has none any more."""
+"""Finds the pools that had a price in the last days and have none now.
+
+They are remembered between runs. A price that stays missing is still reported when the last one has left the window.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +23,27 @@ from exporter.tree.decoding import decode_json
 from exporter.tree.values import CONTRACT, POOL
 
 KEY = "state/lost-prices.memory"
-"""The pools that the last run missed the prices of. No part of the API; it may be removed."""
+"""Key of the list of pools whose prices the last run missed. It is no part of the API and may be removed."""
 
 WINDOW_SECONDS = 7 * 86_400
-SHOWN_MARKETS = 5
+MAX_NAMED_MARKETS = 5
 MAX_BYTES = 32 * 2**20
 
-Place = tuple[str, str]
+MarketAndPool = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class LostPrices:
-    """Of ``expected`` pools that had a price lately and were read now, those that have none, by market and pool."""
+    """The pools that lost their price.
+
+    Attributes:
+        expected: the number of pools that had a price in the last 7 days and were read now.
+        lost: those of them that have no price now, by market and pool.
+        allowed_share: the share of the expected pools that may have no price (``max_unpriced_share``).
+    """
 
     expected: int
-    lost: tuple[Place, ...]
+    lost: tuple[MarketAndPool, ...]
     allowed_share: float
 
     @property
@@ -42,12 +51,13 @@ class LostPrices:
         return len(self.lost) > self.allowed_share * self.expected
 
     def as_dict(self) -> dict[str, Any]:
-        return {"expected": self.expected, "lost": ["/".join(place) for place in self.lost], "too_many": self.too_many}
+        lost = [f"{market}/{pool}" for market, pool in self.lost]
+        return {"expected": self.expected, "lost": lost, "too_many": self.too_many}
 
     def __str__(self) -> str:
         markets = Counter(market for market, _ in self.lost).most_common()
-        shown = [f"{market} ({count})" for market, count in markets[:SHOWN_MARKETS]]
-        more = ", ..." if len(markets) > SHOWN_MARKETS else ""
+        shown = [f"{market} ({count})" for market, count in markets[:MAX_NAMED_MARKETS]]
+        more = ", ..." if len(markets) > MAX_NAMED_MARKETS else ""
         return (
             f"{len(self.lost):,} of {pluralize(self.expected, 'pool')} that had a price in the last 7 days have none, "
             f"more than max_unpriced_share = {self.allowed_share:g} of them: {', '.join(shown)}{more}; the status "
@@ -55,46 +65,48 @@ class LostPrices:
         )
 
 
-def find_lost_prices(settings: Settings, tables: Tables, series: Series, missed: Set[Place]) -> LostPrices:
-    """Compare a run's listed markets with the history up to the run before, which missed the prices of ``missed``."""
-    had = series.priced_since(tables.close_time - WINDOW_SECONDS) | missed
+def find_lost_prices(settings: Settings, tables: Tables, series: Series, missed: Set[MarketAndPool]) -> LostPrices:
+    """Compare the prices of a run's listed markets with those of the last 7 days.
+
+    ``series`` is the history before the run. ``missed`` are the pools whose prices the previous run missed already.
+    """
+    had_price = series.priced_since(tables.close_time - WINDOW_SECONDS) | missed
     rows = tables.pools.filter("listed").select("market", "pool", pl.col("oracle_price_usd").is_null()).iter_rows()
-    now = {
-        (market, pool): without
-        for market, pool, without in rows
-        if (market, pool) in had and not settings.may_be_unread(f"{market}/{pool}")
+    has_none_now = {
+        (market, pool): has_none
+        for market, pool, has_none in rows
+        if (market, pool) in had_price and not settings.may_be_unread(f"{market}/{pool}")
     }
-    return LostPrices(
-        len(now), tuple(sorted(place for place, without in now.items() if without)), settings.max_unpriced_share
-    )
+    lost = sorted(pool for pool, has_none in has_none_now.items() if has_none)
+    return LostPrices(len(has_none_now), tuple(lost), settings.max_unpriced_share)
 
 
-def load_missed(store: Store) -> frozenset[Place]:
-    """The pools that the last run missed the prices of. Raises `StoreError` where they cannot be read."""
+def load_missed(store: Store) -> frozenset[MarketAndPool]:
+    """The pools whose prices the last run missed. Raises `StoreError` if the list cannot be read."""
     stored = store.get(KEY)
     if stored is None:
         return frozenset()
     try:
         if len(stored.data) > MAX_BYTES:
             raise msgspec.DecodeError(f"it has more than {MAX_BYTES} bytes")
-        return frozenset(decode_json(stored.data, list[Place]))
+        return frozenset(decode_json(stored.data, list[MarketAndPool]))
     except msgspec.DecodeError as error:
         raise StoreError(f"{KEY} cannot be understood ({str(error)[:200]}); remove it") from None
 
 
-def is_list(data: bytes) -> bool:
-    """Whether these bytes are a list of pools as it is written."""
+def is_lost_prices_file(data: bytes) -> bool:
+    """Whether these bytes are a list of pools exactly as `save_missed` writes it."""
     try:
-        places = decode_json(data, list[Place])
+        pools = decode_json(data, list[MarketAndPool])
     except msgspec.DecodeError:
         return False
-    pools = all(re.fullmatch(CONTRACT, market) and re.fullmatch(POOL, pool) for market, pool in places)
-    return pools and data == msgspec.json.encode(places)
+    are_pools = all(re.fullmatch(CONTRACT, market) and re.fullmatch(POOL, pool) for market, pool in pools)
+    return are_pools and data == msgspec.json.encode(pools)
 
 
-def save_missed(store: Store, found: LostPrices) -> None:
-    """Keep what a run missed, or that it missed nothing. Raises `StoreError`."""
-    if found.too_many:
-        store.put(KEY, msgspec.json.encode(found.lost))
+def save_missed(store: Store, prices: LostPrices) -> None:
+    """Save the pools whose prices a run missed, or remove the list if it did not miss too many. Raises `StoreError`."""
+    if prices.too_many:
+        store.put(KEY, msgspec.json.encode(prices.lost))
     elif store.has(KEY):
         store.delete([KEY])

@@ -1,4 +1,4 @@
-"""The plan of a run, printed without making a request or writing a file; only the output is looked at."""
+"""Prints what a run would do. It asks no RPC and writes nothing; it only reads the output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from exporter.stores import open_store
 
 
 def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[str]:
-    """The plan, line by line: the settings with their origins, what would be read first, and what is published."""
+    """The plan, line by line: the settings and where each comes from, what would be read first, what is published."""
     settings = configuration.settings
     yield "settings (default unless an origin is given)"
     shown = msgspec.to_builtins(settings, builtin_types=(timedelta,))
@@ -40,13 +40,14 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     network = network_of(settings.passphrase)
     store = open_store(settings.output.uri)
     memory = load_memory(store, network_id(settings.passphrase)) if settings.discovery.enabled else None
-    found = candidates(settings, network, PROTOCOLS, found=() if memory is None else memory.candidates())
+    remembered = () if memory is None else memory.candidates()
+    candidates_by_protocol = candidates(settings, network, PROTOCOLS, discovered=remembered)
     yield "reads"
     if snapshot is not None:
         yield f"  the ledger snapshot file {snapshot}, and every market whose contract code is known in it"
     elif not settings.network.rpc_urls:
         yield "  nothing: no Stellar RPC is given (network.rpc_urls, --rpc-url) and no file (--snapshot)"
-    for name, items in found.items():
+    for name, items in candidates_by_protocol.items():
         markets = [item for item in items if item.pool is None]
         configured = sum(item.configured for item in markets)
         yield f"  {name}: {pluralize(len(markets), 'known market')}, {configured} named in [[markets]]"
@@ -59,13 +60,14 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
             yield f"  {name}: {pluralize(pools, 'known pool')} that no contract lists"
         if snapshot is None and any(event_filters({name: PROTOCOLS[name]}, own)):
             yield f"  {name}: more from events that its contracts publish"
-    keys = 2 * sum(map(len, found.values()))
+    keys = 2 * sum(map(len, candidates_by_protocol.values()))
     if memory is not None:
-        confirmed = [market.pool for market in memory.markets.values() if market.confirmed]
-        count, tried = confirmed.count(None), len(memory.markets) - len(confirmed)
+        confirmed = [market for market in memory.markets.values() if market.confirmed]
+        pools = sum(market.pool is not None for market in confirmed)
+        never_read = len(memory.markets) - len(confirmed)
         yield (
-            f"  remembered from earlier runs: {pluralize(count, 'market')}, and "
-            f"{pluralize(len(confirmed) - count, 'pool')} that nothing on the chain lists; {tried} more were named by "
+            f"  remembered from earlier runs: {pluralize(len(confirmed) - pools, 'market')}, and "
+            f"{pluralize(pools, 'pool')} that nothing on the chain lists; {never_read} more were named by "
             "events and never read"
         )
         yield from (f"  {notice}" for notice in memory.notices)

@@ -1,4 +1,7 @@
-"""Reading every market at one ledger."""
+"""Reads every market at one ledger.
+
+`read` is for callers of the library, and `read_markets` for a run: it also discovers markets, and gives the evidence.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from exporter.discovery.known_markets import LearnedContract, Memory
 from exporter.durations import duration_text
 from exporter.errors import SourceError
 from exporter.job.evidence import Evidence, SearchScope
-from exporter.job.exclude import leave_out
+from exporter.job.exclude import remove_excluded
 from exporter.job.sources import OpenSource, RpcEndpoints, StoredLedger, open_evidence
 from exporter.job.unlisted import Budget, UnlistedMarkets, budget_of, unread_of
 from exporter.ledger.checkpoints import CHECKPOINT_LEDGERS
@@ -45,7 +48,7 @@ from exporter.user_files import user_path
 
 
 class LedgerTables(NamedTuple):
-    """The numbers of all markets, and the proof of the one ledger they are the state of.
+    """The numbers of all markets, and a certificate that they are the state of one ledger.
 
     >>> tables.ledger == certificate.ledger
     True
@@ -66,7 +69,7 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
 
     Args:
         source: the URL of a Stellar RPC, or the path of a ledger snapshot file.
-        settings: the network, its limits, and the markets; those of the environment where none are given.
+        settings: the network, its limits, and the markets. If omitted, they are loaded from the environment.
 
     Raises:
         SourceError: the source cannot be read, or is of another network.
@@ -82,24 +85,35 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
             memory = Memory(network_id(settings.passphrase)) if opened.discovers(settings) else None
             return (await read_markets(settings, opened, memory))[0]
 
-    found = asyncio.run(work())
-    return LedgerTables(found.tables(), found.certificate)
+    markets = asyncio.run(work())
+    return LedgerTables(markets.tables(), markets.certificate)
 
 
 def read_again(evidence: Evidence) -> tuple[MarketsRead, Evidence]:
-    """Read the markets of a run from its evidence, and give what was used of it. Raises `ExporterError`."""
+    """Read the markets of a run from its evidence again. Returns them, and the part of the evidence that was used.
+
+    Raises `ExporterError`.
+    """
     settings = Settings(network=NetworkSettings(passphrase=evidence.passphrase))
     return asyncio.run(read_markets(settings, open_evidence(settings, evidence), None))
 
 
-# No repr: `asyncio.run` makes that of its result, and this one is of the size of the network.
+# There is no repr, because `asyncio.run` computes that of its result, and this one would be as large as the network.
 @dataclass(frozen=True, slots=True, repr=False)
 class MarketsRead:
-    """The state of all markets at one ledger, and what the reading taught.
+    """The state of all markets at one ledger, and what the run learned while it read them.
 
-    ``listings`` say which of them are listed; ``skipped`` are those that were not read, or not to the end.
-    ``memory`` is None where discovery is off. ``proof`` is the content of
-    the proof file of an archive's ledger.
+    Attributes:
+        protocols: the readings of all protocols; a market that is not listed has a reading of its own.
+        listings: says which markets are listed.
+        certificate: proves that everything is the state of one ledger.
+        close_time: the ledger's close time, in unix seconds.
+        notices: what the operator should know of the reading.
+        discovered: markets and pools that neither the lists nor an earlier run named.
+        memory: what the next run has to know of markets and events; None if discovery is off.
+        proof: the content of the proof file, if the source is an archive.
+        entry_count: the number of ledger keys in the evidence.
+        skipped: the markets that were not read, or not to the end.
     """
 
     protocols: list[ProtocolReading]
@@ -114,6 +128,7 @@ class MarketsRead:
     skipped: list[SkippedMarket]
 
     def tables(self) -> Tables:
+        """The numbers of all markets, computed from their state."""
         tables = compute(self.protocols, PROTOCOLS, self.certificate.ledger, self.close_time, self.listings)
         tables.notices = sorted({*tables.notices, *self.notices})
         tables.skipped = self.skipped
@@ -124,43 +139,48 @@ class MarketsRead:
 
 
 async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | None) -> tuple[MarketsRead, Evidence]:
-    """Look where markets may be, read all of them at one ledger, and learn what is new. Raises `SourceError`.
+    """Discover markets, and read all of them at one ledger. Returns them and the evidence. Raises `SourceError`.
 
-    The listed markets fix the ledger. All others are read after them, within a budget (`exporter.job.unlisted`).
+    The listed markets are read first and decide which ledger it is. All others are read after them, within a budget
+    (`exporter.job.unlisted`). ``memory`` has what earlier runs discovered, and gets what is new; None turns discovery
+    off.
     """
-    known = set() if memory is None else memory.confirmed()
+    confirmed_before = set() if memory is None else memory.confirmed()
     remembers = None if memory is None else remembered(opened.network, memory)
-    scope, around = where_to_look(settings, opened, remembers), None
+    scope, context = search_scope(settings, opened, remembers), None
     view = LedgerView(opened.source, view_limits(settings), scope.excluded)
     deadline, began = settings.network.read_deadline.total_seconds(), monotonic()
     read: list[ProtocolReading] = []
 
     async def program(view: LedgerView) -> list[ProtocolReading]:
-        nonlocal scope, around, read
+        nonlocal scope, context, read
         reading = _read_scope(view, scope.listed_alone(), has_all_contracts=opened.has_all_contracts)
-        if memory is None or around is not None:
+        if memory is None or context is not None:
             read = await reading
             return read
         discovers = discover_context(view, opened.source, opened.network, PROTOCOLS, memory, deadline)
-        read, around = await _all(reading, discovers)
-        before, scope = scope, where_to_look(settings, opened, around)
+        read, context = await gather_or_cancel(reading, discovers)
+        before, scope = scope, search_scope(settings, opened, context)
         if scope.listed_alone().candidates != before.listed_alone().candidates:
             read = await _read_scope(view, scope.listed_alone(), has_all_contracts=opened.has_all_contracts)
         return read
 
-    def others() -> Iterable[Candidate]:
+    def unlisted_candidates() -> Iterable[Candidate]:
         """The candidates that are not listed, with those that the protocols' contracts name."""
+        candidates = scope.others()
+        addresses = {(item.protocol, item.address) for item in candidates}
         named = {(item.protocol, item.address): item for reading in read for item in reading.named}
-        found = scope.others()
-        had = {(item.protocol, item.address) for item in found}
-        return [*found, *(item for place, item in named.items() if place not in had and scope.takes(item))]
+        candidates += [item for key, item in named.items() if key not in addresses and scope.admits(item)]
+        return candidates
 
     def budget() -> Budget:
         pools = sum(len(market.members) for reading in read for market in reading.markets)
         return budget_of(deadline, monotonic() - began, pools)
 
-    given = opened.evidence is not None
-    unlisted = UnlistedMarkets(view, others, lambda: scope.deployments, None if given else budget)
+    is_evidence = opened.evidence is not None
+    unlisted = UnlistedMarkets(
+        view, unlisted_candidates, lambda: scope.deployments, budget=None if is_evidence else budget
+    )
     async with reading_deadline(settings):
         reading = await view.run_until_consistent(program, unlisted)
         ledger = reading.certificate.ledger
@@ -168,19 +188,20 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
     gathered = unlisted.gather(ledger)
     readings = [*reading.result, *gathered.readings]
     for each in readings:
-        leave_out(each, scope.excluded)
+        remove_excluded(each, scope.excluded)
     skipped = sorted([*scope.skipped, *gathered.skipped], key=lambda item: (item.market, item.protocol))
-    every = [*(item for group in scope.listed_alone().candidates.values() for item in group), *gathered.read]
+    read_candidates = [item for group in scope.listed_alone().candidates.values() for item in group]
+    read_candidates += gathered.read
     notices = list(opened.notices if opened.evidence is None else opened.evidence.notices)
     discovered: list[Discovered] = []
-    if memory is not None and around is not None:
-        memory.notices.clear()  # those so far are among the other ones
-        discovered = learn(memory, readings, every, known, ledger)
+    if memory is not None and context is not None:
+        memory.notices.clear()  # the context has those from before
+        discovered = learn(memory, readings, read_candidates, confirmed_before, ledger)
         remember_named(memory, read, ledger)
-        notices += [*around.notices, *memory.notices]
+        notices += [*context.notices, *memory.notices]
     entries, calls = {**reading.entries, **gathered.entries}, {**reading.calls, **gathered.calls}
     key_count, call_count = len(entries), len(calls)
-    if opened.stored:  # what calls gave follows from the entries that they looked at
+    if opened.stored:  # the results of calls were derived from the entries that they looked at, so these are kept
         looked_at = {key for answer in calls.values() for key in answer.footprint}
         for answer in await opened.source.read_entries(sorted(looked_at - entries.keys())):
             entries |= {key: answer.entries.get(key) for key in answer.asked}
@@ -197,55 +218,69 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
         close_time,
         entries,
         calls,
-        every,
+        read_candidates,
         learned,
         notices,
-        whole=opened.has_all_contracts,
+        has_all_contracts=opened.has_all_contracts,
         lists_compared=bool(scope.compared_lists),
         stored=opened.stored,
         skipped=skipped,
         excluded=sorted(scope.excluded),
     )
     certificate = replace(reading.certificate, keys=key_count, calls=call_count)
-    found = readings, scope.listings, certificate, close_time, notices, discovered
-    return MarketsRead(*found, memory, opened.proof, len(entries), skipped), evidence
+    markets = MarketsRead(
+        protocols=readings,
+        listings=scope.listings,
+        certificate=certificate,
+        close_time=close_time,
+        notices=notices,
+        discovered=discovered,
+        memory=memory,
+        proof=opened.proof,
+        entry_count=len(entries),
+        skipped=skipped,
+    )
+    return markets, evidence
 
 
 async def read_protocols(
     view: LedgerView,
     settings: Settings,
     opened: OpenSource,
-    around: DiscoveryContext | None = None,
+    context: DiscoveryContext | None = None,
     *,
     listed_alone: bool = False,
 ) -> list[ProtocolReading]:
     """Read all markets, listed or not, in one transaction. Raises `SourceError`.
 
-    ``around`` has what earlier runs and events name. For a source that strangers cannot slow down; for another one
-    read ``listed_alone``, or as a run does (`read_markets`). Where no listed market is there, all are read even so.
+    Use this only if strangers cannot slow the source down, as with a file. For RPC endpoints ask for ``listed_alone``,
+    or read as a run does (`read_markets`). If the source has no listed market, all markets are read in any case.
+    ``context`` has what earlier runs and events name.
     """
-    scope = where_to_look(settings, opened, around)
+    scope = search_scope(settings, opened, context)
     if listed_alone:
         listed = await _read_scope(view, scope.listed_alone(), has_all_contracts=opened.has_all_contracts)
         if any(reading.markets for reading in listed):
             return listed
     read = await _read_scope(view, scope, has_all_contracts=opened.has_all_contracts)
-    named = [item for reading in read for item in reading.named if scope.takes(item)]
+    named = [item for reading in read for item in reading.named if scope.admits(item)]
     return (
         await _read_scope(view, scope.with_more(named), has_all_contracts=opened.has_all_contracts) if named else read
     )
 
 
-def where_to_look(settings: Settings, opened: OpenSource, around: DiscoveryContext | None = None) -> SearchScope:
-    """The addresses of lists, and what earlier runs and events name; of evidence, those that its run tried."""
+def search_scope(settings: Settings, opened: OpenSource, context: DiscoveryContext | None = None) -> SearchScope:
+    """Where to look for markets: in lists, and where earlier runs and events say. Evidence has what its run used."""
     if opened.evidence is not None:
-        return opened.evidence.tried(opened.network.deployments)
+        return opened.evidence.search_scope(opened.network.deployments)
     lists = opened.network.deployments if settings.discovery.enabled else ()
-    deployments = lists if around is None else around.deployments
-    found = candidates(settings, opened.network, PROTOCOLS, opened.instances, () if around is None else around.found)
-    every = [candidate for group in found.values() for candidate in group]
+    deployments = lists if context is None else context.deployments
+    by_protocol = candidates(
+        settings, opened.network, PROTOCOLS, opened.instances, () if context is None else context.candidates
+    )
+    every = [candidate for group in by_protocol.values() for candidate in group]
     listings = listings_of(opened.network.deployments, every)
-    return SearchScope(found, deployments, lists, listings).without(settings.exclude)
+    return SearchScope(by_protocol, deployments, lists, listings).without(settings.exclude)
 
 
 async def _read_scope(view: LedgerView, scope: SearchScope, *, has_all_contracts: bool) -> list[ProtocolReading]:
@@ -255,7 +290,9 @@ async def _read_scope(view: LedgerView, scope: SearchScope, *, has_all_contracts
         )
         for name, protocol in PROTOCOLS.items()
     ]
-    drifts, *read = await _all(check_lists(view, scope.compared_lists, has_all_contracts=has_all_contracts), *readings)
+    drifts, *read = await gather_or_cancel(
+        check_lists(view, scope.compared_lists, has_all_contracts=has_all_contracts), *readings
+    )
     await watch_prices_contained(view, read, oracle_forms())
     notice = await mark_frozen(view, read)
     if notice is not None:
@@ -264,12 +301,14 @@ async def _read_scope(view: LedgerView, scope: SearchScope, *, has_all_contracts
         reading.notices += [
             drift.notice
             for drift in drifts
-            if drift.protocol == reading.protocol and drift.address not in reading.unknown_code  # said already
+            if drift.protocol == reading.protocol
+            and drift.address not in reading.unknown_code  # the reader reported that code already
         ]
     return read
 
 
-async def _all(*parts: Coroutine[Any, Any, Any]) -> list[Any]:
+async def gather_or_cancel(*parts: Coroutine[Any, Any, Any]) -> list[Any]:
+    """The results of all parts. If one of them raises, the others are cancelled before its error goes on."""
     tasks = [asyncio.create_task(part) for part in parts]
     try:
         return await asyncio.gather(*tasks)
@@ -280,7 +319,7 @@ async def _all(*parts: Coroutine[Any, Any, Any]) -> list[Any]:
 
 
 def view_limits(settings: Settings) -> ViewLimits:
-    """The bounds of the read transaction."""
+    """How often and how long a view reads again until everything is of one ledger."""
     network = settings.network
     return ViewLimits(
         max_rounds=network.max_rounds,
@@ -291,7 +330,7 @@ def view_limits(settings: Settings) -> ViewLimits:
 
 @asynccontextmanager
 async def reading_deadline(settings: Settings) -> AsyncIterator[None]:
-    """Bound everything inside by ``network.read_deadline``. Raises `SourceError` when it takes longer."""
+    """Raise `SourceError` if what is inside takes longer than ``network.read_deadline``."""
     deadline = settings.network.read_deadline
     try:
         async with asyncio.timeout(deadline.total_seconds()):

@@ -1,4 +1,4 @@
-"""From the inputs of a run to all of its files: one function, whoever asks, and wherever the inputs are."""
+"""Renders all files of a run from its inputs. A run, `check` and `verify` use the same function, `render_run`."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from exporter.tree.files import RenderedFile
 from exporter.tree.problems import GENERIC_PROBLEMS
 from exporter.tree.read_back import file_of
 
-SHOWN_SKIPPED = 20
-"""How many skipped markets the status document names."""
+MAX_NAMED_SKIPPED = 20
+"""The status document names at most this many skipped markets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some files of a run, and the inputs that they depend on by name; all depend on the settings."""
+    """Some files of a run, and the names of the inputs that they depend on. All files depend on the settings, too."""
 
     depends_on: frozenset[InputName]
     files: Iterator[RenderedFile]
@@ -59,8 +59,11 @@ class Part:
 class RenderedRun:
     """A run as it follows from its inputs (`render_run`).
 
-    ``part`` is its Parquet file, ``history`` all files of the history with this one, and ``watched`` what the next run
-    compares with.
+    Attributes:
+        inputs: the run's inputs.
+        part: the run's Parquet file.
+        history: the manifest of the history, which ends with this file.
+        watched: the values that the next run compares its own with.
     """
 
     inputs: RunInputs
@@ -69,21 +72,21 @@ class RenderedRun:
     watched: WatchedFile
 
     def parts(self, unchanged: Collection[str] = ()) -> Iterator[Part]:
-        """Every file of the run but its Parquet file, in streams to be read in their order; no file of them is kept.
+        """Every file of the run but its Parquet file, as streams to be read once, in this order. None stays in memory.
 
-        ``unchanged`` are the lengths of time bucket whose newest documents are published already.
+        ``unchanged`` are the time bucket lengths whose newest documents are published already.
         """
         yield Part(frozenset({"evidence", "risk"}), self._of_evidence())
         yield Part(frozenset({"evidence", "watched", "history"}), self._of_changes())
         yield Part(frozenset({"evidence", "risk", "watched", "history"}), self._of_history(unchanged))
 
     def files(self, unchanged: Collection[str] = ()) -> Iterator[RenderedFile]:
-        """The files of all `parts`, one after the other. A run is rendered once."""
+        """The files of all `parts`, one after the other. They can be read once."""
         for part in self.parts(unchanged):
             yield from part.files
 
     def _of_evidence(self) -> Iterator[RenderedFile]:
-        """What neither an earlier run nor the history has a part in."""
+        """The files that depend on neither an earlier run nor the history."""
         tables, settings = self.inputs.tables, self.inputs.settings
         yield self.inputs.evidence
         yield self.watched.file
@@ -100,7 +103,7 @@ class RenderedRun:
         yield from map(file_of, GENERIC_PROBLEMS)
 
     def _of_changes(self) -> Iterator[RenderedFile]:
-        """What changed since the run before. Empty feeds name the day on which the history began."""
+        """The files of what changed since the previous run. An empty feed is dated with the day the history began."""
         changes, network = self._changes(), self.inputs.settings.network
         yield file_of(changes)
         yield render_changes_table(self.inputs.earlier_rows, self._own_changes())
@@ -117,18 +120,18 @@ class RenderedRun:
         return change_list(self._own_changes(), self.inputs.earlier_changes, self.inputs.tables.ledger)
 
     def _of_history(self, unchanged: Collection[str]) -> Iterator[RenderedFile]:
-        """What goes on from earlier runs, and the web pages, which show some of that."""
+        """The files that continue those of earlier runs, and the web pages, which show some of these."""
         tables, series = self.inputs.tables, self.inputs.series
         network = network_of(self.inputs.settings.network)
         yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
         yield from series.heads(unchanged)
         periods = list(periods_of(series.pools, tables.close_time, tables.pools))
         tables = replace(tables, pools=with_list_columns(tables.pools, periods, network.name, tables.tokens))
-        known = identities(network.name)
+        identified = identities(network.name)
         yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen)
-        yield from map(file_of, token_documents(tables, series.first_seen, known))
+        yield from map(file_of, token_documents(tables, series.first_seen, identified))
         yield from render_pool_lists(tables.pools, PROTOCOLS, tables.ledger)
-        yield from render_tokens(tables, series.first_seen, known, native(network.passphrase))
+        yield from render_tokens(tables, series.first_seen, identified, native(network.passphrase))
         yield from render_yields(tables.pools, native(network.passphrase), PROTOCOLS)
         latest = render_latest(
             tables.pools,
@@ -145,7 +148,10 @@ class RenderedRun:
         return protocol_list(self.inputs.tables, PROTOCOLS, network.deployments, network.name)
 
     def status(self, summary: RunSummary, *, retention_hours: int, next_expected_at: str | None) -> SystemStatus:
-        """The status document. What the arguments say is the publisher's word, but for the run and its manifest."""
+        """The status document.
+
+        Its times and the retention are the publisher's word. Everything else follows from the inputs and the manifest.
+        """
         tables, settings = self.inputs.tables, self.inputs.settings
         return SystemStatus(
             run_id=summary.run_id,
@@ -167,7 +173,7 @@ class RenderedRun:
             unpriced_bps=unpriced_bps(tables),
             unpriced_markets=unpriced_markets(tables),
             skipped_counts=skipped_counts(tables.skipped),
-            skipped=tables.skipped[:SHOWN_SKIPPED],
+            skipped=tables.skipped[:MAX_NAMED_SKIPPED],
             bounded=tables.bounded,
             absent=tables.absent,
             notices=tables.notices,
@@ -186,7 +192,7 @@ class RenderedRun:
 
 
 def render_run(inputs: RunInputs) -> RenderedRun:
-    """The run that the inputs give: `run`, `check` and `verify` all get its files from here."""
+    """The run that follows from the inputs. `run`, `check` and `verify` all get its files from here."""
     tables = inputs.tables
     part = render_history(
         tables.pools,
@@ -199,6 +205,9 @@ def render_run(inputs: RunInputs) -> RenderedRun:
 
 
 def times_of(summary: RunSummary, interval: timedelta | None) -> dict[str, int]:
-    """When a run was published and, where an interval is promised, when the next is expected, in unix seconds."""
-    at = int(summary.published_at.timestamp())
-    return {"published_at": at} | ({} if interval is None else {"next_expected_at": at + int(interval.total_seconds())})
+    """The time of publishing and, if an interval is promised, the time of the next run, in unix seconds."""
+    published_at = int(summary.published_at.timestamp())
+    times = {"published_at": published_at}
+    if interval is not None:
+        times["next_expected_at"] = published_at + int(interval.total_seconds())
+    return times

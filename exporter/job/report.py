@@ -1,7 +1,7 @@
-"""The run report: one JSON file that says what a run did; ``"complete": false`` until it ends, or where it was killed.
+"""The run report: one JSON file that says what a run did. It has ``"complete": false`` until the run ends.
 
-Next to the report of a run that ended, ``.prom`` after its name, is what monitoring systems want of it. A report that
-goes into a pipe, a device or standard output is written once, at the end, and has nothing next to it.
+When a run ends, a file with ``.prom`` after the report's name has the metrics for monitoring systems. A report that
+goes into a pipe, a device or standard output is written once, at the end, without such a file.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ if TYPE_CHECKING:
 REPORT_VERSION = 1
 
 MAX_NAMED_POOLS = 5
-"""How many discoveries, or markets without prices, are named on the console; the report has all."""
+"""The console names at most this many discoveries, or markets without prices; the report names all."""
 
 
 class RunLog:
-    """The log of a run: on the console, and in the report, which is on disk before the next step begins.
+    """The log of a run: lines on the console, and the report, which is on disk before the next step begins.
 
-    ``path`` None: in memory. A report that cannot be begun is a `ConfigError`; later ``problem`` says what is wrong.
+    Without a ``path`` the report stays in memory. If the report cannot be written at the beginning, `ConfigError` is
+    raised. If it fails later, the run goes on and ``problem`` says what is wrong.
     """
 
     def __init__(self, path: Path | None, console: Console | None = None, **facts: Any) -> None:
@@ -62,7 +63,7 @@ class RunLog:
 
     @contextmanager
     def step(self, name: str, doing: str) -> Iterator[dict[str, Any]]:
-        """Time a step; what it puts into the given dict is on the console, and in the report under its name."""
+        """Time a step. What the step puts into the dict goes to the console and into the report."""
         step: dict[str, Any] = {"step": name, "complete": False}
         self.facts["steps"].append(step)
         self._write()
@@ -76,17 +77,20 @@ class RunLog:
             step["processor_seconds"] = round(process_time() - processor, 3)
 
     def add(self, **facts: Any) -> None:
+        """Put facts into the report."""
         self.facts.update(facts)
 
     def event(self, name: str, message: str, **facts: Any) -> None:
+        """Print a message. In JSON logs it has the event's name and the facts."""
         self.console.event(name, message, **facts)
 
     def warning(self, message: str, **facts: Any) -> None:
+        """Print a warning. In JSON logs it has the facts."""
         self.console.warning(message, **facts)
 
     @contextmanager
     def optional(self, lost: str) -> Iterator[None]:
-        """A part that a run can do without; where it fails, ``lost`` says what that costs."""
+        """Run a part that the run can do without. If the output fails it, a warning says what is ``lost``."""
         try:
             yield
         except (StoreError, CheckError, LostRaceError) as error:
@@ -94,9 +98,11 @@ class RunLog:
 
     @property
     def seconds(self) -> float:
+        """The time since the run began."""
         return round(monotonic() - self._began, 3)
 
     def finish(self, exit_code: int, message: str | None = None) -> None:
+        """Complete the report, and write the metrics next to it."""
         self.facts.update(
             complete=True,
             exit_code=exit_code,
@@ -107,11 +113,11 @@ class RunLog:
         self._write()
         if self._path is not None and not is_written_into(self._path):
             metrics = self._path.with_name(f"{self._path.name}.prom")
-            known = {} if "published_at" in self.facts else _published_times(metrics)
-            self._replace(metrics, metrics_of(known | self.facts))
+            earlier_times = {} if "published_at" in self.facts else _published_times(metrics)
+            self._replace(metrics, metrics_of(earlier_times | self.facts))
 
     def _write(self) -> None:
-        # What is no file is written into, so it gets the report once, at the end.
+        # A pipe or a device cannot be replaced, so it gets the report once, at the end.
         if self._path is not None and (self.facts["complete"] or not is_written_into(self._path)):
             self._replace(self._path, json.dumps(self.facts, indent=2) + "\n")
 
@@ -123,7 +129,7 @@ class RunLog:
 
 
 def report_dead_endpoints(answers: Mapping[str, int], errors: Mapping[str, Mapping[str, int]], log: RunLog) -> None:
-    """Name each RPC that answered nothing in a reading that others carried."""
+    """Warn of each RPC that answered nothing, although the reading succeeded with the answers of others."""
     for label, names in errors.items():
         if answers and not answers.get(label):
             counted = ", ".join(f"{name} ({count} times)" for name, count in names.items())
@@ -133,28 +139,30 @@ def report_dead_endpoints(answers: Mapping[str, int], errors: Mapping[str, Mappi
             )
 
 
-def report_notices(notices: Sequence[str], log: RunLog, said: Sequence[str] = ()) -> None:
-    """Report the notices, and print those that were not said before."""
-    log.add(notices=(every := sorted(notices)))
-    for notice in every:
-        if notice not in said:
+def report_notices(notices: Sequence[str], log: RunLog, already_printed: Sequence[str] = ()) -> None:
+    """Put the notices into the report, and print those that were not printed before."""
+    notices = sorted(notices)
+    log.add(notices=notices)
+    for notice in notices:
+        if notice not in already_printed:
             log.warning(notice)
 
 
 def report_discovered(discovered: Sequence[Discovered], log: RunLog) -> None:
-    """Name what discovery found."""
+    """Report the markets and pools that discovery found."""
     log.add(discovered=[asdict(item) for item in discovered])
     if discovered:
         names = [f"{item.protocol} {item.market}{f'/{item.pool}' if item.pool else ''}" for item in discovered]
-        found = pluralize(len(names), "market or pool", "markets and pools")
-        text = f"found {found} that are not in the package's lists: {_first(names)}"
+        count = pluralize(len(names), "market or pool", "markets and pools")
+        text = f"found {count} that are not in the package's lists: {_first(names)}"
         log.event("discovered", text, count=len(names))
 
 
 def report_missing(settings: Settings, tables: Tables, read: MarketsRead, log: RunLog) -> list[str]:
-    """Name what is not in the tables. Raises `CheckError`.
+    """Report what the tables lack: what was unread, unpriced, bounded, absent or skipped.
 
-    Gives what should have been read, as ``MARKET[/POOL]``: of listed markets what is not known to be dead.
+    Returns what should have been read and was not, as ``MARKET[/POOL]``. That is all that is unread of listed markets,
+    except what the operator excludes or allows to be unread. Raises `CheckError` if no market was read at all.
     """
     log.add(
         **{
@@ -165,17 +173,17 @@ def report_missing(settings: Settings, tables: Tables, read: MarketsRead, log: R
     report_notices(tables.notices, log, read.notices)
     for item in tables.of_listed().bounded:
         log.warning(f"{item.market}/{item.pool}: {item.field} is capped at {item.bound}")
-    places = {item.market if item.pool is None else f"{item.market}/{item.pool}": item for item in tables.unread}
+    by_name = {item.market if item.pool is None else f"{item.market}/{item.pool}": item for item in tables.unread}
     surprises = {
-        place: unread
-        for place, unread in places.items()
+        name: unread
+        for name, unread in by_name.items()
         if read.listings.is_listed(unread.protocol, unread.market)
         and unread.reason != SkipReason.EXCLUDED
-        and not settings.may_be_unread(place)
+        and not settings.may_be_unread(name)
     }
-    unlisted = sum(not read.listings.is_listed(item.protocol, item.market) for item in places.values())
-    for place, unread in surprises.items():
-        log.warning(f"{place} could not be read: {unread.detail}", reason=unread.reason)
+    unlisted = sum(not read.listings.is_listed(item.protocol, item.market) for item in by_name.values())
+    for name, unread in surprises.items():
+        log.warning(f"{name} could not be read: {unread.detail}", reason=unread.reason)
     if unlisted:
         others = pluralize(unlisted, "market or pool", "markets and pools")
         log.event("unread_unlisted", f"{others} that are not listed could not be read", count=unlisted)
@@ -193,7 +201,7 @@ def report_missing(settings: Settings, tables: Tables, read: MarketsRead, log: R
 
 
 def report_unpriced(tables: Tables, log: RunLog) -> None:
-    """Say how many pools of listed markets have no price, by market."""
+    """Report how many pools of listed markets have no price, for each market."""
     listed = tables.of_listed()
     unpriced, markets = len(listed.unpriced), unpriced_markets(listed)
     if unpriced:
@@ -204,7 +212,7 @@ def report_unpriced(tables: Tables, log: RunLog) -> None:
 
 
 def report_outcome(log: RunLog, tables: Tables, run_id: str, *, published: bool) -> None:
-    """The last line of a run: what was published at which ledger, how much of it, and how long it took."""
+    """Print the last line of a run: what was published, at which ledger, how many pools, and how long it took."""
     pools, unpriced, seconds = tables.pools.height, len(tables.unpriced), log.seconds
     log.event(
         "published" if published else "rendered",
@@ -223,22 +231,23 @@ def _first(names: Sequence[str]) -> str:
 
 
 def _published_times(metrics: Path) -> dict[str, int]:
-    """The times of the published run as the metrics of an earlier run have them; nothing if these cannot be read.
+    """The times of the published run, from the metrics file of an earlier run. Empty if that cannot be read.
 
-    For a run that fails before it knows what is published: without these times no monitor sees that readers wait.
+    A run that fails before it knows what is published repeats them. Without them no monitor would see that readers
+    wait for a newer run.
     """
     try:
         text = metrics.read_text(encoding="utf-8")
     except (OSError, ValueError):
         return {}
     names = {"published_at": "published", "next_expected_at": "next_expected"}
-    found = {
+    matches = {
         fact: re.search(rf"^lending_run_{name}_timestamp_seconds (\d+)$", text, re.M) for fact, name in names.items()
     }
-    return {fact: int(match[1]) for fact, match in found.items() if match is not None}
+    return {fact: int(match[1]) for fact, match in matches.items() if match is not None}
 
 
 def metrics_of(facts: Mapping[str, Any]) -> str:
-    """The report of a run that ended, in Prometheus' text format; what it does not have has no line."""
+    """The report of a run that ended, in Prometheus' text format. A fact that it does not have gets no line."""
     template = environment().get_template("run_metrics.txt.j2")
     return template.render(facts=facts, proven=facts.get("proven", {}))

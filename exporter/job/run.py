@@ -1,7 +1,7 @@
 """The job: read every market at one ledger, compute, record, render, publish, verify, remember, compact, sweep.
 
-`execute` has the steps in their order, `Job` what each does. An error ends the run with its own exit code and leaves
-what was published before as it was, except where publishing itself says otherwise.
+`execute` lists the steps in their order, and `Job` has a method for each. An error ends the run with an exit code of
+its own. The last published run then stays as it was, unless the error of publishing says otherwise.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ from exporter.tree.run_listing import ledger_of
 from exporter.user_files import user_path
 
 MAX_NAMED_DAMAGE = 20
-"""How many damaged files are named on the console; the report has all."""
+"""The console names at most this many damaged files; the report names all."""
 
 MAX_COMPACTED = 40
-"""How many files a run compacts at the most; what is left over is for the next."""
+"""A run compacts at most this many files; the next run continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ class RunResult:
         >>> result.report["unread"]
         []
 
-    ``exit_code`` is 0, or 7 where something could not be read that ``allow_unread`` does not list, or too many prices
-    are missing. ``run_id`` is None where there was nothing to do, because the ledger was published already.
+    ``exit_code`` is 0, or 7 if something could not be read that ``allow_unread`` does not list, or if too many prices
+    are missing. ``run_id`` is None if there was nothing to do because the ledger was published already.
     """
 
     exit_code: int
@@ -125,18 +125,18 @@ def run(
         >>> result.exit_code, result.ledger, result.published
         (0, 65000000, True)
 
-    The run report (``output.report``) is begun before and finished after, whatever happens.
+    The run report (``output.report``) is begun before the first step, and finished whatever happens.
 
     Args:
         settings: what to read, and where the tree goes.
         snapshot: a ledger snapshot file, or the evidence of an earlier run, to read instead of the RPCs.
         archive: history archives to read instead, at a checkpoint that is proven first.
-        dry_run: do everything but write, and refuse all that a run refuses.
-        replaced_ledger: the ledger of a published run that is wrong: this run undoes it and every later one.
-        console: receives progress; silent by default.
+        dry_run: do everything but write; what a run refuses is refused, too.
+        replaced_ledger: the ledger of a published run that is wrong. This run undoes it and every later run.
+        console: receives progress; by default nothing is shown.
 
     Raises:
-        ExporterError: the run failed; ``exit_code`` of the error says in which way.
+        ExporterError: the run failed. The error's ``exit_code`` says how.
     """
     log = RunLog(user_path(settings.output.report), console, command="run")
     source: Source = archive or (RpcEndpoints() if snapshot is None else StoredLedger(user_path(snapshot)))
@@ -170,16 +170,16 @@ def execute(
     replaced_ledger: int | None = None,
     now: Clock = utc_now,
 ) -> RunResult:
-    """Do all steps of a run into a store. Raises `ExporterError` where the run fails."""
+    """Do all steps of a run, with a store as the output. Raises `ExporterError` if the run fails."""
     log.add(network=settings.network.name, output=store.uri, dry_run=dry_run)
     before = ReadOnce(store)
     with log.step("output", "trying the output"):
         if (published := read_published(before, older=True)) is not None:
-            log.add(**published.status.times)  # a run that fails from here on leaves readers this one
+            log.add(**published.status.times)  # if this run fails from here on, readers still have that one
         if try_output(before, settings.passphrase, replaced_ledger, write=not dry_run):
             log.event("earlier_format", "the tree was made by an earlier version; this run publishes over it")
     if dry_run:
-        store = MemoryStore(store)  # what it reads is really there, what it writes is forgotten
+        store = MemoryStore(store)  # it reads what is in the output, and forgets what is written
         before = ReadOnce(store)
     job = Job(settings, before, log, source, replaced_ledger, now)
     read, evidence = job.read()
@@ -215,7 +215,7 @@ def execute(
 
 
 class Recorded(NamedTuple):
-    """A run that is ready to be written, damaged files of the history, and lost prices."""
+    """A run that is ready to be written, the damage in the history's files, and the prices that the run lost."""
 
     rendered: RenderedRun
     damage: list[str]
@@ -235,10 +235,11 @@ class Job:
 
     @property
     def judges_clocks(self) -> bool:
-        """Whether ledgers close about now by this machine's clock: not from files, nor on a local network."""
+        """Whether ledgers close about now by this machine's clock, as those of files and local networks do not."""
         return self.source.live and not network_of(self.settings.passphrase).simulated
 
     def read(self) -> tuple[MarketsRead, RenderedFile]:
+        """Read every market at one ledger. Returns them and the file of the evidence."""
         with self.log.step("read", "reading the ledger") as facts:
             read, evidence = asyncio.run(self._read())
             certificate = read.certificate
@@ -249,11 +250,11 @@ class Job:
             slow = check_ledger_clock(self.settings, certificate.ledger, read.close_time, self.now())
             if slow is not None:
                 self.log.warning(slow)
-        # The evidence is the largest thing in memory. No later step needs more of it than its file.
+        # The evidence is the largest object in memory, and later steps need no more of it than its file.
         return read, evidence.file()
 
     async def _read(self) -> tuple[MarketsRead, Evidence]:
-        """The report gets what the source was asked, also when it fails."""
+        """Read within the source. The report then has what the source was asked, also if reading fails."""
         settings, log = self.settings, self.log
         with log.console.progress("requests") as progress:
             async with self.source.open(settings, progress.advance) as opened:
@@ -274,17 +275,19 @@ class Job:
         return read, evidence
 
     def keep_discoveries(self, read: MarketsRead) -> None:
-        """Keep what is new before anything can go wrong with the rest of the run."""
+        """Save what was discovered, before anything can go wrong with the rest of the run."""
         report_discovered(read.discovered, self.log)
         if read.memory is None:
             return
-        # Where the network has not come to the replaced ledger yet.
-        if self.replaced_ledger is not None and read.certificate.ledger < self.replaced_ledger:
-            read.memory.rewind(read.certificate.ledger + 1)
+        ledger = read.certificate.ledger
+        if self.replaced_ledger is not None and ledger < self.replaced_ledger:
+            # The network has not come to the replaced ledger yet. What events of later ledgers named is forgotten.
+            read.memory.rewind(ledger + 1)
         with self.log.optional("what this run discovered was not saved; the next run discovers it again"):
             save_memory(self.store, read.memory)
 
     def compute(self, read: MarketsRead, evidence: RenderedFile) -> tuple[Tables, list[str]]:
+        """Compute the numbers. Returns them, and what should have been read and was not (`report_missing`)."""
         with self.log.step("compute", "computing") as facts:
             tables = read.tables()
             facts.update(evidence=len(evidence.data), markets=tables.markets.height, pools=tables.pools.height)
@@ -292,7 +295,7 @@ class Job:
             return tables, report_missing(self.settings, tables, read, self.log)
 
     def record(self, held: HeldStore, tables: Tables, evidence: RenderedFile) -> Recorded:
-        """Gather the inputs of the run that are in its output."""
+        """Gather the inputs that are in the output (the history and the previous run), and render the history file."""
         ledger = tables.ledger
         with self.log.step("record", "writing the history file") as facts:
             manifest = read_history_manifest(held, older=True)
@@ -302,15 +305,17 @@ class Job:
                 self.log.warning(f"damage in the history: {text}")
             for text in find_lost_rollups(held, manifest):
                 self.log.warning(f"{text}; it is made again of the history's files")
-            # The pages of earlier runs are already published, unless the run before left no state.
             before = ledger if self.replaced_ledger is None else min(ledger, self.replaced_ledger)
             series = load_series(held, manifest, before)
-            known, older = series.row_count, map(read_back, catch_up(held, manifest, before, series))
-            restored = held.put_many(((file.key, file.data) for file in older), immutable=True)
+            # Rows that the saved series do not have are read from the history's files, and their pages published
+            # again. There are none unless the previous run saved no state.
+            rows_loaded = series.row_count
+            pages = map(read_back, catch_up(held, manifest, before, series))
+            restored = held.put_many(((page.key, page.data) for page in pages), immutable=True)
+            facts.update(read_again=series.row_count - rows_loaded, restored=restored.written)
             if tables.close_time < series.through_time:
                 raise closed_earlier(ledger, tables.close_time, series.through_ledger, series.through_time)
-            facts.update(read_again=series.row_count - known, restored=restored.written)
-            lost = find_lost_prices(self.settings, tables, series, self._missed(held))
+            lost = find_lost_prices(self.settings, tables, series, self._missed_before(held))
             report_unpriced(tables, self.log)
             self.log.add(lost_prices=lost.as_dict())
             if lost.too_many:
@@ -331,10 +336,10 @@ class Job:
         return Recorded(rendered, damage, lost)
 
     def _previous_run(self, held: HeldStore, before: int) -> tuple[WatchedFile | None, list[RunChange], pa.Table]:
-        """What the published run watched, and the changes that it and earlier ones found, as list and as table.
+        """What the published run watched, and the changes that it and earlier runs found, as a list and as a table.
 
-        Documents of a run that died are no part of that. A run that replaces others is compared with none. Raises
-        `StoreError` for a table that cannot be read, because its rows are in no other file.
+        Documents of a run that died before it was published do not count. A run that replaces others is compared with
+        none. Raises `StoreError` if the table cannot be read, because its rows are in no other file.
         """
         run_id = run_before(held, before)
         if run_id is None:
@@ -357,7 +362,7 @@ class Job:
         return watched, earlier_changes(None if listed is None else listed.data, before), rows
 
     def publish(self, held: HeldStore, accepted: AcceptedRun, recorded: Recorded) -> RunSummary:
-        """Publish the tree, checked as a whole before anything that readers can find is replaced."""
+        """Publish the tree. All files are checked together before anything that readers can find is replaced."""
         settings, replaced, rendered = self.settings, self.replaced_ledger, recorded.rendered
         inputs, part, series = rendered.inputs, rendered.part, rendered.inputs.series
         tables = inputs.tables
@@ -368,12 +373,13 @@ class Job:
             self.log.console.progress("files") as progress,
         ):
             publication = Publication(held, accepted, part, self.now)
-            lengths, kept = publication.reuse_unchanged_histories(
+            lengths, reused = publication.reuse_unchanged_histories(
                 lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else ()
             )
-            checker.seen.update(kept)  # the checker of the run before saw them
+            checker.seen.update(reused)  # the previous run checked them
             checker.add_rendered(part.file)
-            checker.seen.update([] if tables.risk is None else [tables.risk.key])  # which a census checked
+            if tables.risk is not None:
+                checker.seen.add(tables.risk.key)  # the census checked it
 
             def checked() -> Iterator[RenderedFile]:
                 for file in rendered.files(lengths):
@@ -398,9 +404,10 @@ class Job:
         return sealed.summary
 
     def nothing_to_do(self, held: HeldStore, ledger: int) -> RunResult:
+        """End a run whose ledger is published already. Its exit code is 7 if that run misses too many prices."""
         self.log.add(nothing_to_do=True)
         self.log.event("nothing_to_do", f"nothing to do: ledger {ledger} is published already")
-        missed = self._missed(held)
+        missed = self._missed_before(held)
         if missed:
             prices = pluralize(len(missed), "pool")
             self.log.warning(
@@ -409,17 +416,20 @@ class Job:
             )
         return RunResult(int(ExitCode.UNREAD if missed else ExitCode.DONE), ledger, None, False, self.log.facts)
 
-    def _missed(self, held: HeldStore) -> frozenset[tuple[str, str]]:
+    def _missed_before(self, held: HeldStore) -> frozenset[tuple[str, str]]:
+        """The pools whose prices the previous run missed; empty, with a warning, if that cannot be read."""
         missed = frozenset[tuple[str, str]]()
         with self.log.optional("the prices that earlier runs missed are not known"):
             missed |= load_missed(held)
         return missed
 
     def read_back(self, store: Store, summary: RunSummary) -> None:
+        """Read some of the published files back, as a reader would. Raises `PublishedCheckError` if one is wrong."""
         with self.log.step("verify", "reading back") as facts:
             facts.update(files=read_back_sample(store, summary))
 
     def add_proof(self, held: HeldStore, summary: RunSummary, evidence_key: str, read: MarketsRead) -> None:
+        """Publish the proof of the ledger, if the source has one."""
         if read.proof is None:
             return
         with self.log.step("prove", "adding the proof of the checkpoint") as facts:
@@ -428,18 +438,19 @@ class Job:
             facts.update(entries=entries)
 
     def proven(self, held: HeldStore) -> dict[str, dict[str, int]]:
-        """The numbers that the newest proof in the tree confirms, for the report; nothing where there is none."""
+        """The ledger and the counts of the newest proof in the tree, for the report; empty if there is no proof."""
         proofs = list[Proof]()
         with self.log.optional("which runs are proven is not known"):
             proofs += published_proofs(held)
         if not proofs:
             return {}
         newest = max(proofs, key=lambda proof: proof.observed_ledger)
-        named = {"ledger": newest.observed_ledger, "entries": newest.entries, "confirmed": newest.confirmed}
-        return {"proven": named}
+        return {
+            "proven": {"ledger": newest.observed_ledger, "entries": newest.entries, "confirmed": newest.confirmed},
+        }
 
     def remember(self, held: HeldStore, recorded: Recorded) -> None:
-        """Keep what the next run needs of the history; where that fails, the next run reads the history again."""
+        """Save what the next run needs of the history. If that fails, the next run reads the history again."""
         with self.log.step("remember", "saving the history's state for the next run") as facts:
             with self.log.optional("the history's state was not saved; the next run reads the history again"):
                 series = recorded.rendered.inputs.series
@@ -448,7 +459,10 @@ class Job:
                 save_missed(held, recorded.lost)
 
     def judge_history(self, held: HeldStore, damage: list[str]) -> None:
-        """End the run here if earlier files of the history are damaged, or files by day or hour are still not whole."""
+        """Raise `PublishedCheckError` if earlier files of the history are damaged, or rollups still lack rows.
+
+        The run is published then, but nothing is compacted or removed.
+        """
         with self.log.step("history", "checking the history's earlier files") as facts:
             damage = damage + find_lost_rollups(held, read_history_manifest(held))
             facts.update(damaged=len(damage))
@@ -459,6 +473,7 @@ class Job:
                 )
 
     def compact(self, held: HeldStore, tables: Tables) -> None:
+        """Join files of closed days and months of the history, if the settings ask for it."""
         with (
             self.log.step("compact", "compacting the history") as facts,
             self.log.optional("the history was not compacted; a later run tries again"),
@@ -471,6 +486,7 @@ class Job:
             facts.update(files_before=len(done.joined), files_after=len(done.files))
 
     def sweep(self, held: HeldStore, tables: Tables) -> None:
+        """Remove files that no published run within the retention needs, and warn of what could not be removed."""
         with self.log.step("sweep", "removing what has expired") as facts:
             retention = self.settings.output.retention
             swept = sweep(held, retention, now=self.now, closed=tables.close_time)
@@ -490,25 +506,28 @@ class Job:
 
 @contextmanager
 def without_collecting() -> Iterator[None]:
-    """Leave cycles of objects alone: to look for them costs a tenth of rendering, which makes none worth it."""
-    collects = gc.isenabled()
+    """Turn Python's search for reference cycles off. It takes a tenth of rendering's time, and hardly any are there."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collects:
+        if was_enabled:
             gc.enable()
 
 
 def try_output(store: Store, network: str, replaced_ledger: int | None, *, write: bool) -> bool:
-    """Fail before minutes of reading where a run cannot be published; says whether the tree has an earlier format."""
+    """Fail here, before minutes of reading, if a run could not be published into this output.
+
+    Returns whether the published tree has an earlier format. Raises `ExporterError`.
+    """
     published = read_published(store, older=True)
     if replaced_ledger is None:
         read_whole_history(store, older=True)
     if write:
         store.try_writing()
     else:
-        next(store.list(""), None)  # an unusable output fails here
+        next(store.list(""), None)  # raises if the output cannot be used
     check_network(store, published, network)
     read_intent(store)
     if published is None:

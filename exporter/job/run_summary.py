@@ -1,7 +1,7 @@
-"""The summary of a run, for the page of a scheduled workflow.
+"""Writes the summary of a run for the page of a scheduled workflow.
 
-``python -m exporter.job.run_summary REPORT EXIT_CODE`` prints it as Markdown. What contracts and RPCs say is shown as
-code, so that none becomes a link, an image or a mention.
+``python -m exporter.job.run_summary REPORT EXIT_CODE`` prints it as Markdown. Texts that contracts and RPCs give are
+shown as code, so that they cannot become links, images or mentions.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ from exporter.user_files import user_path
 
 MAX_REPORT_BYTES = 64 * 2**20
 MAX_NAMED_ITEMS = 20
-"""How many things of one kind are named; a page of GitHub takes 1 MiB."""
-LONGEST = 200
-_OF_EVERY_STEP = ("step", "complete", "seconds", "processor_seconds")
+"""The summary names at most this many items of a kind, because a page of GitHub takes at most 1 MiB."""
+
+MAX_TEXT_CHARACTERS = 200
+_FIELDS_OF_EVERY_STEP = ("step", "complete", "seconds", "processor_seconds")
 
 
 def render_summary(report: dict[str, Any] | None, exit_code: int) -> str:
-    """The summary of a run. ``report`` None means that the run left none, or none that can be read."""
+    """The summary of a run. ``report`` is None if the run left no report, or none that can be read."""
     outcome = next((code.meaning for code in ExitCode if code == exit_code), "of no known meaning")
     if report is not None and report.get("nothing_to_do") is True:
         outcome = "nothing to do, its ledger is published already"
     template = environment().get_template("run_summary.md.j2")
-    given = {"report": report, "exit_code": exit_code, "outcome": outcome, "shown": MAX_NAMED_ITEMS}
-    return template.render(given, code=_code, named=_named, facts=_facts)
+    values = {"report": report, "exit_code": exit_code, "outcome": outcome, "shown": MAX_NAMED_ITEMS}
+    return template.render(values, code=_code, named=_named, facts=_facts)
 
 
 def _facts(step: dict[str, Any]) -> str:
-    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in step.items() if key not in _OF_EVERY_STEP)
+    return ", ".join(
+        f"{key.replace('_', ' ')} {value}" for key, value in step.items() if key not in _FIELDS_OF_EVERY_STEP
+    )
 
 
 def _named(item: object) -> object:
@@ -45,11 +48,13 @@ def _named(item: object) -> object:
 
 
 def _code(value: object) -> str:
-    """Text as code inside a cell: nothing in it is Markdown or HTML to the reader's browser."""
+    """A text as code inside a table cell, in which nothing acts as Markdown or HTML."""
     text = " ".join("".join(c if c.isprintable() and c not in "`|" else " " for c in str(value)).split())
     if not text:
         return ""
-    return f"`{text if len(text) <= LONGEST else text[: LONGEST - 1] + '…'}`"
+    if len(text) > MAX_TEXT_CHARACTERS:
+        text = text[: MAX_TEXT_CHARACTERS - 1] + "…"
+    return f"`{text}`"
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -63,7 +68,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the summary; ends with 2 if the arguments are not accepted."""
+    """Print the summary. Returns the exit code, which is 2 if the arguments are wrong."""
     match arguments:
         case [report, code] if code.isdecimal():
             print(render_summary(_read(user_path(report)), int(code)))

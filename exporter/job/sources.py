@@ -1,4 +1,7 @@
-"""The source of a run: RPC endpoints, a stored ledger (a snapshot file, or a run's evidence), or an archive."""
+"""What a run reads from: RPC endpoints, or a stored ledger (a snapshot file, or the evidence of an earlier run).
+
+History archives are a source too, which `exporter.past` defines and the command line hands over.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +27,26 @@ from exporter.stores.store import Clock
 from exporter.tree.documents import timestamp
 
 TOLERANCE = timedelta(minutes=5)
-"""How far a ledger's close time may lie ahead of this machine's clock, and behind it without a warning."""
+"""A ledger's close time may be this far ahead of this machine's clock. If it is further behind, a warning says so."""
 
 OnRequest = Callable[[], None]
 
 
 @dataclass(slots=True)
 class OpenSource:
-    """An open source, its network, and for a snapshot file or an archive the contracts in it.
+    """A source that is open for reading, and what the run has to know of it.
 
-    ``facts`` are for the run report. ``has_all_contracts`` is False for a file with some contracts only. ``stored``
-    says that calls are answered from entries. ``proof`` is the content of the proof file of an archive's ledger.
+    Attributes:
+        source: answers requests for ledger entries and calls.
+        network: the network that the settings name.
+        instances: the contracts that a snapshot file or an archive has, by address; empty for other sources.
+        label: the name for the report and for messages; it has no URL.
+        facts: counts the requests for the run report; its ``as_dict`` gives plain values. None if nothing is counted.
+        has_all_contracts: False for a file that has only some contracts of the ledger.
+        stored: calls are not run; their results are derived from stored entries.
+        evidence: the evidence that is read again, if it is the source.
+        proof: the content of the proof file, if the source is an archive.
+        notices: what the operator should know. The source adds to it while it is read.
     """
 
     source: LedgerSource
@@ -49,38 +61,41 @@ class OpenSource:
     notices: Sequence[str] = ()
 
     def discovers(self, settings: Settings) -> bool:
-        """Whether to look for markets that nobody named; evidence has what its run found."""
+        """Whether to look for markets that nobody named. Evidence already has what its run discovered."""
         return settings.discovery.enabled and self.evidence is None
 
     def report(self) -> dict[str, Any]:
-        """The counters of the source, as plain values without any URL."""
+        """The counters of the source as plain values, for the run report. There is no URL among them."""
         return {"source": self.label, **(self.facts.as_dict() if self.facts is not None else {})}
 
 
 class Source(Protocol):
-    """The source of a run. ``live`` says whether its ledger should be the network's newest."""
+    """What a run reads from. ``live`` says whether its ledger should be the network's newest."""
 
     @property
     def live(self) -> bool: ...
 
     def open(self, settings: Settings, on_request: OnRequest = ...) -> AbstractAsyncContextManager[OpenSource]:
-        """Raises `ConfigError`, `SnapshotFileError`, `ArchiveError`, and `NetworkMismatchError`."""
+        """Open the source, and close it when the block ends.
+
+        Raises `ConfigError`, `SnapshotFileError`, `ArchiveError`, or `NetworkMismatchError`.
+        """
         ...
 
     def publish_proof(
         self, held: HeldStore, network: str, run_id: str, evidence_key: str, entries: int, content: bytes, now: Clock
     ) -> None:
-        """Add the proof (`OpenSource.proof`) of what a published run was read from. Most sources have none."""
+        """Publish the proof (`OpenSource.proof`) of what a run was read from. Most sources have none."""
         ...
 
 
 class WithoutProof:
-    """A source that proves nothing of what it gives."""
+    """The part of a source that cannot prove what it answers."""
 
     def publish_proof(
         self, held: HeldStore, network: str, run_id: str, evidence_key: str, entries: int, content: bytes, now: Clock
     ) -> None:
-        """Do nothing: there is no proof."""
+        """Do nothing, because there is no proof."""
 
 
 class RpcEndpoints(WithoutProof):
@@ -112,20 +127,20 @@ class RpcEndpoints(WithoutProof):
                 yield opened
             except SourceError as error:
                 causes = [*source.notices, *([] if source.rate_limits is None else [source.rate_limits])]
-                if causes:  # most probably
+                if causes:  # these most probably explain the error
                     error.args = ("; ".join([str(error).rstrip("."), *causes]), *error.args[1:])
                 raise
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLedger(WithoutProof):
-    """A ledger snapshot file, or the evidence that an earlier run left."""
+    """A file that holds a ledger's entries: a ledger snapshot file, or the evidence that an earlier run left."""
 
     path: Path
     live: ClassVar[bool] = False
 
     @asynccontextmanager
-    async def open(self, settings: Settings, on_request: OnRequest = lambda: None) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - it makes none
+    async def open(self, settings: Settings, on_request: OnRequest = lambda: None) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - a file takes no requests
         content = read_snapshot_bytes(self.path)
         if content.startswith(MAGIC):
             yield open_evidence(settings, Evidence.decode(content, self.path.name))
@@ -134,7 +149,7 @@ class StoredLedger(WithoutProof):
 
 
 def check_rpc_urls(settings: Settings) -> None:
-    """Raise `ConfigError` unless RPC endpoints are named, each by a URL that can be one; asks none of them."""
+    """Check, without a request, that the settings name RPC endpoints by valid URLs. Raises `ConfigError`."""
     if not settings.network.rpc_urls:
         raise ConfigError(
             "network.rpc_urls: no Stellar RPC is given; name one with --rpc-url, EXPORTER_RPC_URLS or in the "
@@ -144,7 +159,7 @@ def check_rpc_urls(settings: Settings) -> None:
 
 
 def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> OpenSource:
-    """Raises `NetworkMismatchError`."""
+    """A ledger snapshot as a source. Raises `NetworkMismatchError` if it is of another network."""
     label = f"ledger snapshot file {name}"
     _refuse_other_network(settings, snapshot.network_id, label)
     source, instances = SnapshotSource(snapshot, storage_answers), list(snapshot.contract_instances())
@@ -152,7 +167,7 @@ def open_snapshot(settings: Settings, snapshot: LedgerSnapshot, name: str) -> Op
 
 
 def open_evidence(settings: Settings, evidence: Evidence) -> OpenSource:
-    """Raises `NetworkMismatchError`."""
+    """Evidence as a source. Raises `NetworkMismatchError` if it is of another network."""
     _refuse_other_network(settings, evidence.network_id, f"evidence of ledger {evidence.ledger}")
     source, network = EvidenceSource(evidence), network_of(settings.passphrase)
     return OpenSource(
@@ -160,7 +175,7 @@ def open_evidence(settings: Settings, evidence: Evidence) -> OpenSource:
         network,
         [],
         source.label,
-        has_all_contracts=evidence.whole,
+        has_all_contracts=evidence.has_all_contracts,
         stored=evidence.stored,
         evidence=evidence,
     )
@@ -168,15 +183,19 @@ def open_evidence(settings: Settings, evidence: Evidence) -> OpenSource:
 
 def _refuse_other_network(settings: Settings, network: str, what: str) -> None:
     if network != network_id(settings.passphrase):
-        known = {network_id(network.passphrase): network.name for network in NETWORKS.values()}
+        names = {network_id(network.passphrase): network.name for network in NETWORKS.values()}
         raise NetworkMismatchError(
-            f"{what} is of network {known.get(network, f'with id {network}')}, but the run is configured for "
+            f"{what} is of network {names.get(network, f'with id {network}')}, but the run is configured for "
             f"{network_of(settings.passphrase).name}; set network.name or network.passphrase"
         )
 
 
 def check_ledger_clock(settings: Settings, ledger: int, close_time: int, now: datetime) -> str | None:
-    """Compare a close time (unix seconds) with this machine's clock; gives a warning, if any. Raises `SourceError`."""
+    """Compare a ledger's close time (unix seconds) with this machine's clock.
+
+    Returns the text of a warning if they differ by more than `TOLERANCE`. Raises `SourceError` if the ledger is in the
+    future, or older than ``network.max_ledger_age`` allows.
+    """
     behind = now - datetime.fromtimestamp(close_time, UTC)
     seconds, longest = int(abs(behind).total_seconds()), int(settings.max_ledger_age.total_seconds())
     closed = f"ledger {ledger} closed at {timestamp(close_time)}, {lasting(seconds)}"
@@ -193,6 +212,6 @@ def check_ledger_clock(settings: Settings, ledger: int, close_time: int, now: da
             f"{closed} ago, and network.max_ledger_age allows {lasting(longest)}: the RPC does not follow the network, "
             "or this machine's clock is wrong. Nothing was published; use another rpc_url, or correct the clock"
         )
-    if settings.network.prefer_checkpoint:  # up to 63 ledgers before the newest, on purpose
+    if settings.network.prefer_checkpoint:  # the run reads up to 63 ledgers before the newest one, on purpose
         return None
     return f"{closed} ago: the RPC lags behind the network, or this machine's clock is fast"

@@ -1,8 +1,9 @@
-"""Reads the markets that nothing lists: after the listed ones, within a budget, and never at their cost.
+"""Reads the markets that are not listed: after the listed ones, within a budget, and never at their cost.
 
-Anybody can deploy a market with an oracle of their own, in any number. So what the listed markets need is read first
-and fixes the ledger. The others are read through branches of the same view, and each of them holds at that ledger or is
-unread. The budget cuts whole markets, those that were heard of last first: an address can be ground, an age cannot.
+Anybody can deploy any number of markets, with oracles of their own. So the listed markets are read first and decide
+which ledger the run reads. The other markets are read through branches of the same view. Each of them holds at that
+ledger, or it is unread. If the budget is too small, the markets that were heard of last are left out, whole: somebody
+can search for an address that sorts first, but cannot make a market older than it is.
 """
 
 from __future__ import annotations
@@ -25,43 +26,47 @@ from exporter.protocols.price_sources import watch_prices_contained
 from exporter.tree.documents import SkippedMarket, Unread
 from exporter.tree.values import SkipReason
 
-LEAST_POOLS = 20
-"""Pools of unlisted markets that a run reads at any rate, however few are listed."""
+MIN_POOLS = 20
+"""The budget has room for at least this many pools, however few listed pools there are."""
 
-LISTED_POOLS_FOR_EACH = 10
-"""How many listed pools make room for one that is not listed."""
+LISTED_POOLS_PER_UNLISTED = 10
+"""So many listed pools make room for one pool that is not listed."""
 
-LOOKS_FOR_EACH_POOL = 5
-"""How many markets a run looks at for each pool of the budget: one that is too large, or not there, takes no room."""
+LOOKS_PER_POOL = 5
+"""A run looks at so many markets for each pool of its budget. A market that is absent or too large takes no room."""
 
-PART_OF_DEADLINE = 4
-"""Unlisted markets get one part in so many of the time that a reading may take."""
+DEADLINE_DIVISOR = 4
+"""Unlisted markets get the reading's deadline divided by this number."""
 
 UNREAD_DETAILS = {
     SkipReason.CHANGED: "changed while it was read",
     SkipReason.FAILED: "the source gave no usable answer about it",
 }
-"""Reasons for which a market counts as unread: the run began to read it. For the others the run skips it."""
+"""The reasons for which a market counts as unread, because the run began to read it. Other reasons only skip it."""
 
 
 class Budget(NamedTuple):
-    """What all unlisted markets of a run may take: seconds, and pools."""
+    """How many seconds all unlisted markets of a run may take, and how many pools they may have."""
 
     seconds: float
     pools: int
 
 
 def budget_of(deadline_seconds: float, seconds_of_listed: float, listed_pools: int) -> Budget:
-    """The budget next to listed markets that took ``seconds_of_listed`` of a reading's deadline.
+    """The budget that is left after the listed markets were read, which took ``seconds_of_listed``.
 
-    As long as they took stays for reading them again.
+    The same time again is set aside, because the listed markets may have to be read again.
     """
-    seconds = min(deadline_seconds / PART_OF_DEADLINE, deadline_seconds - 2 * seconds_of_listed)
-    return Budget(max(seconds, 0.0), max(listed_pools // LISTED_POOLS_FOR_EACH, LEAST_POOLS))
+    seconds = min(deadline_seconds / DEADLINE_DIVISOR, deadline_seconds - 2 * seconds_of_listed)
+    return Budget(max(seconds, 0.0), max(listed_pools // LISTED_POOLS_PER_UNLISTED, MIN_POOLS))
 
 
 class Gathered(NamedTuple):
-    """What became of the unlisted markets: ``read`` are the candidates of those whose readings are here."""
+    """What became of the unlisted markets.
+
+    ``readings`` are those of the markets that were read, and ``read`` their candidates. ``skipped`` are the others.
+    ``entries`` and ``calls`` are what the readings used.
+    """
 
     readings: list[ProtocolReading]
     read: list[Candidate]
@@ -72,7 +77,10 @@ class Gathered(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Part:
-    """One unlisted market. ``counted`` is set when it is known how many pools it takes, or that it takes none."""
+    """One unlisted market while it is read.
+
+    ``counted`` is set when it is known how many pools of the budget the market takes, which can be none.
+    """
 
     candidates: list[Candidate]
     view: LedgerView
@@ -87,10 +95,10 @@ class _Part:
 
 
 class UnlistedMarkets:
-    """An `exporter.ledger.view.Aside` of all unlisted markets.
+    """All unlisted markets, as an `exporter.ledger.view.Aside` of the reading of the listed ones.
 
-    ``candidates`` gives them when the listed ones were read, and ``budget`` what they may take; without one, as when a
-    run is repeated from its evidence, all are read and errors of the source are raised.
+    ``candidates``, ``deployments`` and ``budget`` are called when the listed markets were read. Without a budget, as
+    when a run is repeated from its evidence, all markets are read, and errors of the source are raised.
     """
 
     def __init__(
@@ -115,17 +123,17 @@ class UnlistedMarkets:
 
     @property
     def seconds(self) -> float | None:
-        """What is left of the time; None where it is not bounded."""
+        """The seconds that are left. None if the time is not bounded."""
         return None if self._deadline is None else max(self._deadline - asyncio.get_running_loop().time(), 0.0)
 
     async def read(self) -> None:
-        """Read markets while there is room for them, and again those of which something changed."""
+        """Read markets as long as there is room for them. Markets that changed since they were read are read again."""
         if self._waiting is None:
             self._waiting = [_Part(own, self._view) for own in by_market(self._candidates())]
             if self._budget is not None:
                 budget = self._budget()
                 self._deadline = asyncio.get_running_loop().time() + budget.seconds
-                self._pools_left, self._looks_left = budget.pools, budget.pools * LOOKS_FOR_EACH_POOL
+                self._pools_left, self._looks_left = budget.pools, budget.pools * LOOKS_PER_POOL
         self._time_is_up = True
         async with self._in_time():
             await self._read_parts([part for part in self._readable() if part.view.observed.changed])
@@ -138,11 +146,11 @@ class UnlistedMarkets:
             self._time_is_up = False
 
     def _next_group(self) -> list[_Part]:
-        """The next markets to look at, at most as many as there may be room for, but not fewer than a request takes."""
+        """The next markets to look at: as many as there may be room for, but at least `MIN_POOLS`."""
         assert self._waiting is not None
         size = len(self._waiting)
         if self._pools_left is not None and self._looks_left is not None:
-            size = min(max(self._pools_left, LEAST_POOLS), self._looks_left)
+            size = min(max(self._pools_left, MIN_POOLS), self._looks_left)
             self._looks_left -= size
         group, self._waiting = self._waiting[:size], self._waiting[size:]
         return group
@@ -156,7 +164,7 @@ class UnlistedMarkets:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         failed = [part for part in parts if part.skipped is SkipReason.FAILED]
-        if len(parts) > 1:  # what one of them asks for may have failed the requests of all
+        if len(parts) > 1:  # the parts share requests, so one of them may have failed all
             for part in failed:
                 await self._read_part(part)
 
@@ -167,10 +175,12 @@ class UnlistedMarkets:
         part.view.observed.begin()
         try:
             reading = await read_contained(PROTOCOLS[name], part.view, part.candidates, deployments)
-            if reading.markets and not part.counted.is_set():  # by a reader that does not say it before
+            if reading.markets and not part.counted.is_set():  # its reader asked for no room beforehand
                 await part.view.make_room(sum(len(market.members) for market in reading.markets))
             await watch_prices_contained(part.view, [reading], oracle_forms())
-            if SETTING_KEY in part.view.observed.keys:  # an endpoint that does not know it refuses what is next to it
+            # An endpoint that does not know the network's setting would refuse the whole request. So it is asked for
+            # only if the listed markets' reading got it.
+            if SETTING_KEY in part.view.observed.keys:
                 await mark_frozen(part.view, [reading])
             part.reading = reading
         except NoRoomError:
@@ -183,7 +193,7 @@ class UnlistedMarkets:
             part.counted.set()
 
     async def take_room(self, part: _Part, group: Sequence[_Part], pools: int) -> None:
-        """Count a market's pools, after those of the markets before it. Raises `NoRoomError`."""
+        """Take room for a market's pools, after the markets before it in the group. Raises `NoRoomError`."""
         for earlier in group:
             if earlier is part:
                 break
@@ -202,19 +212,19 @@ class UnlistedMarkets:
         return [part for part in self._parts if part.reading is not None]
 
     def absent_keys(self) -> list[bytes]:
-        """The keys that markets look for and that are absent: only a request at the ledger itself shows that."""
-        found: dict[bytes, None] = {}
+        """The keys that markets asked for and that had no entry. Only a request at the ledger itself proves that."""
+        absent: dict[bytes, None] = {}
         for part in self._readable():
             observed = part.view.observed
-            found |= {
+            absent |= {
                 key: None
                 for key in observed.used_keys
                 if observed.keys[key].entry is None and not observed.keys[key].is_never_removed
             }
-        return list(found)
+        return list(absent)
 
     async def read_busy(self) -> None:
-        """Read again what changes often, and repeat the calls that looked at something that changed."""
+        """Read the entries that change often again, and repeat the calls that looked at an entry that changed."""
         keys, calls = dict[bytes, None](), dict[ContractCall, None]()
         for part in self._readable():
             observed = part.view.observed
@@ -230,7 +240,7 @@ class UnlistedMarkets:
                 await asyncio.gather(observed.fetch(list(keys)), observed.simulate(list(calls)))
 
     async def holds_at(self, ledger: int) -> bool:
-        """Whether all markets that were read are known to hold at a ledger; reads again what is older."""
+        """Read entries again that are older than a ledger. Returns whether all markets are known to hold at it then."""
         keys: dict[bytes, None] = {}
         for part in self._readable():
             observed = part.view.observed
@@ -245,7 +255,7 @@ class UnlistedMarkets:
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
-        """Bound what is inside by the time that is left, and end without an error where it is over."""
+        """Stop what is inside, without an error, when the time is up."""
         try:
             async with asyncio.timeout(self.seconds):
                 yield
@@ -253,27 +263,27 @@ class UnlistedMarkets:
             self._keys.stop()
 
     def gather(self, ledger: int) -> Gathered:
-        """What is known of the markets at the run's ledger."""
-        found = Gathered([], [], [], {}, {})
+        """The readings of the markets that hold at the run's ledger, and why the others were not read."""
+        gathered = Gathered([], [], [], {}, {})
         for part in [*self._parts, *(self._waiting or ())]:
             reason = part.skipped
             if part.reading is not None and _holds(part, ledger):
-                found.readings.append(part.reading)
-                found.read.extend(part.candidates)
+                gathered.readings.append(part.reading)
+                gathered.read.extend(part.candidates)
                 entries, calls = part.view.used()
-                found.entries.update(entries)
-                found.calls.update(calls)
+                gathered.entries.update(entries)
+                gathered.calls.update(calls)
                 continue
             if part.reading is not None:
                 reason = SkipReason.CHANGED
             elif reason is None:
                 reason = SkipReason.TIME if self._time_is_up else SkipReason.POOLS
-            found.skipped.append(SkippedMarket(part.market.address, part.market.protocol, reason))
-        return found
+            gathered.skipped.append(SkippedMarket(part.market.address, part.market.protocol, reason))
+        return gathered
 
 
 class _Room:
-    """Counts one market's pools when its reader knows them."""
+    """Takes room for one market's pools, when its reader knows how many they are."""
 
     def __init__(self, markets: UnlistedMarkets, part: _Part, group: Sequence[_Part]) -> None:
         self._markets, self._part, self._group = markets, part, group
@@ -288,7 +298,10 @@ def _holds(part: _Part, ledger: int) -> bool:
 
 
 def by_market(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
-    """Candidates with those of the same market, the market itself first; by the ledger known, then by address."""
+    """The candidates grouped by market. A group begins with the market itself, then has its pools.
+
+    The groups are ordered by the ledger at which they were first heard of, then by address.
+    """
     markets: dict[tuple[str, str], list[Candidate]] = {}
     for candidate in candidates:
         markets.setdefault((candidate.protocol, candidate.address), []).append(candidate)
@@ -298,7 +311,7 @@ def by_market(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
 
 
 def unread_of(skipped: Iterable[SkippedMarket]) -> list[Unread]:
-    """Those that the run began to read, as unread."""
+    """The skipped markets that the run began to read, as unread markets."""
     return [
         Unread(item.market, None, item.protocol, item.reason, UNREAD_DETAILS[SkipReason(item.reason)])
         for item in skipped

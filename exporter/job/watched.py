@@ -1,4 +1,4 @@
-"""The watched values of the published run, by which the next run finds what changed."""
+"""Finds the watched values of the previous run. The next run compares its own with them, and so finds what changed."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from exporter.tree.run_listing import ledger_of
 
 
 def run_before(store: Store, ledger: int) -> str | None:
-    """The id of the published run, with which a run at a ledger is compared; None if there was none.
+    """The id of the run that a run at this ledger is compared with: the published run. None if nothing was published.
 
-    Where the status document is lost, it is the newest run below that ledger that left a manifest.
+    If the status document is lost, it is the newest run before that ledger that left a manifest.
     """
     published = read_published(store, older=True)
     if published is not None:
         return published.status.run_id
-    found = (RUN.pattern.fullmatch(key) for key in manifest_keys(store))
-    earlier = [name["run_id"] for name in found if name is not None and ledger_of(name["run_id"]) < ledger]
+    matches = (RUN.pattern.fullmatch(key) for key in manifest_keys(store))
+    run_ids = (match["run_id"] for match in matches if match is not None)
+    earlier = [run_id for run_id in run_ids if ledger_of(run_id) < ledger]
     return max(earlier, key=ledger_of, default=None)
 
 
 def watched_by(store: Store, run_id: str) -> WatchedFile:
-    """The values of a run: from their file or, if that is lost or not understood, from its evidence.
+    """The values that a run watched, from their file, or from the run's evidence if that file is lost or damaged.
 
     Raises `StoreError` or `CheckError` if neither can be read.
     """
@@ -42,8 +43,9 @@ def watched_by(store: Store, run_id: str) -> WatchedFile:
         raise StoreError(f"run {run_id} has no manifest")
     for listed in listing.under(WATCHED.prefix):
         stored = store.get(listed.key)
-        if stored is not None and (found := watched_in(listed.key, stored.data)) is not None:
-            return found
+        watched = None if stored is None else watched_in(listed.key, stored.data)
+        if watched is not None:
+            return watched
     for listed in listing.under(EVIDENCE.prefix):
         stored = store.get(listed.key)
         if stored is not None:
@@ -52,7 +54,7 @@ def watched_by(store: Store, run_id: str) -> WatchedFile:
 
 
 def watched_in(key: str, data: bytes) -> WatchedFile | None:
-    """The values in a file; None if it is not the one that its key names, or of a form that is not understood."""
+    """The watched values in a file. None if the key has another digest, or if the file cannot be decoded."""
     if key != WATCHED.key(sha256=hashlib.sha256(data).hexdigest()):
         return None
     try:
@@ -62,7 +64,7 @@ def watched_in(key: str, data: bytes) -> WatchedFile | None:
 
 
 def watched_from(evidence: bytes, key: str) -> WatchedFile:
-    """The values that evidence gives. Raises `CheckError` if a run cannot be repeated from it."""
+    """The watched values that follow from evidence. Raises `CheckError` if the run cannot be repeated from it."""
     try:
         read, _ = read_again(Evidence.decode(evidence, key))
     except ExporterError as error:

@@ -174,7 +174,7 @@ class PoolRead(Generic[State]):
     state: State
 
     @property
-    def place(self) -> tuple[str, str]:
+    def market_and_pool(self) -> tuple[str, str]:
         """The market's address and the pool's id."""
         return self.market.address, self.pool
 

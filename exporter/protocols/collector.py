@@ -280,7 +280,7 @@ class Collector:
         """Keep a pool that was read; ``keys`` are those of its own entries, all of which were read."""
         contracts = instance_keys([pool.market.address, pool.token_address, pool.oracle])
         self.reading.pools.append(pool)
-        self.reading.entry_keys[pool.place] = (*keys, *contracts)
+        self.reading.entry_keys[pool.market_and_pool] = (*keys, *contracts)
 
     async def read_quotes(self, view: LedgerView, more: Iterable[tuple[str, str]] = ()) -> None:
         """Ask each pool's oracle for its token's price, and for ``more`` (oracle, token). Raises `SourceError`."""

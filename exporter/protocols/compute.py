@@ -247,23 +247,23 @@ def _projected(
     for pool in reading.pools:
         token = reading.tokens.get(pool.token_address)
         if token is None or token.symbol is None:
-            unread(*pool.place, "undecodable", (token and token.failure) or "the token gives no symbol")
+            unread(*pool.market_and_pool, "undecodable", (token and token.failure) or "the token gives no symbol")
             continue
         try:
             numbers = protocol.project(pool, close_time)
         except ExactError as error:
             reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
-            unread(*pool.place, reason, f"the market's own math has no result: {error}")
+            unread(*pool.market_and_pool, reason, f"the market's own math has no result: {error}")
         except NEVER_CONTAINED:
             raise
         except Exception as error:
-            unread(*pool.place, "undecodable", error_text(error))
+            unread(*pool.market_and_pool, "undecodable", error_text(error))
         else:
             row = row_of(pool, numbers)
             row["symbol"] = token.symbol
-            row["archived"] = pool.place in reading.archived
+            row["archived"] = pool.market_and_pool in reading.archived
             rows.append(row)
-            spokes[pool.place] = numbers.spokes
+            spokes[pool.market_and_pool] = numbers.spokes
     return rows, spokes
 
 

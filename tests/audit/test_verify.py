@@ -570,7 +570,7 @@ def test_rollups_of_another_history(trees: Trees, out: Path) -> None:
 def test_notices_of_the_evidence(trees: Trees, single: Path, tmp_path: Path) -> None:
     """Notices that no entry gives are named, and what else the evidence says of itself, in a tree that has them."""
     evidence = Evidence.decode(evidence_of(single), "evidence")
-    forged = replace(evidence, notices=["All is well"], whole=False)
+    forged = replace(evidence, notices=["All is well"], has_all_contracts=False)
     (tmp_path / "forged.jsonl.gz").write_bytes(forged.encode())
     values = {"network.passphrase": PASSPHRASE, "output.uri": str(tmp_path / "out"), "output.page_sizes": [1, 50]}
     run(load(None, values, environment={}).settings, snapshot=tmp_path / "forged.jsonl.gz")

@@ -86,12 +86,12 @@ def test_found_before() -> None:
         Candidate("blend", contract("A"), Origin.EVENT, voucher=contract("factory")),
         Candidate("blend", contract("A"), Origin.EVENT, voucher=contract("another")),
     ]
-    named = candidates(settings_of(), KNOWN, PROTOCOLS, found=found)["blend"]
+    named = candidates(settings_of(), KNOWN, PROTOCOLS, discovered=found)["blend"]
 
     assert [("A", Origin.DEPLOYMENT, contract("factory")), ("D", Origin.REMEMBERED, None)] == [
         (label, item.origin, item.voucher) for label in "AD" for item in named if item.address == contract(label)
     ]
-    assert [] == candidates(settings_of(enabled=False), KNOWN, PROTOCOLS, found=found)["blend"]
+    assert [] == candidates(settings_of(enabled=False), KNOWN, PROTOCOLS, discovered=found)["blend"]
 
 
 X = contract("X")

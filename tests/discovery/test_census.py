@@ -8,7 +8,7 @@ import pytest
 
 from exporter.deployments import MARKET
 from exporter.deployments.networks import network_of
-from exporter.discovery.census import Found, Kind, classify_all
+from exporter.discovery.census import ContractKind, CountedContract, classify_all
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import (
     CONTRACT_DATA,
@@ -53,7 +53,7 @@ def listed() -> dict[str, tuple[str, str]]:
 
 def taken(
     modules: dict[str, Protocol], instances: list[tuple[str, ContractInstance]], *, lists: bool = True
-) -> dict[str, Found]:
+) -> dict[str, CountedContract]:
     deployments = network_of(RecordedNetwork().passphrase).deployments if lists else ()
     lending = classify_all(modules, deployments, recorded()[0], instances)
     return {item.address: item for item in lending.lending}
@@ -64,7 +64,7 @@ def test_markets_are_known_by_their_code() -> None:
     found = {
         address: item.protocol
         for address, item in taken(PROTOCOLS, recorded()[1]).items()
-        if item.kind == Kind.KNOWN_CODE
+        if item.kind == ContractKind.KNOWN_CODE
     }
     markets = {address: protocol for address, (protocol, role) in listed().items() if role == MARKET}
 
@@ -81,7 +81,7 @@ def test_a_market_that_runs_the_code_of_a_listed_one(protocol: str) -> None:
     stranger = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
     copy = ContractInstance(scval.WASM, code, None, None)
 
-    assert Kind.KNOWN_CODE == taken(PROTOCOLS, [*unlisted, (stranger, copy)])[stranger].kind
+    assert ContractKind.KNOWN_CODE == taken(PROTOCOLS, [*unlisted, (stranger, copy)])[stranger].kind
     assert stranger not in taken(PROTOCOLS, [*unlisted, (stranger, copy)], lists=False)
 
 
@@ -90,7 +90,9 @@ def test_markets_of_unknown_code_are_known_by_their_storage() -> None:
     found = taken(PROTOCOLS, renamed(recorded()[1]), lists=False)
     markets = {address: protocol for address, (protocol, role) in listed().items() if role == MARKET}
 
-    assert markets == {address: item.protocol for address, item in found.items() if item.kind == Kind.KNOWN_STORAGE}
+    assert markets == {
+        address: item.protocol for address, item in found.items() if item.kind == ContractKind.KNOWN_STORAGE
+    }
     assert set(PROTOCOLS) == set(markets.values())
 
 
@@ -102,7 +104,8 @@ def test_recall_of_the_lending_rule() -> None:
         protocol
         for protocol in PROTOCOLS
         if not any(
-            (protocol, POOLS_OF.get(protocol, MARKET)) == roles.get(address) and item.kind == Kind.LENDING_SHAPED
+            (protocol, POOLS_OF.get(protocol, MARKET)) == roles.get(address)
+            and item.kind == ContractKind.LENDING_SHAPED
             for address, item in found.items()
         )
     }
@@ -124,16 +127,16 @@ def test_a_pool_of_blend_with_a_position_has_the_shape() -> None:
 @pytest.mark.parametrize(
     ("names", "kind"),
     [
-        (("total_supply", "borrow_index", "interest"), Kind.LENDING_SHAPED),
-        (("TotalSupply", "BORROWED", "UtilizationRate"), Kind.LENDING_SHAPED),
-        (("total_supply", "borrow_cap"), Kind.OTHER),
-        (("supplier", "reborrowed", "interest"), Kind.OTHER),
-        (("assets", "base", "decimals", "timestamp"), Kind.ORACLE),
-        (("METADATA", "decimal", "symbol"), Kind.TOKEN),
-        ((), Kind.OTHER),
+        (("total_supply", "borrow_index", "interest"), ContractKind.LENDING_SHAPED),
+        (("TotalSupply", "BORROWED", "UtilizationRate"), ContractKind.LENDING_SHAPED),
+        (("total_supply", "borrow_cap"), ContractKind.OTHER),
+        (("supplier", "reborrowed", "interest"), ContractKind.OTHER),
+        (("assets", "base", "decimals", "timestamp"), ContractKind.ORACLE),
+        (("METADATA", "decimal", "symbol"), ContractKind.TOKEN),
+        ((), ContractKind.OTHER),
     ],
 )
-def test_kinds_by_names(names: tuple[str, ...], kind: Kind) -> None:
+def test_kinds_by_names(names: tuple[str, ...], kind: ContractKind) -> None:
     """A word counts by its beginning; one word of each of three groups makes the shape of lending."""
     value: ScVal = (scval.VEC, tuple((scval.SYMBOL, name) for name in names))
     data = encode_contract_data(ContractData(BLEND_V2, (scval.U32, 1), 1, value))
@@ -148,7 +151,7 @@ def test_kinds_without_names() -> None:
     """A Stellar asset is a token whatever is stored, and bytes that only look like names are none."""
     looks = b"".join(b"\0\0\0\x0f\0\0\0\x20" + name + b"\0" for name in (b"supply", b"borrow", b"interest"))
     data = encode_contract_data(ContractData(BLEND_V2, (scval.U32, 1), 1, (scval.BYTES, looks)))
-    for executable, kind in ((scval.STELLAR_ASSET, Kind.TOKEN), (scval.WASM, Kind.OTHER)):
+    for executable, kind in ((scval.STELLAR_ASSET, ContractKind.TOKEN), (scval.WASM, ContractKind.OTHER)):
         instance = ContractInstance(executable, None, None, None)
         counts = classify_all(PROTOCOLS, (), [data], [(BLEND_V2, instance)]).counts
 

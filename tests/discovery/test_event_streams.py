@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from exporter.discovery.event_streams import follow_events
-from exporter.discovery.known_markets import Memory, StreamPlace
+from exporter.discovery.known_markets import Memory, StreamKey
 from exporter.errors import SourceError
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.events import ContractEvent, EventFilter, EventsPage, OutOfRange
@@ -20,7 +20,7 @@ from exporter.protocols.protocol import Discovery, MarketEvents, Protocol
 from tests.protocols.made_ledger import contract
 
 FACTORY = contract("factory")
-STREAM: StreamPlace = ("one", FACTORY, ("deploy",))
+STREAM: StreamKey = ("one", FACTORY, ("deploy",))
 
 
 def publishing(*filters: EventFilter) -> Protocol:
@@ -59,7 +59,7 @@ def end(*events: ContractEvent, latest: int = 1_000) -> EventsPage:
 
 def follow(
     source: object,
-    known: Mapping[StreamPlace, int] | None = None,
+    known: Mapping[StreamKey, int] | None = None,
     protocols: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Memory:

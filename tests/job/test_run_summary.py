@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from exporter.errors import ExitCode
 from exporter.job.report import RunLog
-from exporter.job.run_summary import LONGEST, MAX_NAMED_ITEMS, main, render_summary
+from exporter.job.run_summary import MAX_NAMED_ITEMS, MAX_TEXT_CHARACTERS, main, render_summary
 
 
 def finished(path: Path, code: int, message: str | None = None, **facts: Any) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def test_nothing_from_outside_becomes_markup(text: str) -> None:
         assert 0 == line.count("`") % 2
         outside = "".join(line.split("`")[::2])
         assert set() == set(outside) & set("<[@!")
-        assert len(line) < 4 * LONGEST
+        assert len(line) < 4 * MAX_TEXT_CHARACTERS
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"steps": [', b"[" * 100_000])

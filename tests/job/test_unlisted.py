@@ -15,7 +15,7 @@ from exporter.job import reading
 from exporter.job.evidence import Evidence
 from exporter.job.reading import MarketsRead, read_again, read_markets
 from exporter.job.sources import OpenSource
-from exporter.job.unlisted import LEAST_POOLS, Budget, budget_of
+from exporter.job.unlisted import MIN_POOLS, Budget, budget_of
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST, ContractCall, EntriesAnswer, SimulationAnswer
 from exporter.localnet.oracle import ORACLE
@@ -71,9 +71,9 @@ def listed_rows(found: Read) -> list[dict[str, Any]]:
 def test_the_oldest_are_read_and_the_rest_is_skipped() -> None:
     """Of many markets those that were known first are read, whole, while there is room; a repeated run is the same."""
     network = RecordedNetwork()
-    markets = deployed(network, 2 * LEAST_POOLS // POOLS_EACH)
+    markets = deployed(network, 2 * MIN_POOLS // POOLS_EACH)
     found = read(DirectSource(network), markets)
-    room = LEAST_POOLS // POOLS_EACH
+    room = MIN_POOLS // POOLS_EACH
 
     assert {*markets[:room]} == found.unlisted
     assert dict.fromkeys(markets[room:], "pools") == found.reasons

@@ -139,8 +139,8 @@ def read_state(
 ) -> tuple[list[ProtocolReading], Watch]:
     """Read all protocols; gives also everything that was looked at, as what is to be watched."""
     opened = OpenSource(source, network_of(settings.passphrase), list(instances), "the ledger lake", None)
-    around = DiscoveryContext(deployments, list(found))
-    program = partial(read_protocols, settings=settings, opened=opened, around=around)
+    context = DiscoveryContext(deployments, list(found))
+    program = partial(read_protocols, settings=settings, opened=opened, context=context)
     readings = asyncio.run(read_at_one_ledger(source, program, view_limits(settings))).result
     return readings, _used_by(readings, source, deployments)
 
