@@ -101,3 +101,36 @@ ensure_runtime() { ensure_venv runtime requirements/runtime.lock requirements/bu
 
 # To work on it: the development lock holds the two others.
 ensure_dev() { ensure_venv dev requirements/dev.lock; }
+
+# ensure_npm PROJECT FOLDER: FOLDER has exactly the packages that PROJECT's package-lock.json pins; quick when it already
+# does. npm writes .package-lock.json last, so an installation that was cut short is taken up again by the next call.
+ensure_npm() {
+  local project=$1 installed=$2 tool
+  for tool in node npm; do
+    command -v "$tool" >/dev/null || die "$tool is not installed; $project needs Node 20 or newer with npm"
+  done
+  if [ -f "$installed/node_modules/.package-lock.json" ] && cmp -s "$project/package-lock.json" "$installed/package-lock.json"; then
+    return 0
+  fi
+  say "Installing what $project/package.json names ..."
+  rm -rf "$installed"
+  mkdir -p "$installed"
+  cp "$project/package.json" "$project/package-lock.json" "$installed/"
+  npm ci --prefix "$installed" --ignore-scripts --no-audit --no-fund >&2 ||
+    die "the packages of $project could not be installed; npm's message above says why"
+}
+
+# Writes PROJECT's package-lock.json again. The lock pins names, versions and hashes, and names no host: not where
+# packages come from, nor who takes donations.
+lock_npm() (
+  cd "$1"
+  rm -f package-lock.json
+  npm install --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund
+  node -e '
+    const fs = require("node:fs");
+    const lock = JSON.parse(fs.readFileSync("package-lock.json", "utf8"));
+    for (const locked of Object.values(lock.packages)) delete locked.funding;
+    const text = JSON.stringify(lock, null, 2) + "\n";
+    if (text.includes("://")) throw new Error("the lock holds an address");
+    fs.writeFileSync("package-lock.json", text);'
+)

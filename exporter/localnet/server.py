@@ -186,6 +186,7 @@ def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=2,
+            timeout_keep_alive=120,  # Stellar RPC closes no idle connection; uvicorn's 5 s would break a slow client's
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="localnet", daemon=True)

@@ -27,6 +27,16 @@ def table(rows: Iterable[Row]) -> str:
     return "\n".join(lines)
 
 
+def put_between_markers(page: str, name: str, text: str) -> str:
+    """A page of Markdown with another text between its two comments of this name. RuntimeError where it lacks them."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+    before, first, rest = page.partition(begin)
+    _, second, after = rest.partition(end)
+    if not first or not second:
+        raise RuntimeError(f"the page has no comments {begin.strip()} and {end.strip()}")
+    return f"{before}{begin}\n{text}\n\n{end}{after}"
+
+
 def _shown(row: Row) -> str:
     if not row.ratios:
         return ""
