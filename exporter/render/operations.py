@@ -120,7 +120,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "/v1/pools/token/{token}/index.json": _pools_of("listPoolsOfToken", "token"),
     "/v1/tokens": Operation(
         "listTokens",
-        "markets",
+        "tokens",
         "All tokens, with their best rates",
         "Best rates are those of open pools. With `symbol`, the tokens of that symbol in any case, identified ones "
         "first; `XLM` is the network's own asset.",

@@ -53,6 +53,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "sha256": "[0-9a-f]{64}",
     "number": "[2-9]|[1-9][0-9]+",
     "about": "about|api|changes|data|problems",
+    "tag": "assets|history|markets|protocol|system|tokens",
     "list": "markets|pools|tokens",
     "yields": "borrow|pools",
     "file": r"[A-Za-z0-9_-]+(?:\.[a-z0-9]+)+",
@@ -119,6 +120,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family("index.html", url="/"),
     Family("404.html"),
     Family("{about}.html"),
+    API_PAGE := Family("api-{tag}.html"),
     Family("{list}.html"),
     Family("{list}-{number}.html"),
     Family("markets/{market}.html"),
@@ -325,7 +327,13 @@ _FILES_WITHOUT_FOLDER = [family for family in FAMILIES if family.public and "/" 
 
 ROOT_FILES = (
     *(family.template for family in _FILES_WITHOUT_FOLDER if "{" not in family.template),
-    *(f"{name}.html" for placeholder in ("about", "list") for name in PLACEHOLDERS[placeholder].split("|")),
+    *(
+        family.key(**{placeholder: name})
+        for family in _FILES_WITHOUT_FOLDER
+        for placeholder in ("about", "list", "tag")
+        if [placeholder] == list(family.pattern.groupindex)
+        for name in PLACEHOLDERS[placeholder].split("|")
+    ),
 )
 """The files that every tree has at its root, where others may have files of the same names."""
 

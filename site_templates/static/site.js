@@ -375,6 +375,13 @@
     }
   };
 
+  // An anchor inside something folded: not every browser opens it by itself.
+  const unfold = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const folded = target?.closest("details:not([open])");
+    if (folded) { folded.open = true; target.scrollIntoView(); }
+  };
+
   document.addEventListener("DOMContentLoaded", () => {
     const root = document.body.dataset.root;
     search(root);
@@ -382,6 +389,8 @@
     for (const table of document.querySelectorAll("table.list")) { sortable(table); filterable(table); }
     charts();
     snippets(root);
+    unfold();
+    addEventListener("hashchange", unfold);
     hints();
     addEventListener("resize", hints);
     freshness(root);

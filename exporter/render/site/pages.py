@@ -18,7 +18,7 @@ from exporter.protocols.compute import Tables, pending_by_market
 from exporter.render.run_documents import basis_points, rate_curves
 from exporter.render.site.change_rows import change_rows
 from exporter.render.site.charts import curve
-from exporter.render.site.reference import api_reference
+from exporter.render.site.reference import INDEX_KEY, api_reference
 from exporter.render.site.risk import RiskWords, risk_words
 from exporter.render.site.rows import (
     Row,
@@ -156,7 +156,10 @@ class _Site:
             plotted=_plotted(tokens, trends),
             snippets=snippets(),
         )
-        yield self._page("api.html", "api", reference=api_reference())
+        reference = api_reference()
+        for tag_page in reference.pages:
+            yield self._page(tag_page.key, "api_tag", reference=reference, page=tag_page)
+        yield self._page(INDEX_KEY, "api", reference=reference)
         yield self._about_page()
         whole = self.trends.of_groups(NETWORK).get(NETWORK)
         charts = totals_charts(whole) if whole is not None and whole.is_priced else ()

@@ -1,78 +1,190 @@
-"""The OpenAPI document as the reference page shows it: operations, parameters, fields and errors."""
+"""The OpenAPI document as the reference shows it: an index, and a page for each tag."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from exporter.render.openapi import openapi_document
+from exporter.render.operations import TAGS
+from exporter.tree.families import API_PAGE
+from exporter.tree.problems import Problem
 
 _REFERENCE = "#/components/schemas/"
 _LONGEST = 2**53
 _ANY_TEXT = "…"
 _PLAIN = {"integer": 0, "number": 0, "boolean": True, "string": _ANY_TEXT, "object": {}}
 
-Part = dict[str, Any]
+INDEX_KEY = "api.html"
+
+Schema = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A parameter or a field. ``model`` is the document that a field holds, ``place`` where a parameter is sent."""
+
+    name: str
+    type: str
+    model: str | None
+    note: str
+    example: str | None
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A status that a request may fail with, and examples of what the answer says."""
+
+    status: str
+    title: str
+    details: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An operation: its request and response as an example, and the failures that not every operation has."""
+
+    path: str
+    name: str
+    tag: str
+    summary: str
+    description: str
+    parameters: Sequence[Value]
+    model: str
+    request: str
+    response: str
+    failures: Sequence[Failure]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A document, or a part of one."""
+
+    name: str
+    description: str
+    fields: Sequence[Value]
+
+
+@dataclass(frozen=True, slots=True)
+class TagPage:
+    """The page of a tag: its operations, and the documents that no page before it has."""
+
+    key: str
+    tag: str
+    description: str
+    routes: Sequence[Route]
+    models: Sequence[Model]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The whole reference.
+
+    Attributes:
+        description: paragraphs about the whole API.
+        pages: the pages of the tags, in their order.
+        common: failures that every operation has.
+        problem: the document that failures answer with; it is on the index.
+        addresses: where each document is described: the key of a page, and an anchor.
+    """
+
+    description: Sequence[str]
+    pages: Sequence[TagPage]
+    common: Sequence[Failure]
+    problem: Model
+    addresses: Mapping[str, str]
 
 
 @cache
-def api_reference() -> Part:
+def api_reference() -> Reference:
     """The reference, from the very document that clients are generated from."""
     document = openapi_document()
     schemas = document.components["schemas"]
     routes = [_route(path, methods["get"], schemas) for path, methods in document.paths.items()]
-    common = [failure for failure in routes[0]["failures"] if all(failure in route["failures"] for route in routes)]
-    for route in routes:
-        route["failures"] = [failure for failure in route["failures"] if failure not in common]
-    return {
-        "description": [" ".join(part.split()) for part in document.info["description"].split("\n\n")],
-        "routes": routes,
-        "common": common,
-        "models": [
-            {
-                "name": name,
-                "description": schema["description"],
-                "fields": [_value(field, own) for field, own in schema["properties"].items()],
-            }
-            for name, schema in schemas.items()
-        ],
-    }
+    everywhere = set.intersection(
+        *({(at.status, said) for at in route.failures for said in at.details} for route in routes)
+    )
+    common = _failures(routes[0].failures, everywhere, kept=True)
+    routes = [replace(route, failures=_failures(route.failures, everywhere, kept=False)) for route in routes]
+    addresses, pages = {Problem.__name__: f"{INDEX_KEY}#{Problem.__name__}"}, []
+    for tag, description in TAGS.items():
+        key, own = API_PAGE.key(tag=tag), [route for route in routes if route.tag == tag]
+        used = {name for route in own for name in _models_in(route.model, schemas)}
+        models = [_model(name, schemas[name]) for name in schemas if name in used and name not in addresses]
+        addresses |= {model.name: f"{key}#{model.name}" for model in models}
+        pages.append(TagPage(key, tag, description, own, models))
+    return Reference(
+        description=[" ".join(part.split()) for part in document.info["description"].split("\n\n")],
+        pages=pages,
+        common=common,
+        problem=_model(Problem.__name__, schemas[Problem.__name__]),
+        addresses=addresses,
+    )
 
 
-def _route(path: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]) -> Part:
+def _failures(failures: Sequence[Failure], everywhere: set[tuple[str, str]], *, kept: bool) -> list[Failure]:
+    """Failures with the details in ``everywhere`` alone (``kept``) or without them; those with none are left out."""
+    chosen = [
+        replace(one, details=[said for said in one.details if ((one.status, said) in everywhere) is kept])
+        for one in failures
+    ]
+    return [failure for failure in chosen if failure.details]
+
+
+def _models_in(name: str, schemas: Schema) -> set[str]:
+    """The names of a document and of all that it consists of."""
+    found, left = set(), [name]
+    while left:
+        one = left.pop()
+        if one not in found:
+            found.add(one)
+            left += re.findall(rf"{_REFERENCE}(\w+)", json.dumps(schemas[one]))
+    return found
+
+
+def _model(name: str, schema: Schema) -> Model:
+    return Model(name, schema["description"], [_value(field, own) for field, own in schema["properties"].items()])
+
+
+def _route(path: str, operation: Schema, schemas: Schema) -> Route:
     parameters, request = operation.get("parameters", ()), path
     for parameter in parameters:
         if parameter["in"] == "path" and (value := _sample(parameter["schema"], {})) != _ANY_TEXT:
             request = request.replace(f"{{{parameter['name']}}}", str(value))
     [answer] = operation["responses"]["200"]["content"].values()
-    return {
-        "path": path,
-        "name": operation["operationId"],
-        "summary": operation["summary"],
-        "description": operation["description"],
-        "parameters": [_parameter(parameter) for parameter in parameters],
-        "model": answer["schema"]["$ref"].removeprefix(_REFERENCE),
-        "request": request,
-        "response": json.dumps(_sample(answer["schema"], schemas), indent=2, ensure_ascii=False),
-        "failures": [
-            {
-                "status": status,
-                "title": response["description"],
-                "details": [
+    [tag] = operation["tags"]
+    return Route(
+        path=path,
+        name=operation["operationId"],
+        tag=tag,
+        summary=operation["summary"],
+        description=operation["description"],
+        parameters=[_parameter(parameter) for parameter in parameters],
+        model=answer["schema"]["$ref"].removeprefix(_REFERENCE),
+        request=request,
+        response=json.dumps(_sample(answer["schema"], schemas), indent=2, ensure_ascii=False),
+        failures=[
+            Failure(
+                status,
+                response["description"],
+                [
                     example["value"]["detail"]
                     for content in response["content"].values()
                     for example in content["examples"].values()
                 ],
-            }
+            )
             for status, response in operation["responses"].items()
             if int(status) >= 400
         ],
-    }
+    )
 
 
-def _sample(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Any:
+def _sample(schema: Schema, schemas: Schema) -> Any:
     """A value of this form: the first example, the default, the first choice, or one of the parts'."""
     if "$ref" in schema:
         return _sample(schemas[schema["$ref"].removeprefix(_REFERENCE)], schemas)
@@ -91,21 +203,21 @@ def _sample(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Any:
     return _PLAIN.get(str(schema.get("type")))
 
 
-def _parameter(parameter: Mapping[str, Any]) -> Part:
-    value = _value(parameter["name"], parameter["schema"])
+def _parameter(parameter: Schema) -> Value:
     place = "in the path" if parameter["in"] == "path" else "in the query"
-    return value | {"type": f"{value['type']}, {place}", "model": None, "note": parameter["description"]}
+    value = _value(parameter["name"], parameter["schema"])
+    return replace(value, model=None, note=parameter["description"], place=place)
 
 
-def _value(name: str, schema: Mapping[str, Any]) -> Part:
+def _value(name: str, schema: Schema) -> Value:
     kind, inner = _type(schema), next(part for part in schema.get("anyOf", [schema]) if part.get("type") != "null")
     model = next((word for word in kind.split() if word[0].isupper()), None)
     notes = [text for text in (inner.get("description"), _bounds(inner)) if text]
     example = next((str(example) for example in inner.get("examples", ())), None)
-    return {"name": name, "type": kind, "model": model, "note": " ".join(notes), "example": example}
+    return Value(name, kind, model, " ".join(notes), example)
 
 
-def _type(schema: Mapping[str, Any]) -> str:
+def _type(schema: Schema) -> str:
     """The type in words; the names of models alone begin with a capital letter."""
     if "$ref" in schema:
         return str(schema["$ref"].removeprefix(_REFERENCE))
@@ -116,7 +228,7 @@ def _type(schema: Mapping[str, Any]) -> str:
     return str(schema.get("type", "any"))
 
 
-def _bounds(schema: Mapping[str, Any]) -> str:
+def _bounds(schema: Schema) -> str:
     parts = []
     if "enum" in schema:
         parts.append("One of " + ", ".join(f"`{value}`" for value in schema["enum"]) + ".")

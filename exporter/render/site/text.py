@@ -331,3 +331,8 @@ def prose(text: str) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if position % 2 else part for position, part in enumerate(parts)
     )
+
+
+def breakable(name: str) -> Markup:
+    """A path or the name of a field, which a line may break after each slash and underscore, and nowhere else."""
+    return Markup("<wbr>").join(Markup("{}").format(part) for part in re.findall("[^/_]*[/_]?", name) if part)
