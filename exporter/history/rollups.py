@@ -22,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain, groupby
 from operator import itemgetter
 
+import msgspec
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -82,6 +83,15 @@ class Kind:
     def schema(self) -> pa.Schema:
         return pa.schema([DESCRIBED_SCHEMA.field(name) for name in self.columns] + arrow_fields(self.approximate))
 
+    @property
+    def columns_sha256(self) -> str:
+        """A digest of what a reader sees of the columns: names, types and descriptions. How Arrow packs it is free."""
+        columns = [
+            [field.name, str(field.type), (field.metadata or {}).get(b"description", b"").decode()]
+            for field in self.schema
+        ]
+        return hashlib.sha256(msgspec.json.encode(columns)).hexdigest()
+
 
 DAILY = Kind(DAY, DAILY_ROLLUP.template, THIRTY_TWO_DAYS, tuple(DESCRIBED_SCHEMA.names), APPROXIMATE_NAMES)
 HOURLY = Kind(HOUR, HOURLY_ROLLUP.template, DAY, HOURLY_COLUMNS, HOURLY_APPROXIMATE)
@@ -118,7 +128,7 @@ def updated_rollups(
     for kind in KINDS:
         entry, ends = by_key.get(kind.key), kind.bucket.start(time)
         of_kind = [each for each in manifest.rollups if each.bucket == kind.bucket.name]
-        if entry is not None and entry.ends == timestamp(ends) and holds(entry, manifest):
+        if entry is not None and entry.ends == timestamp(ends) and holds(entry, manifest) and has_columns(entry, kind):
             entries += of_kind
             continue
         begins = _window(ends, pools) if kind is HOURLY else 0
@@ -136,6 +146,11 @@ def holds(entry: HistoryRollup, manifest: HistoryManifest) -> bool:
     return entry.source_rows == _source_rows(manifest, entry.last_ledger)
 
 
+def has_columns(entry: HistoryRollup, kind: Kind) -> bool:
+    """Whether a rollup has the columns that this version writes."""
+    return entry.columns_sha256 == kind.columns_sha256
+
+
 def _source_rows(manifest: HistoryManifest, last_ledger: int) -> int:
     return sum(file.rows for file in manifest.files if file.first_ledger <= last_ledger)
 
@@ -150,7 +165,7 @@ def _base(
     kind: Kind, entry: HistoryRollup, manifest: HistoryManifest, read: Read, begins: int, ends: int
 ) -> pq.ParquetFile | None:
     """The file of before, where the new one is that with later buckets; None where all is made of the history."""
-    if _seconds(entry.ends) > ends or not holds(entry, manifest):
+    if _seconds(entry.ends) > ends or not holds(entry, manifest) or not has_columns(entry, kind):
         return None
     data = read(kind.key)
     if data is None or hashlib.sha256(data).hexdigest() != entry.sha256:
@@ -158,8 +173,7 @@ def _base(
     file = open_parquet(data)
     if _seconds(file.metadata.metadata[b"begins"].decode()) > begins:
         return None
-    same = file.schema_arrow.equals(kind.schema, check_metadata=True)
-    return file if same else None  # another version wrote it
+    return file if file.schema_arrow.equals(kind.schema, check_metadata=True) else None
 
 
 def _seconds(time: str) -> int:
@@ -201,7 +215,7 @@ def _files(
             }
             writer.add_key_value_metadata(said)
         key = kind.key if month is None else MONTH_ROLLUP.key(month=month)
-        yield RollupFile(_entry(key, buffer.getvalue(), rows, said), buffer.getvalue())
+        yield RollupFile(_entry(kind, key, buffer.getvalue(), rows, said), buffer.getvalue())
 
 
 def _month(time: int) -> str:
@@ -221,7 +235,7 @@ def differ(one: bytes, other: bytes) -> bool:
         return True
 
 
-def _entry(key: str, data: bytes, rows: int, said: dict[str, str]) -> HistoryRollup:
+def _entry(kind: Kind, key: str, data: bytes, rows: int, said: dict[str, str]) -> HistoryRollup:
     return HistoryRollup(
         key=key,
         url=file_reference(key),
@@ -232,6 +246,7 @@ def _entry(key: str, data: bytes, rows: int, said: dict[str, str]) -> HistoryRol
         ends=said["ends"],
         last_ledger=int(said["last_ledger"]),
         source_rows=int(said["source_rows"]),
+        columns_sha256=kind.columns_sha256,
     )
 
 

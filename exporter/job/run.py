@@ -70,6 +70,7 @@ from exporter.publishing.published_state import (
 )
 from exporter.publishing.retention import clock_problem, sweep
 from exporter.render.changes import WatchedFile, earlier_changes
+from exporter.render.openapi import openapi_document
 from exporter.stores import open_store
 from exporter.stores.held_store import HeldStore, hold
 from exporter.stores.memory import MemoryStore
@@ -374,7 +375,8 @@ class Job:
         ):
             publication = Publication(held, accepted, part, self.now)
             lengths, reused = publication.reuse_unchanged_histories(
-                lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else ()
+                lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else (),
+                file_of(openapi_document()),
             )
             checker.seen.update(reused)  # the previous run checked them
             checker.add_rendered(part.file)

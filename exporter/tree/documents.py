@@ -352,6 +352,13 @@ class HistoryRollup(Struct, frozen=True, forbid_unknown_fields=True):
         Count, doc("The highest ledger of the files that it was made of; 0 where no bucket closed yet.")
     ]
     source_rows: Annotated[Count, doc("Rows of the files that it was made of.")]
+    columns_sha256: Annotated[
+        Digest,
+        doc(
+            "SHA-256 of the names, types and descriptions of its columns. A version of the exporter with other columns "
+            "makes the file again."
+        ),
+    ]
 
 
 class Transitions(Struct, frozen=True, forbid_unknown_fields=True):
