@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from exporter import FORMAT
 from exporter.config import ACCEPTED, ENVIRONMENT, Settings, load
 from exporter.tables import COLUMNS
 from exporter.tree.verifier import checker_digests
@@ -151,3 +152,10 @@ def test_no_table_is_without_rows() -> None:
     assert {} == {
         path.name: found for path in pages if (found := tables_without_rows(path.read_text(encoding="utf-8")))
     }
+
+
+def test_format_number(project_root: Path) -> None:
+    """docs/api.md says the format number that a run writes."""
+    text = " ".join((project_root / "docs/api.md").read_text().split())
+
+    assert f"is the format number of the tree, now {FORMAT}." in text

@@ -40,7 +40,10 @@ def test_adding_a_column_as_the_page_does(project_root: Path, tmp_path: Path) ->
         shutil.copytree(project_root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     undo = ["git", "apply", "--reverse", "--check", "-"]  # whoever followed the page has the column already
     if subprocess.run(undo, input=diff.encode(), cwd=tmp_path, check=False, capture_output=True).returncode:
-        subprocess.run(["git", "apply", "-"], input=diff.encode(), cwd=tmp_path, check=True)
+        applied = subprocess.run(
+            ["git", "apply", "-"], input=diff.encode(), cwd=tmp_path, check=False, capture_output=True
+        )
+        assert not applied.returncode, f"write the diff in docs/architecture.md anew: {applied.stderr.decode()}"
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     subprocess.run([sys.executable, "-m", "tools.pool_numbers"], cwd=tmp_path, env=environment, check=True)
     subprocess.run([sys.executable, "-c", PUBLISH], cwd=tmp_path, env=environment, check=True)

@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 import exporter
 from exporter.bounds import FILE_BYTES, TooLargeError
 from exporter.errors import ConfigError, ExporterError, ImmutableKeyError, LostRaceError, StoreError
+from exporter.http_environment import check_aws, proxy_of
 from exporter.stores.s3_errors import CREDENTIALS_ADVICE, RefusedError, explained, refusal_of
 from exporter.stores.store import ObjectInfo, etag_of, immutable_key_message, moved_message, utc_now
-from exporter.surroundings import check_aws, proxy_of
 from exporter.tree.families import family_of, kind_of
 from exporter.tree.files import MAX_KEY_BYTES, is_key
 from exporter.tree.headers import cache_control, content_type

@@ -13,11 +13,11 @@ import httpx
 
 from exporter.bounds import Body, TooLargeError
 from exporter.errors import CheckError, ConfigError, DecodeError, SourceError, StoreError
+from exporter.http_environment import http_options
 from exporter.ledger.rpc.endpoints import url_or_none
 from exporter.stores import open_store
 from exporter.stores.folder import FolderStore
 from exporter.stores.store import Store
-from exporter.surroundings import http_options
 
 IN_FLIGHT = 8
 CONNECT_SECONDS = 10.0

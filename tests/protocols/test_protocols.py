@@ -121,7 +121,9 @@ def test_only_debt_accrues(name: str, key: bytes, time: tuple[Any, ...], debt: t
 
 def test_golden_rows() -> None:
     """Every column, parameter and configuration hash of a small network is what it was: none changes unnoticed."""
-    assert json.loads(PATH.read_text()) == [json.loads(json.dumps(row)) for row in golden_rows()]
+    rows = [json.loads(json.dumps(row)) for row in golden_rows()]
+
+    assert json.loads(PATH.read_text()) == rows, "if that is meant: .venv/bin/python -m tools.golden_rows"
 
 
 @EVERY

@@ -23,8 +23,8 @@ import httpx
 
 from exporter.bounds import Body, TooLargeError
 from exporter.errors import ConfigError, DecodeError
+from exporter.http_environment import http_options, is_loopback
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
-from exporter.surroundings import http_options, is_loopback
 
 CALL_SECONDS: Final = 120.0
 """How long a call may take, unless a caller says otherwise."""

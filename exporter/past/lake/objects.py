@@ -17,8 +17,8 @@ from msgspec import Meta, Struct
 
 from exporter.bounds import LAKE_BATCH_BYTES, LAKE_LEDGER_BYTES, LAKE_OBJECT_BYTES, decompress
 from exporter.errors import ConfigError, DecodeError, LakeError
+from exporter.http_environment import check_aws, check_requests_to
 from exporter.past.lake.close_meta import end_of, header_of
-from exporter.surroundings import check_aws, check_requests_to
 from exporter.user_files import user_path
 
 if TYPE_CHECKING:

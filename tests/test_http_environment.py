@@ -9,11 +9,11 @@ import httpx
 import pytest
 
 from exporter.errors import ConfigError
+from exporter.http_environment import proxy_of, tls_context
 from exporter.ledger.rpc.client import RpcSource
 from exporter.past.lake.objects import open_place
 from exporter.stores import open_store
 from exporter.stores.tree_sources import open_tree
-from exporter.surroundings import proxy_of, tls_context
 from tests.ledger.rpc.fake_rpc import PASSPHRASE
 
 NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")
