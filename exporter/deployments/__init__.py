@@ -1,7 +1,7 @@
-"""Known deployments, as data: a TOML file for each protocol and network, every address with its source.
+"""The deployments that the package knows: a TOML file for each protocol and network, every address with its source.
 
-Addresses are candidates, not truth: a run reads each one from the ledger, names one with no contract there as absent,
-and warns where what it finds is not what the list says (another wasm hash, another deployer).
+The addresses are candidates, not truth. A run reads each of them from the ledger. An address without a contract is
+absent, and the run warns if a contract is not as the list says (another wasm hash, another deployer).
 
     protocol = "blend"
 
@@ -15,9 +15,9 @@ and warns where what it finds is not what the list says (another wasm hash, anot
     ]
     pools = [{ market = "C...", pool = "1-C...", token = "C...", decimals = 7 }]  # that no contract lists
 
-A contract or pool with a source or date of its own says so in its line. A market is ``listed`` only where the
-protocol's own app or docs show it to people, with that source (`exporter.deployments.listing`): unused twins, and pools
-that only a factory's events name, are not.
+A contract or pool that has a source or date of its own states it in its line. A market is ``listed`` only if the
+protocol's own app or docs show it to people, and ``listed_source`` says where (`exporter.deployments.listing`). Unused
+twins of a market, and pools that only a factory's events name, are not listed.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ FACTORY = "factory"
 
 @dataclass(frozen=True, slots=True)
 class KnownContract:
-    """A contract of a deployment; ``wasm_hash`` (64 hex digits) is that of the code it had at ``date``.
+    """A contract of a deployment.
 
-    A market that is ``listed`` has in ``listed_source`` what shows it to people. Raises `ValueError` otherwise.
+    ``wasm_hash`` (64 hex digits) is the hash of the code that it ran at ``date``. Of a ``listed`` market,
+    ``listed_source`` says what shows it to people; if it is missing, or if another contract has one, `ValueError` is
+    raised.
     """
 
     address: str
@@ -58,7 +60,7 @@ class KnownContract:
 
 @dataclass(frozen=True, slots=True)
 class KnownPool:
-    """A pool that nothing on the chain lists; ``decimals`` are those of the token."""
+    """A pool that nothing on the chain lists. ``decimals`` are the token's."""
 
     market: str
     pool: str
@@ -70,7 +72,7 @@ class KnownPool:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """One deployment of a protocol: the label people use for it, and what is known to belong to it."""
+    """One deployment of a protocol: the label that people use for it, and the contracts and pools that belong to it."""
 
     protocol: str
     label: str
@@ -78,9 +80,11 @@ class Deployment:
     pools: tuple[KnownPool, ...] = ()
 
     def addresses(self, role: str) -> tuple[str, ...]:
+        """The addresses of the contracts that have a role."""
         return tuple(contract.address for contract in self.contracts if contract.role == role)
 
     def address(self, role: str) -> str | None:
+        """The address of the first contract that has a role; None if there is none."""
         return next(iter(self.addresses(role)), None)
 
     @property
@@ -99,7 +103,7 @@ class Deployment:
 
 @cache
 def deployments_of(network: str) -> tuple[Deployment, ...]:
-    """The deployments of a network that the package has lists of, by protocol and in the order of the files."""
+    """The deployments of a network, from the package's files in the order of their names; empty without files."""
     folder = files(__name__) / network
     if not folder.is_dir():
         return ()
@@ -114,7 +118,7 @@ def _apps() -> dict[str, dict[str, str]]:
 
 
 def app_url(network: str, protocol: str, market: str, pool: str) -> str | None:
-    """Where the protocol's own app shows a pool of a network (``mainnet``), None where no such app is listed."""
+    """The URL at which the protocol's own app shows a pool of a network (``mainnet``); None if no app is listed."""
     url = _apps().get(network, {}).get(protocol)
     return None if url is None else url.format(market=market, hub=pool.partition("-")[0])
 
@@ -122,7 +126,7 @@ def app_url(network: str, protocol: str, market: str, pool: str) -> str | None:
 def _read(file: Traversable) -> Iterator[Deployment]:
     content = tomllib.loads(file.read_text("utf-8"))
     for listed in content["deployment"]:
-        given = {"source": listed["source"], "date": listed["date"]}
-        contracts = tuple(KnownContract(**given | item) for item in listed["contracts"])
-        pools = tuple(KnownPool(**given | item) for item in listed.get("pools", ()))
+        defaults = {"source": listed["source"], "date": listed["date"]}
+        contracts = tuple(KnownContract(**defaults | item) for item in listed["contracts"])
+        pools = tuple(KnownPool(**defaults | item) for item in listed.get("pools", ()))
         yield Deployment(content["protocol"], listed["label"], contracts, pools)

@@ -1,7 +1,7 @@
-"""Identified tokens: contracts of which a source says who stands behind them (docs/identified-tokens.md).
+"""Identified tokens: token contracts for which a source says who stands behind them (docs/identified-tokens.md).
 
-Anybody can deploy a token that calls itself USDC. The list says which one is Circle's, with the source and its date. A
-token that it lacks is not a false one: nobody looked yet.
+Anybody can deploy a token that calls itself USDC. The package's list says which one is Circle's, with a source and its
+date. A token that is not on the list need not be false: perhaps nobody has looked yet.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _Text = Annotated[str, Meta(min_length=1, max_length=300)]
 class IdentifiedToken(Struct, frozen=True, forbid_unknown_fields=True):
     """One token of the list.
 
-    ``code`` and ``issuer`` (an account, a strkey) are those of a classic asset; a code alone is ``native``. ``stable``
-    says that the token is meant to be worth one unit of a national currency at any time.
+    A classic asset has a ``code`` and an ``issuer`` (an account, a strkey); the native asset has only the code
+    ``native``. ``stable`` says that the token is meant to be worth one unit of a national currency at any time.
     """
 
     address: str
@@ -64,7 +64,10 @@ class IdentifiedToken(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_list(text: str, name: str = LIST) -> Mapping[str, Mapping[str, IdentifiedToken]]:
-    """The tokens of each network by address, from the text of a list. `ConfigError` names the token that is wrong."""
+    """The tokens of each network by address, from the text of a list.
+
+    Raises `ConfigError`, which names the token that is wrong.
+    """
     try:
         networks = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -75,13 +78,13 @@ def read_list(text: str, name: str = LIST) -> Mapping[str, Mapping[str, Identifi
             raise ConfigError(f"{name}: {network} must be a list of tokens; begin each with [[{network}]]")
         own = identified.setdefault(network, {})
         for number, entry in enumerate(tokens, 1):
-            place = f"{name}: token {number} of {network}"
+            label = f"{name}: token {number} of {network}"
             try:
                 token = msgspec.convert(entry, IdentifiedToken)
             except msgspec.ValidationError as error:
-                raise ConfigError(f"{place}: {error}") from error
+                raise ConfigError(f"{label}: {error}") from error
             if token.address in own:
-                raise ConfigError(f"{place}: {token.address} is on the list already; keep one")
+                raise ConfigError(f"{label}: {token.address} is on the list already; keep one")
             own[token.address] = token
     return identified
 
@@ -92,7 +95,7 @@ def _packaged() -> Mapping[str, Mapping[str, IdentifiedToken]]:
 
 
 def identified_tokens(network: str) -> Mapping[str, IdentifiedToken]:
-    """The identified tokens of a network by address; none for a network without a list."""
+    """The identified tokens of a network by address. Empty if the network has no list."""
     return _packaged().get(network, {})
 
 

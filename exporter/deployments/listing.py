@@ -1,9 +1,9 @@
-"""Which markets are listed, and who says so.
+"""Says which markets are listed, and who lists them.
 
 Anybody can deploy a market, have a factory record it, and buy a place in a reward zone. So a market is listed only if
 the package's lists say that its protocol shows it to people, or if the operator's configuration names it. How a run
-came to read a market never counts: the answer follows from the lists and from what the evidence records as configured,
-and a run that is repeated from its evidence gives the same one.
+came to read a market never counts. The answer follows from the lists, and from what the evidence records as configured,
+so a run that is repeated from its evidence has the same answer.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from exporter.deployments import Deployment
 from exporter.tree.values import ListedReason
 
 CONFIGURED_SOURCE = "the publisher's configuration, [[markets]]"
-"""The source of a market that is listed by configuration. It is the publisher's own statement."""
+"""The ``listed_source`` of a market that the configuration lists. It is the publisher's own statement."""
 
 
 class Listing(NamedTuple):
-    """Whether a market is listed: the reason, and the source that lists it, None for one that nothing lists."""
+    """Why a market is listed or not, and the source that lists it; None if nothing does."""
 
     reason: ListedReason
     source: str | None
@@ -33,15 +33,18 @@ UNLISTED = Listing(ListedReason.NOT_LISTED, None)
 
 
 class MarketListings:
-    """Says of every market whether it is listed. A market that both the lists and the operator name is the lists'."""
+    """Says for every market whether it is listed.
+
+    If both the package's lists and the operator name a market, the lists are its source.
+    """
 
     def __init__(self, deployments: Iterable[Deployment], configured: Iterable[tuple[str, str]] = ()) -> None:
-        """Take the package's lists of a network, and protocol and address of each configured market."""
-        listings = {place: Listing(ListedReason.CONFIGURED, CONFIGURED_SOURCE) for place in configured}
+        """Take the package's lists of a network, and the protocol and address of each configured market."""
+        listings = {market: Listing(ListedReason.CONFIGURED, CONFIGURED_SOURCE) for market in configured}
         for deployment in deployments:
             for contract in deployment.listed_markets:
-                place = deployment.protocol, contract.address
-                listings[place] = Listing(ListedReason.PACKAGE_LIST, contract.listed_source)
+                market = deployment.protocol, contract.address
+                listings[market] = Listing(ListedReason.PACKAGE_LIST, contract.listed_source)
         self._listings: Mapping[tuple[str, str], Listing] = listings
 
     def of(self, protocol: str, market: str) -> Listing:
@@ -49,6 +52,7 @@ class MarketListings:
         return self._listings.get((protocol, market), UNLISTED)
 
     def is_listed(self, protocol: str, market: str) -> bool:
+        """Whether a protocol's market is listed, by its address."""
         return self.of(protocol, market).listed
 
     @property
@@ -58,4 +62,4 @@ class MarketListings:
 
 
 NOTHING_LISTED = MarketListings(())
-"""For numbers that are not published, such as those that are compared with a contract's own."""
+"""Listings for numbers that are not published, such as those that are compared with a contract's own."""

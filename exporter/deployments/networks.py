@@ -1,4 +1,4 @@
-"""Networks, each identified by its passphrase, and what is known to be deployed on them (`exporter.deployments`)."""
+"""The networks that the exporter knows by name. Each is identified by its passphrase, and has its deployments."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from exporter.ledger.codec import strkey
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A Stellar network: its passphrase identifies it; nothing else does.
+    """A Stellar network. Its passphrase identifies it, and nothing else does.
 
-    ``simulated`` networks are of one machine: their ledgers close when somebody lets them.
+    A ``simulated`` network runs on one machine, and its ledgers close when somebody asks for it.
     """
 
     name: str
@@ -31,11 +31,11 @@ NETWORKS: dict[str, Network] = {
     "testnet": Network("testnet", "Test SDF Network ; September 2015", _TESTNET),
     "local": Network("local", RECORDED_PASSPHRASE, deployments_of("local"), simulated=True),
 }
-"""By the name that the configuration uses."""
+"""The known networks, by the name that the configuration uses."""
 
 
 def network_of(passphrase: str) -> Network:
-    """The known network of a passphrase, or one of that passphrase with nothing known about it."""
+    """The network that has this passphrase; if it is unknown, a network ``custom`` without deployments."""
     for network in NETWORKS.values():
         if network.passphrase == passphrase:
             return network
@@ -43,18 +43,18 @@ def network_of(passphrase: str) -> Network:
 
 
 def network_id(passphrase: str) -> str:
-    """SHA-256 of a passphrase, 64 lowercase hex digits: how ledger snapshot files name their network."""
+    """The SHA-256 of a passphrase, in 64 lowercase hex digits. Ledger snapshot files name their network by it."""
     return hashlib.sha256(passphrase.encode()).hexdigest()
 
 
 @lru_cache
 def native_asset(passphrase: str) -> str:
-    """The contract of a network's native asset: SHA-256 over the contract id preimage of asset type native (CAP-46)."""
+    """The contract of a network's native asset. Its id is the SHA-256 of the asset's contract id preimage (CAP-46)."""
     network = hashlib.sha256(passphrase.encode()).digest()
     preimage = (8).to_bytes(4, "big") + network + (1).to_bytes(4, "big") + bytes(4)
     return strkey.encode(strkey.CONTRACT, hashlib.sha256(preimage).digest())
 
 
 def derived_address(label: str) -> str:
-    """The address of a contract that is ours, of the recorded network or of a test: its id is a label's SHA-256."""
+    """The address of a contract of the recorded network or of a test. Its id is the SHA-256 of a label."""
     return strkey.encode_contract(hashlib.sha256(label.encode()).digest())

@@ -1,4 +1,4 @@
-"""The protocols the exporter knows."""
+"""The protocols that the exporter knows. `register` adds another for one process."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def accrual_rules() -> dict[str, AccrualRule]:
 
 
 def storage_answers(read: Read, ledger: int, close_time: int) -> StorageAnswers:
-    """Answers calls of a ledger from its entries, by the rules of oracles and tokens and those of every protocol."""
+    """Answers calls at a ledger from its entries, by the rules of oracles, of tokens, and of every protocol."""
     own = (rule for protocol in PROTOCOLS.values() for rule in protocol.storage_rules)
     return StorageAnswers(read, ledger, close_time, (*RULES, *own))
 
 
 def oracle_forms() -> tuple[OracleForm, ...]:
-    """The forms of oracles of every protocol."""
+    """The forms of oracle that belong to a protocol, for all protocols."""
     return tuple(form for protocol in PROTOCOLS.values() for form in protocol.oracle_forms)
 
 
 def register(protocol: Protocol, deployments: Mapping[str, Sequence[Deployment]] | None = None) -> None:
-    """Add a protocol of your own, for everything that this process does after it.
+    """Add a protocol of your own, for everything that this process does from now on.
 
-    ``deployments`` are its known deployments, by the name of the network. Raises `ValueError` if the name is taken, a
-    network is not known, or a deployment is of another protocol.
+    ``deployments`` are its deployments, by the name of the network. Raises `ValueError` if the name is taken, if a
+    network is not known, or if a deployment is of another protocol.
     """
     if protocol.name in PROTOCOLS:
         raise ValueError(f"a protocol {protocol.name} is registered already")

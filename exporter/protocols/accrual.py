@@ -1,4 +1,4 @@
-"""Accruals: how a ledger's changes show that a contract brought a pool up to date, and what our math gives for it."""
+"""Accruals: how a ledger's changes show that a contract added interest to a pool, and what our math gives for it."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from exporter.ledger.codec.scval_encode import encode_scval, symbol
 from exporter.ledger.observation import Entry
 
 EntryLookup = Callable[[bytes], Entry | None]
-"""Gives the entry under a ledger key, None where the ledger has none."""
+"""Gives the entry under a ledger key; None if the ledger has none."""
 
 
 class UntriedError(Exception):
-    """A contract brought a pool up to date, and something that its math also needs is not known."""
+    """A contract added interest to a pool, and something that the math also needs is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A ledger: its close time, and the entries at three moments of it."""
+    """One ledger: its close time, and the entries at three moments of it."""
 
     time: int
     """The ledger's close time, in unix seconds."""
     before: EntryLookup
     """The entries before the ledger."""
     first: EntryLookup
-    """The entries after the first change that the ledger made to each."""
+    """The entries after the ledger's first change of each."""
     after: EntryLookup
     """The entries after the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """An accrual in a ledger: what our math gives, and what the contract wrote, keyed by the field compared."""
+    """One accrual in a ledger: what our math gives, and what the contract wrote, both by the name of the field."""
 
     compute: Callable[[], Mapping[str, int]]
     """Computes the fields from the numbers before the ledger. Raises `ExactError`."""
     after: Mapping[str, int]
-    """What the contract wrote. Each field is among the computed ones."""
+    """The values that the contract wrote. Each of these fields is among the computed ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ class AccrualRule:
 
 
 def is_variant(name: str, values: int = 1) -> Callable[[bytes], bool]:
-    """A test of ledger keys: whether a key is an enum variant of this name with this number of values."""
+    """A function that says whether a ledger key is an enum variant with this name and this number of values."""
     head = (scval.VEC).to_bytes(4, "big") + b"\0\0\0\1" + (1 + values).to_bytes(4, "big") + encode_scval(symbol(name))
     return lambda key: key.startswith(head, 40)
 
 
 def changed(key: bytes, step: Step) -> tuple[Entry, Entry]:
-    """An updated entry before the ledger, and after its first change in it."""
+    """An entry that a ledger updated, as it was before the ledger and after the ledger's first change of it."""
     before, first = step.before(key), step.first(key)
-    assert before is not None  # or it would not be an update
+    assert before is not None  # because the ledger updated the entry
     assert first is not None
     return before, first

@@ -1,4 +1,4 @@
-"""A contract's balance of a token: an entry of a Stellar asset's contract, or what any other token's code answers."""
+"""Reads how much of a token a contract has: from an entry if the token is a Stellar asset, else by calling its code."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from exporter.ledger.view import LedgerView
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """``amount`` is in base units, None where it cannot be determined, and ``failure`` then says why.
+    """A contract's balance of a token.
 
-    ``stored`` is false where a Stellar asset has no entry, which means 0.
+    ``amount`` is in base units. If it cannot be determined it is None, and ``failure`` says why. ``stored`` is False if
+    a Stellar asset has no entry for the contract, which means a balance of 0.
     """
 
     amount: int | None
@@ -28,27 +29,35 @@ class Balance:
 
 
 def balance_key(token: str, holder: str) -> bytes:
-    """The ledger key of what a contract has of a Stellar asset."""
+    """The ledger key of a contract's balance of a Stellar asset."""
     return variant_key(token, "Balance", address(holder))
 
 
 def balance_call(token: str, holder: str) -> ContractCall:
-    """A contract's balance of a token that is not a Stellar asset, whose code decides where balances are."""
+    """The call that asks a token that is no Stellar asset for a contract's balance. Its code decides where that is."""
     return ContractCall(token, "balance", (address(holder),))
 
 
 def decode_balance(entry: Entry | None) -> int:
-    """A contract's balance of a Stellar asset: 0 without an entry. Raises `DecodeError`."""
+    """A contract's balance of a Stellar asset, in base units; 0 without an entry. Raises `DecodeError`."""
     return 0 if entry is None else max(Fields.of(entry.value, "Balance").i128("amount"), 0)
 
 
 async def read_balances(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Balance]:
-    """The balance of each (token, holder). A reader asks for the keys along with others first. Raises `SourceError`."""
-    asked = list(dict.fromkeys(pairs))
-    entries = await view.read([key for pair in asked for key in (balance_key(*pair), instance_key(pair[0]))])
-    called = [pair for pair in asked if not _is_stellar_asset(entries[instance_key(pair[0])])]
-    results = dict(zip(called, await view.call([balance_call(*pair) for pair in called]), strict=True))
-    return {pair: _balance(pair[0], entries[balance_key(*pair)], results.get(pair)) for pair in asked}
+    """The balance of each pair of token and holder. Raises `SourceError`.
+
+    A reader saves a request if it has read the `balance_key` of each pair and the token's instance before.
+    """
+    pairs = list(dict.fromkeys(pairs))
+    keys = [key for token, holder in pairs for key in (balance_key(token, holder), instance_key(token))]
+    entries = await view.read(keys)
+    called = [(token, holder) for token, holder in pairs if not _is_stellar_asset(entries[instance_key(token)])]
+    answers = await view.call([balance_call(token, holder) for token, holder in called])
+    results = dict(zip(called, answers, strict=True))
+    return {
+        (token, holder): _balance(token, entries[balance_key(token, holder)], results.get((token, holder)))
+        for token, holder in pairs
+    }
 
 
 def _is_stellar_asset(instance: Entry | None) -> bool:
@@ -57,11 +66,11 @@ def _is_stellar_asset(instance: Entry | None) -> bool:
     return False
 
 
-def _balance(token: str, entry: Entry | None, called: CallResult | None) -> Balance:
+def _balance(token: str, entry: Entry | None, result: CallResult | None) -> Balance:
     with Barrier() as barrier:
-        if called is not None:
-            if called.value is None:
-                raise DecodeError(f"balance() of {token} failed: {called.reason}")
-            return Balance(max(int(expect(called.value, scval.I128, f"balance() of {token}")), 0))
+        if result is not None:
+            if result.value is None:
+                raise DecodeError(f"balance() of {token} failed: {result.reason}")
+            return Balance(max(int(expect(result.value, scval.I128, f"balance() of {token}")), 0))
         return Balance(decode_balance(entry), stored=entry is not None)
     return Balance(None, barrier.failure)

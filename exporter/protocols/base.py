@@ -1,4 +1,4 @@
-"""What a protocol's reader gives: candidates, markets, pools, and everything else of a reading."""
+"""The types of a reading: candidates go into a protocol's reader, and markets, pools and the rest come out of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from exporter.tree.values import RewardReason
 
 
 class Origin(StrEnum):
-    """Where a candidate came from; the first that named it counts."""
+    """How a run came to know a candidate. If several ways apply, the first one counts."""
 
     CONFIGURATION = "configuration"
     DEPLOYMENT = "deployment"
@@ -30,33 +30,34 @@ class Origin(StrEnum):
 
 
 UNKNOWN_SINCE = 2**32
-"""In place of the ledger at which a candidate was first heard of, for one that this run hears of first."""
+"""The value of ``known_since`` for a candidate that no earlier run heard of."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An address that should be a market, or with ``pool`` a pool of it that nothing on the chain lists."""
+    """An address that should be a market or, if it has a ``pool``, a pool of that market that nothing else lists."""
 
     protocol: str
     address: str
     origin: Origin = Origin.DEPLOYMENT
     pool: str | None = None
     voucher: str | None = None
-    """The contract of the protocol that should have a record of it, where that is known."""
+    """The protocol's contract that should have a record of the market; None if it is not known."""
     known_since: int = UNKNOWN_SINCE
-    """The ledger at which it was first heard of: 0 for one of a list."""
+    """The ledger at which the candidate was first heard of; 0 if a list has it."""
 
     @property
     def configured(self) -> bool:
-        """Whether the operator's configuration names it. Evidence records it; nothing else of the origin is kept."""
+        """Whether the operator's configuration names the candidate, which makes it listed."""
         return self.origin is Origin.CONFIGURATION
 
 
 class Liquidation(NamedTuple):
-    """An auction, bad debt or a claim in an event of a market: one of its tokens, or none if it names none.
+    """One token of an auction, of bad debt or of a claim, as an event of a market states it.
 
-    ``amount`` is in shares of debt or of supply, or in base units of a backstop's or a reward's token; ``percent`` is
-    that of the position put up, or of the auction filled.
+    ``token_address`` is None if the event names no token. ``amount`` is in shares of debt or of supply, or in base
+    units of the token of a backstop or a reward. ``percent`` is the part of the position that is put up for auction, or
+    the part of the auction that is filled.
     """
 
     event: str
@@ -70,18 +71,22 @@ class Liquidation(NamedTuple):
 
 
 LEARNED = "named by the chain"
-"""The source of a contract that no list has."""
+"""The source of a contract that the chain itself names, and that no list has."""
 
 
 def with_contract(deployment: Deployment, role: str, address: str) -> Deployment:
-    """A deployment with a contract that the chain itself names, and that no list has."""
+    """The deployment with one more contract, which the chain itself names."""
     contract = KnownContract(address, role, LEARNED, datetime.date.min)
     return replace(deployment, contracts=(*deployment.contracts, contract))
 
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """A market as read. ``members`` are the ids of all its pools, read or not; ``config_hash`` is 16 hex digits."""
+    """A market as it was read.
+
+    ``members`` are the ids of all its pools, whether they could be read or not. ``config_hash`` is 16 hex digits that
+    change if and only if the market's configuration does.
+    """
 
     address: str
     protocol: str
@@ -96,9 +101,10 @@ class Market:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a rate model, or a limit: ``value`` is to be divided by 10^``decimals``; a yes or no is 1 or 0.
+    """A parameter of a rate model, or a limit.
 
-    With ``no_limit`` the contract takes this value to mean that there is no limit.
+    Its number is ``value`` divided by 10^``decimals``. A yes is 1, a no is 0. With ``no_limit`` the contract takes the
+    value to mean that there is no limit.
     """
 
     name: str
@@ -109,9 +115,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A change of terms, admin, code or oracle that is noted and not in effect; of a pool or (None) of the market.
+    """A change of terms, admin, code or oracle that is queued and not in effect yet.
 
-    From ``takes_effect`` (unix seconds) on it can be; None where the contracts give no time.
+    ``pool`` is None if the change concerns the whole market. ``takes_effect`` is the time (unix seconds) from which on
+    somebody can put the change into effect; None if the contracts state no time.
     """
 
     market: str
@@ -122,9 +129,10 @@ class Pending:
 
 
 class PriceLimits(NamedTuple):
-    """Which prices a market itself takes, beyond its protocol's rule; None: as the protocol says.
+    """Limits that a market itself sets for prices, in addition to its protocol's rule. None sets no limit.
 
-    ``max_age`` is in seconds; ``decimals`` are those that its oracle has to have.
+    ``max_age`` is in seconds. ``decimals`` are the decimals that the market's oracle must have. A market that
+    ``refuses_future`` takes no price whose time is after the ledger's.
     """
 
     max_age: int | None = None
@@ -133,12 +141,15 @@ class PriceLimits(NamedTuple):
 
 
 NOBODY = "none"
-"""The value of a `Held` where there is none."""
+"""The value of a `Held` that says that nobody has the role."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An admin, a code or an oracle of a market: ``subject`` is a role or contract, ``value`` an address or hash."""
+    """An admin, a code or an oracle of a market. The run reports if one changes.
+
+    ``subject`` is a role or a contract, and ``value`` the address or the hash.
+    """
 
     market: str
     kind: str
@@ -148,7 +159,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class RewardPrice:
-    """One whole reward token is worth ``rate`` / 10^``decimals`` whole tokens of ``priced_in``, which has a price."""
+    """The price of a reward token in another token.
+
+    One whole reward token is worth ``rate`` / 10^``decimals`` whole tokens of ``priced_in``, which an oracle prices.
+    ``source`` says where the rate is from; empty if the oracle prices the reward token itself.
+    """
 
     priced_in: str
     rate: int = 1
@@ -161,25 +176,25 @@ State = TypeVar("State")
 
 @dataclass(frozen=True, slots=True)
 class PoolRead(Generic[State]):
-    """One pool as it was read: where it is, and the state that its protocol's math takes."""
+    """One pool as it was read: its market and token, and the state from which its protocol's math computes."""
 
     market: Market
     pool: str
     """The pool's id inside its market."""
     token_address: str
     decimals: int
-    """Decimals of the token, as the market computes with them."""
+    """The token's decimals, as the market computes with them."""
     oracle: str | None
     """The contract that prices the token for this pool; usually the market's."""
     state: State
 
     @property
     def market_and_pool(self) -> tuple[str, str]:
-        """The market's address and the pool's id."""
+        """The market's address and the pool's id, which together identify the pool."""
         return self.market.address, self.pool
 
     def identity(self) -> dict[str, object]:
-        """The columns of `SHARED`."""
+        """The values of the columns `SHARED`, which identify a pool."""
         market = self.market
         values = (
             *(market.address, self.pool, self.token_address, self.decimals, market.protocol, market.version),
@@ -189,7 +204,7 @@ class PoolRead(Generic[State]):
 
 
 AnyPool = PoolRead[Any]
-"""A pool of whichever protocol."""
+"""A pool of any protocol."""
 
 NO_REWARDS = Rewards(
     supply_reward_per_second=0,
@@ -203,23 +218,37 @@ NO_REWARDS = Rewards(
 
 @dataclass(slots=True)
 class ProtocolReading:
-    """Everything one protocol gave.
+    """Everything that was read of one protocol. A pool is identified by its market and its id.
 
-    Reasons of ``unread`` are absent, undecodable, overflow, and inconsistent: entries that contradict each other, or
-    that the market's own math divides by zero with. ``entry_keys``
-    are the ledger keys, by market and pool, of the entries that a pool follows from, instances of its market, token and
-    oracle included; ``archived`` are the pools with an archived one among them (`read_contained` finds them), which the
-    next call restores (docs/decisions.md, "Absent, archived, unread").
-    ``frozen`` says of pools that need a key which the network froze why nothing is possible there.
-    ``named`` are markets that the protocol's own contracts name and that were not among the candidates: not read.
-    ``pools`` are those that were read, as `exporter.protocols.protocol.Protocol.project` takes them.
-    ``price_limits``, by market and pool, say which prices the market itself takes.
-    ``parameters``, by market and pool, are only shown. ``verified`` has for a market the contract of the protocol whose
-    record says that it is genuine; ``contracts`` those contracts of deployments, by label and role, that only the chain
-    names. Both are remembered for the next run. A change of what is ``held`` is reported; ``pending`` is queued.
-    ``reward_prices`` say what reward tokens are worth, by market and token; ``tokens`` has these tokens too, and
-    ``quotes`` the prices that they hang on. ``backstops``, by market, give the rows of the backstops frame at
-    a close time (unix seconds), without the value in US cents.
+    Attributes:
+        protocol: the protocol's name.
+        markets: the markets that were read.
+        pools: the pools that were read, from which `exporter.protocols.protocol.Protocol.project` computes.
+        unread: markets and pools that could not be read. The reason is absent, undecodable, overflow, or inconsistent:
+            then entries contradict each other, or the market's own math divides by zero.
+        absent: candidates that have no contract and that the operator did not name.
+        notices: what the operator should know.
+        tokens: the tokens of the pools and of their rewards, by address.
+        quotes: the oracles' answers, by oracle and token.
+        entry_keys: for each pool the ledger keys of the entries that its numbers follow from, including the instances
+            of its market, token and oracle.
+        archived: the pools that have an archived entry, which the next call restores (docs/decisions.md, "Absent,
+            archived, unread"). `exporter.protocols.containment.read_contained` finds them.
+        frozen: for each pool that needs a key which the network froze, the reason why nothing is possible there.
+        price_limits: for each pool the limits that the market itself sets for prices.
+        parameters: for each pool the parameters that are shown to people. Nothing is computed from them.
+        verified: for each market that has been verified, the protocol's contract whose record says that it is genuine.
+            The next run remembers it.
+        contracts: contracts of deployments that only the chain names, by the deployment's label and the role. The next
+            run remembers them.
+        unknown_code: the markets that run code which no source names.
+        held: who decides over markets, and which code they run.
+        pending: changes that are queued.
+        reward_prices: what reward tokens are worth, by market and token.
+        backstops: for each market a function that gives the row of the backstops frame at a close time (unix seconds),
+            without its value in US cents.
+        named: markets that the protocol's own contracts name, and that were not among the candidates. They are not
+            read yet.
     """
 
     protocol: str
@@ -245,7 +274,10 @@ class ProtocolReading:
     named: list[Candidate] = field(default_factory=list)
 
     def at_close_time(self, close_time: int) -> None:
-        """Bring to a ledger's close time what depends on it without an entry changing; it may be asked again."""
+        """Adapt the reading to a ledger's close time, if something in it depends on time alone.
+
+        It may be called more than once. Here nothing depends on it.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The common parts of all readers of protocols: collect what was read, say why something was not, show parameters."""
+"""What the readers of all protocols share: they collect what was read, and record what could not be read and why."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from exporter.tables import MAX_TIMESTAMP_SECONDS
 from exporter.tree.documents import Absent, Unread
 
 MAX_NAME_LENGTH = 200
-"""Characters of a market's name that are kept: anybody who deploys a market can name it, and it is in every row."""
+"""A market's name is cut to this many characters, because anybody can choose one, and every row repeats it."""
 
 MAX_TOKEN_DECIMALS = 38
-"""10^decimals has to fit into 128 bits."""
+"""The largest number of decimals for which 10^decimals fits into 128 bits."""
 
-_MAX_NAMED_ADDRESSES = 10  # addresses in one notice
+_MAX_NAMED_ADDRESSES = 10  # in one notice
 
 Pair = tuple[ScVal, ScVal]
 
@@ -44,14 +44,14 @@ _LARGEST = {scval.BOOL: None, scval.U32: 2**32 - 1, scval.U64: 2**64 - 1, scval.
 
 
 Queued = tuple[str, int | None]
-"""A queued change in words, and the unix time from which it can be put into effect."""
+"""A queued change in words, and the time (unix seconds) from which on it can be put into effect."""
 
-_MAX_VALUE = 500
-"""Characters of what is queued; all that can differ in a pool's terms has fewer."""
+_MAX_QUEUED_CHARACTERS = 500
+"""A queued change is cut to this many characters. All terms of a pool together have fewer."""
 
 
 class UnreadError(Exception):
-    """A market or pool cannot be read; ``reason`` is as `exporter.protocols.base.ProtocolReading` has it."""
+    """A market or pool cannot be read. `exporter.protocols.base.ProtocolReading` lists the reasons."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -59,16 +59,17 @@ class UnreadError(Exception):
 
 
 def required(entry: Entry | None, what: str, missing: str | None = None) -> Entry:
-    """An entry that is there, archived or not. Raises `UnreadError`; ``missing`` is its detail for none."""
+    """The entry, which may be archived. Raises `UnreadError` if there is none, with the detail ``missing``."""
     if entry is None:
         raise UnreadError("absent", missing or f"{what} is missing")
     return entry
 
 
 def parameters_of(fields: Fields, decimals: Mapping[str, int]) -> Iterator[Parameter]:
-    """The fields of a struct that are numbers, in the order of ``decimals``, which has the scale of each.
+    """The parameters in the fields of a struct, in the order of ``decimals``, which has the scale of each.
 
-    One that is missing or not a number is left out: they are only shown. The largest number of its kind limits nothing.
+    A field that is missing or is no number is left out, because parameters are only shown. A number that is the largest
+    of its type means that there is no limit.
     """
     for name, scale in decimals.items():
         value = fields.get(name)
@@ -77,12 +78,12 @@ def parameters_of(fields: Fields, decimals: Mapping[str, int]) -> Iterator[Param
 
 
 def instance_keys(contracts: Iterable[str | None]) -> list[bytes]:
-    """The ledger keys of the instances of what may be contracts, each once; others have none."""
+    """The ledger keys of the instances of the contracts among these addresses, each once."""
     return [instance_key(each) for each in dict.fromkeys(contracts) if each is not None and each.startswith("C")]
 
 
 def code_of(instance: Entry | None) -> str | None:
-    """The hash of the code that a contract runs, 64 hex digits; None where its instance does not say it."""
+    """The hash of the code that a contract runs, in 64 hex digits; None if its instance does not have one."""
     with suppress(DecodeError):
         code = None if instance is None else instance_of(instance.contract_data()).wasm_hash
         return None if code is None else code.hex()
@@ -90,50 +91,55 @@ def code_of(instance: Entry | None) -> str | None:
 
 
 def proposed(value: ScVal, role: str) -> Queued:
-    """Who has to accept to have a role, at whatever time. Raises `DecodeError`."""
-    who: str = expect(value, scval.ADDRESS, role)
-    return f"{role}: {who}", None
+    """The queued change that gives somebody a role as soon as they accept it. Raises `DecodeError`."""
+    holder: str = expect(value, scval.ADDRESS, role)
+    return f"{role}: {holder}", None
 
 
 def in_words(value: int, decimals: int) -> str:
-    """A number in full, without zeros at its end; ``decimals`` are at most those of a 128-bit number."""
+    """The number ``value`` / 10^``decimals`` in full, without zeros at its end."""
     if not decimals:
         return str(value)
-    whole, part = divmod(abs(value), 10**decimals)
-    return f"{'-' * (value < 0)}{whole}.{part:0{decimals}d}".rstrip("0").rstrip(".")
+    integer, fraction = divmod(abs(value), 10**decimals)
+    sign = "-" if value < 0 else ""
+    return f"{sign}{integer}.{fraction:0{decimals}d}".rstrip("0").rstrip(".")
 
 
 def differences(before: Iterable[Parameter], after: Iterable[Parameter]) -> str:
-    """Parameters that will change or be added, in words."""
-    known = {item.name: item for item in before}
-    found = []
-    for item in after:
-        was = known.get(item.name)
-        if was == item:
+    """The parameters that change or are added, in words: ``max_util 0.9 -> 0.95, supply_cap no limit``."""
+    before_by_name = {item.name: item for item in before}
+    changes = []
+    for new in after:
+        old = before_by_name.get(new.name)
+        if old == new:
             continue
-        shown = ["no limit" if each.no_limit else in_words(each.value, each.decimals) for each in (was, item) if each]
-        found.append(f"{item.name} {' -> '.join(shown)}")
-    return ", ".join(found) or "the same as now"
+        values = [_parameter_in_words(each) for each in (old, new) if each is not None]
+        changes.append(f"{new.name} {' -> '.join(values)}")
+    return ", ".join(changes) or "the same as now"
+
+
+def _parameter_in_words(parameter: Parameter) -> str:
+    return "no limit" if parameter.no_limit else in_words(parameter.value, parameter.decimals)
 
 
 def shortened(addresses: Sequence[str]) -> str:
-    """The first of these, for one notice."""
+    """The first few of these addresses, for a notice."""
     return ", ".join(addresses[:_MAX_NAMED_ADDRESSES]) + (", ..." if len(addresses) > _MAX_NAMED_ADDRESSES else "")
 
 
 def by_key(storage: Iterable[Pair]) -> list[Pair]:
-    """Pairs of a map in ascending order of their keys' XDR."""
+    """The pairs of a map in ascending order of their keys' XDR."""
     return sorted(storage, key=lambda pair: encode_scval(pair[0]))
 
 
 def config_hash_of(*maps: Iterable[Pair]) -> str:
-    """16 hex digits that change if and only if a configuration does: the start of SHA-256 over these maps' XDR."""
+    """The first 16 hex digits of the SHA-256 of these maps' XDR, which change if and only if a configuration does."""
     xdr = b"".join(encode_scval((scval.MAP, tuple(pairs))) for pairs in maps)
     return hashlib.sha256(xdr).hexdigest()[:16]
 
 
 class Collector:
-    """One reading of one protocol under way."""
+    """One reading of one protocol while it is being read."""
 
     def __init__(self, protocol: str, candidates: Sequence[Candidate]) -> None:
         self.protocol = protocol
@@ -142,13 +148,14 @@ class Collector:
         self._configured = {candidate.address for candidate in candidates if candidate.configured}
 
     def unread(self, market: str, pool: str | None, reason: str, detail: str) -> None:
+        """Record that a market, or a pool of it, could not be read."""
         self.reading.unread.append(Unread(market, pool, self.protocol, reason, detail))
 
     @contextmanager
     def record_unread(self, market: str, pool: str | None = None) -> Iterator[None]:
-        """Record a market, or one of its pools, as unread if the block fails. Raises `NEVER_CONTAINED` alone.
+        """Record a market, or one of its pools, as unread if the block fails. Only `NEVER_CONTAINED` is raised.
 
-        Nothing of a market that fails stays in the reading, and `each_market` passes over it from then on.
+        Nothing of a market that fails stays in the reading, and `each_market` leaves it out from then on.
         """
         try:
             yield
@@ -161,20 +168,20 @@ class Collector:
             self.unread(market, pool, unread.reason, str(unread))
 
     def each_market(self, markets: Iterable[str], take: Callable[[str], None]) -> None:
-        """Do something with each market that has not failed; what fails costs the market that it fails for."""
+        """Call ``take`` for each market that has not failed yet. If it fails, the market is recorded as unread."""
         for market in list(markets):
             if market not in self._failed:
                 with self.record_unread(market):
                     take(market)
 
     def keys_of_each(self, markets: Iterable[str], keys_of: Callable[[str], Iterable[bytes]]) -> list[bytes]:
-        """The keys of each market that has not failed; a market whose keys cannot be made is unread."""
+        """The ledger keys of all markets that have not failed yet. A market for which ``keys_of`` fails is unread."""
         keys: list[bytes] = []
         self.each_market(markets, lambda market: keys.extend(list(keys_of(market))))
         return keys
 
     def _remove(self, market: str) -> None:
-        """Take all that was read of a market out of the reading."""
+        """Remove everything of a market from the reading."""
         self._failed.add(market)
         reading = self.reading
         reading.markets[:] = [item for item in reading.markets if item.address != market]
@@ -182,14 +189,18 @@ class Collector:
         reading.unread[:] = [item for item in reading.unread if item.market != market]
         reading.backstops.pop(market, None)
         for by_pool in (reading.entry_keys, reading.parameters, reading.price_limits):
-            for place in [place for place in by_pool if place[0] == market]:
-                del by_pool[place]
+            for pool in [pool for pool in by_pool if pool[0] == market]:
+                del by_pool[pool]
 
     def notice(self, text: str) -> None:
+        """Tell the operator something."""
         self.reading.notices.append(text)
 
     def market_is_there(self, market: str, instance: Entry | None) -> bool:
-        """Whether a market has an instance, archived or not; if not, it is noted as absent, or unread."""
+        """Whether a market has an instance, which may be archived.
+
+        If it has none, it is recorded as absent, or as unread if the operator named it.
+        """
         if instance is not None:
             return True
         reason = "the ledger has no contract at this address"
@@ -200,7 +211,10 @@ class Collector:
         return False
 
     def list_is_its_own(self, market: str, listed: Sequence[str], lacking: Sequence[str]) -> bool:
-        """Whether a market's list of pools can be its own, of which ``lacking`` have no entry; if not, it is unread."""
+        """Whether a market's list of pools, of which those in ``lacking`` have no entry, can be its own.
+
+        If no pool has an entry it cannot, and the market is recorded as unread.
+        """
         if not lacking:
             return True
         if len(lacking) == len(listed):
@@ -214,12 +228,13 @@ class Collector:
         return True
 
     def report_empty(self) -> None:
-        """Say which markets have no pools: a lost list looks like one that was never begun."""
+        """Tell the operator which markets have no pools, because a list that was lost looks the same."""
         empty = [market.address for market in self.reading.markets if not market.members]
         if empty:
             self.notice(f"{self.protocol} has {pluralize(len(empty), 'market')} without a pool: {shortened(empty)}")
 
     def unknown_code(self, market: str, wasm_hash: str, form: str) -> None:
+        """Record that a market runs unknown code, and was read because its entries have a known form."""
         self.reading.unknown_code.add(market)
         self.notice(
             f"market {market} runs contract code {wasm_hash}, which is not known for {self.protocol}; its entries have "
@@ -227,17 +242,27 @@ class Collector:
         )
 
     def check_code(self, market: str, wasm_hash: str | None, deployments: Sequence[Deployment], form: str) -> None:
-        """Note a market of other code than the lists have; where they have none of any market, none is unknown."""
-        known = {item.wasm_hash for each in deployments for item in each.contracts if item.role == MARKET} - {None}
-        if known and wasm_hash is not None and wasm_hash not in known:
+        """Record a market that runs other code than the markets of the lists do.
+
+        If the lists have the code of no market, no code is unknown.
+        """
+        listed_code = {
+            contract.wasm_hash
+            for deployment in deployments
+            for contract in deployment.contracts
+            if contract.role == MARKET and contract.wasm_hash is not None
+        }
+        if listed_code and wasm_hash is not None and wasm_hash not in listed_code:
             self.unknown_code(market, wasm_hash, form)
 
     def shown_name(self, market: str, name: str) -> str:
+        """A market's name, cut to `MAX_NAME_LENGTH` characters."""
         if len(name) > MAX_NAME_LENGTH:
             self.notice(f"market {market} has a name of {len(name)} characters; {MAX_NAME_LENGTH} of them are shown")
         return name[:MAX_NAME_LENGTH]
 
     def compare_decimals(self, market: str, decimals: object, token: Token | None) -> None:
+        """Tell the operator if a market computes with other decimals than the token's contract says."""
         if token is not None and token.decimals is not None and token.decimals != decimals:
             self.notice(
                 f"market {market} computes with {decimals} decimals of token {token.address}, whose contract says "
@@ -247,7 +272,10 @@ class Collector:
     def take_admins(
         self, market: str, instance: Entry | None, roles: Mapping[str, str], offered: Mapping[str, str] | None = None
     ) -> None:
-        """Note who decides over a market, and who is to: names in its instance, with what people call the role."""
+        """Record who decides over a market, and who is offered to.
+
+        ``roles`` and ``offered`` have names in the market's instance, with what people call the role.
+        """
         if instance is None:
             return
         storage = named(instance_of(instance.contract_data()).storage)
@@ -260,29 +288,30 @@ class Collector:
                 self.take_pending(market, None, "admin", partial(proposed, storage[name], role))
 
     def take_code(self, market: str, subject: str, instance: Entry | None) -> None:
+        """Record which code a contract of a market runs."""
         code = code_of(instance)
         if code is not None:
             self.reading.held.append(Held(market, "code", subject, code))
 
     def take_pending(self, market: str, pool: str | None, kind: str, decode: Callable[[], Queued]) -> None:
-        """Note what an entry has queued, archived or not, since it is restored when it is used."""
+        """Record a change that an entry has queued. An archived entry counts, because using it restores it."""
         try:
             value, time = decode()
         except DecodeError as error:
             value, time = f"its entry cannot be read: {error}", None
         if time is not None and time > MAX_TIMESTAMP_SECONDS:
             value, time = f"{value}; its time is after the year 9999", None
-        if len(value) > _MAX_VALUE:
-            value = value[: _MAX_VALUE - 1] + "…"
+        if len(value) > _MAX_QUEUED_CHARACTERS:
+            value = value[: _MAX_QUEUED_CHARACTERS - 1] + "…"
         self.reading.pending.append(Pending(market, pool, kind, value, time))
 
     def append_pool(self, pool: AnyPool, keys: Iterable[bytes]) -> None:
-        """Keep a pool that was read; ``keys`` are those of its own entries, all of which were read."""
+        """Add a pool to the reading. ``keys`` are the ledger keys of its own entries, all of which were read."""
         contracts = instance_keys([pool.market.address, pool.token_address, pool.oracle])
         self.reading.pools.append(pool)
         self.reading.entry_keys[pool.market_and_pool] = (*keys, *contracts)
 
     async def read_quotes(self, view: LedgerView, more: Iterable[tuple[str, str]] = ()) -> None:
-        """Ask each pool's oracle for its token's price, and for ``more`` (oracle, token). Raises `SourceError`."""
+        """Ask each pool's oracle for its token's price, and ``more`` oracles for tokens. Raises `SourceError`."""
         pairs = [(str(pool.oracle), pool.token_address) for pool in self.reading.pools]
         self.reading.quotes = await read_quotes(view, dict.fromkeys([*pairs, *more]))

@@ -1,4 +1,4 @@
-"""From what the protocols read to the two frames of the run: project, price, tabulate, and name what is missing."""
+"""Computes the run's frames of pools and markets from what the protocols read, and names what is missing."""
 
 from __future__ import annotations
 
@@ -61,13 +61,16 @@ BOUNDS: dict[str, int] = {
     and not column.name.endswith("_usd_cents")
     and (column.type is not ParquetType.INT64 or column.source == "optional" or column.name.endswith("_bps"))
 }
-"""The most that a field is published as; the least is the same below zero, and 0 for the terms. The totals are given
-exactly, or the pool is unread; price and value are null together where they cannot be given."""
+"""The bound of each field. A larger number is published as the bound. The lower bound is minus that, or 0 for terms.
+
+There is no bound for the totals, which are exact or the pool is unread, nor for price and value, which are null
+together if they cannot be given.
+"""
 
 
 @dataclass(slots=True)
 class Tables:
-    """A run's numbers: the frames of `exporter.tables`, and everything that is not in them."""
+    """A run's numbers: the frames of `exporter.tables`, and everything that is not in a frame."""
 
     ledger: int
     close_time: int
@@ -85,15 +88,18 @@ class Tables:
     pending: list[Pending] = field(default_factory=list)
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
     spokes: dict[tuple[str, str], tuple[SpokeTerms, ...]] = field(default_factory=dict)
-    """By market and pool: the terms of each spoke."""
+    """The terms of each spoke of a pool, keyed by market and pool."""
     frozen: set[tuple[str, str]] = field(default_factory=set)
-    """Market and pool of those that need a key which the network froze."""
+    """The pools, by market and pool, that need a key which the network froze."""
     tokens: dict[str, Token] = field(default_factory=dict)
     risk: PublishedRisk | None = None
     """The risk document that the run shows, of a checkpoint before its ledger."""
 
     def of_listed(self) -> Tables:
-        """The pools and problems of listed markets alone: what strangers deploy moves no alarm and hides no problem."""
+        """The part of the tables that is of listed markets.
+
+        Alarms look at nothing else, so that what strangers deploy neither raises one nor hides a problem.
+        """
         listed = set(self.markets.filter("listed")["market"])
         listed |= {item.market for item in self.unread if self.listings.is_listed(item.protocol, item.market)}
         return replace(
@@ -113,9 +119,10 @@ def compute(
     close_time: int,
     listings: MarketListings,
 ) -> Tables:
-    """The frames at a ledger; ``listings`` say which markets are listed.
+    """The numbers of all markets at a ledger, which closed at ``close_time`` (unix seconds).
 
-    A pool without exact totals is unread; any other field that is too large is at its bound.
+    ``listings`` say which markets are listed. A pool without exact totals is unread. Any other field that is too large
+    is at its bound.
     """
     tables = Tables(
         ledger, close_time, pl.DataFrame(schema=POOLS_SCHEMA), pl.DataFrame(schema=MARKETS_SCHEMA), listings
@@ -127,9 +134,13 @@ def compute(
             reading.at_close_time(close_time)
             frames.append(_pools_of(reading, protocols[reading.protocol], tables, unread))
         if barrier.failure:
-            lost = [(pool.market.address, pool.pool) for pool in reading.pools]
-            unread = [Unread(*place, reading.protocol, "undecodable", barrier.failure) for place in lost]
-            unread = [*reading.unread, *unread]
+            unread = [
+                *reading.unread,
+                *(
+                    Unread(pool.market.address, pool.pool, reading.protocol, "undecodable", barrier.failure)
+                    for pool in reading.pools
+                ),
+            ]
         tables.unread += unread
     tables.pools = pl.concat([tables.pools, *frames]).sort("market", "pool")
     tables.backstops = tables.backstops.sort("market")
@@ -159,14 +170,14 @@ def compute(
 
 _GROUPS = ("operations", "amounts", "risk", "rewards")
 _COLUMNS_OF_GROUPS = tuple(
-    (group, tuple(item.name for item in fields(made)))
-    for group, made in zip(_GROUPS, (Operations, Amounts, Risk, Rewards), strict=True)
+    (group, tuple(item.name for item in fields(kind)))
+    for group, kind in zip(_GROUPS, (Operations, Amounts, Risk, Rewards), strict=True)
 )
 _OWN_COLUMNS = tuple(item.name for item in fields(PoolNumbers) if item.name not in (*_GROUPS, "spokes"))
 
 
 def row_of(pool: AnyPool, numbers: PoolNumbers) -> PoolRow:
-    """A row of the pools frame with what a protocol gives, and null in every other column."""
+    """A row of the pools frame that has the numbers of a protocol, and null in every other column."""
     row: dict[str, object] = dict.fromkeys(POOLS_SCHEMA)
     row |= pool.identity()
     row |= {name: getattr(numbers, name) for name in _OWN_COLUMNS}
@@ -177,7 +188,7 @@ def row_of(pool: AnyPool, numbers: PoolNumbers) -> PoolRow:
 
 
 def _bound(row: PoolRow) -> list[Bounded]:
-    """Bring what is too large for its column to the column's bound; gives what was."""
+    """Set each number that is too large for its column to the column's bound. Returns these columns."""
     values = cast(dict[str, int | None], row)  # the columns with a bound are integers
     bounded = []
     for name, bound in BOUNDS.items():
@@ -190,11 +201,11 @@ def _bound(row: PoolRow) -> list[Bounded]:
 
 
 def pending_by_market(pending: Iterable[Pending]) -> Mapping[str, list[Pending]]:
-    """Queued changes of each market, its pools included."""
-    found: dict[str, list[Pending]] = {}
+    """The queued changes of each market and its pools, by the market's address."""
+    by_market: dict[str, list[Pending]] = {}
     for item in pending:
-        found.setdefault(item.market, []).append(item)
-    return found
+        by_market.setdefault(item.market, []).append(item)
+    return by_market
 
 
 Spokes = dict[tuple[str, str], tuple[SpokeTerms, ...]]
@@ -202,7 +213,7 @@ Spokes = dict[tuple[str, str], tuple[SpokeTerms, ...]]
 
 
 def _pools_of(reading: ProtocolReading, protocol: Protocol, tables: Tables, unread_pools: list[Unread]) -> pl.DataFrame:
-    """One protocol's part of the pools frame. Adds to ``unread_pools`` what has no row."""
+    """One protocol's part of the pools frame. Pools that get no row are added to ``unread_pools``."""
     rows, spokes = _projected(reading, protocol, tables.close_time, unread_pools)
     prices = _judged_prices(reading, protocol, tables.close_time)
     for row in rows:
@@ -237,7 +248,10 @@ def _pools_of(reading: ProtocolReading, protocol: Protocol, tables: Tables, unre
 def _projected(
     reading: ProtocolReading, protocol: Protocol, close_time: int, unread_pools: list[Unread]
 ) -> tuple[list[PoolRow], Spokes]:
-    """The rows of the pools whose math has a result, without prices, and their spokes. The others become unread."""
+    """The rows, still without prices, of the pools whose math has a result, and their spokes.
+
+    The other pools are added to ``unread_pools``.
+    """
 
     def unread(market: str, pool: str, reason: str, detail: str) -> None:
         unread_pools.append(Unread(market, pool, reading.protocol, reason, detail))
@@ -268,7 +282,7 @@ def _projected(
 
 
 def _judged_prices(reading: ProtocolReading, protocol: Protocol, close_time: int) -> dict[tuple[str, str], Price]:
-    """The prices in a reading's quotes by the protocol's rule, keyed by oracle and token."""
+    """The prices that the protocol's rule takes from a reading's quotes, keyed by oracle and token."""
 
     def price_failure(quote: Quote) -> str | None:
         return protocol.prices.failure(quote, close_time)
@@ -284,7 +298,7 @@ def _apply_price(
     protocol: Protocol,
     close_time: int,
 ) -> None:
-    """Set a pool's price, and close what its market refuses without one or what the network froze."""
+    """Set a pool's price. Close what its market refuses without a price, and everything if the network froze it."""
     key = row["market"], row["pool"]
     not_asked = NO_ORACLE if row["oracle"] is None else NOT_ASKED
     price = prices.get((row["oracle"] or "", row["token_address"]), not_asked)
@@ -298,7 +312,7 @@ def _apply_price(
 
 
 def _apply_gates(row: PoolRow) -> None:
-    """Set each amount to 0 behind a closed gate, and to null if nobody knows whether the gate is open."""
+    """Set each amount to 0 if its gate is closed, and to null if it is not known whether the gate is open."""
     for gate, amount in GATES.items():
         value = row[amount]
         if not row[gate]:
@@ -308,9 +322,10 @@ def _apply_gates(row: PoolRow) -> None:
 
 
 def _set_comparable_yields(row: PoolRow) -> None:
-    """Set the yields that compare protocols: the annual rates compounded daily, and the suppliers' with its reward.
+    """Set the yields by which protocols can be compared: the annual rates compounded daily.
 
-    The rates are those that the contract charges until the next operation, as in the protocols' own yields.
+    The rates are those that the contract charges until the next operation, as in the protocols' own yields. The
+    suppliers' total adds the yield of their reward.
     """
     scale = 10 ** row["apr_decimals"]
     row["comparable_supply_apy_bps"] = exact.annual_yield_bps(row["stored_supply_apr"], 365, scale)
@@ -319,7 +334,7 @@ def _set_comparable_yields(row: PoolRow) -> None:
 
 
 def _set_facts_of_run(row: PoolRow, protocol: Protocol, tables: Tables) -> None:
-    """Set the columns that the run and the lists give, and not the pool's entries."""
+    """Set the columns that do not follow from the pool's entries but from the run and the lists."""
     listing = tables.listings.of(protocol.name, row["market"])
     row["listed"] = listing.listed
     row["listed_reason"] = listing.reason.value
@@ -330,18 +345,21 @@ def _set_facts_of_run(row: PoolRow, protocol: Protocol, tables: Tables) -> None:
 
 
 _VALUES_OF_MARKETS = ("tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents")
-"""The columns of pools that are summed up for a market."""
+"""The columns whose sum over its pools a market has."""
 
 _WEIGHTS_OF_MEANS = {
     "supply": "supplied_usd_cents",
     "total_supply": "supplied_usd_cents",
     "borrow": "borrowed_usd_cents",
 }
-"""The yields of a market's pools of which there is a mean, with their weights."""
+"""The yields whose mean over its pools a market has, with the column that is the weight."""
 
 
 def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataFrame:
-    """The markets with sums and means over their pools that have a price; a sum of more than 38 digits is null."""
+    """The frame of markets, with sums and means over the pools that have a price.
+
+    A sum of more than 38 digits is null.
+    """
     unread = {(item.market, item.pool) for item in tables.unread}
     markets = sorted((market for reading in readings for market in reading.markets), key=lambda item: item.address)
     listings = [tables.listings.of(market.protocol, market.address) for market in markets]

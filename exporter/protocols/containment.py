@@ -1,7 +1,7 @@
-"""What a reader does not contain itself costs its protocol, and never the run.
+"""Contains the failure of a protocol's reader, so that it costs that protocol and never the run.
 
-Readers put a barrier around decoding each market's and each pool's part (`Collector.record_unread`). What fails outside
-of these is of no single market: then every market of the protocol is unread.
+A reader puts a barrier around decoding each market's and each pool's part (`Collector.record_unread`). If it fails
+outside of these, no single market is to blame, and every market of the protocol is unread.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from exporter.tree.documents import Unread
 async def read_contained(
     protocol: Protocol, view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """One protocol's reading; one in which every market is unread where the reader fails.
+    """Read one protocol. If its reader fails, the reading has every market as unread.
 
-    Raises `NEVER_CONTAINED` alone.
+    Only errors of `NEVER_CONTAINED` are raised.
     """
     with Barrier() as barrier:
         reading = await protocol.read(view, candidates, deployments)
@@ -36,10 +36,7 @@ async def read_contained(
 
 
 async def _archived_pools(view: LedgerView, reading: ProtocolReading) -> set[tuple[str, str]]:
-    """Market and pool of those with an archived entry. The reader has asked for all of them: nothing is sent."""
+    """The pools that have an archived entry. The reader has read all entries, so no request is made."""
     entries = await view.read(dict.fromkeys(key for keys in reading.entry_keys.values() for key in keys))
-    return {
-        place
-        for place, keys in reading.entry_keys.items()
-        if any(entry.archived for key in keys if (entry := entries[key]) is not None)
-    }
+    archived = {key for key, entry in entries.items() if entry is not None and entry.archived}
+    return {pool for pool, keys in reading.entry_keys.items() if not archived.isdisjoint(keys)}

@@ -2,9 +2,9 @@
 
 From protocol 26 on validators can vote to freeze keys. A transaction whose footprint has a frozen key is invalid, so
 what a contract allows cannot happen. Every operation of every protocol here touches the market's instance and code, the
-token's instance and code, and the entries that the pool's row follows from. The market's oracle counts too, since
+token's instance and code, and the entries that the pool's row follows from. The market's oracle counts too, because
 borrowing and liquidating always ask it. Keys of single users (their positions, accounts and trustlines) close nothing
-for others, and are not looked at. Transactions that the network lets pass by their hash are not either.
+for others and are ignored. So are the transactions that the network exempts by their hash.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def decode_frozen_keys(data: bytes) -> frozenset[bytes]:
 
 
 async def mark_frozen(view: LedgerView, readings: Sequence[ProtocolReading]) -> str | None:
-    """Note in each reading which of its pools need a frozen key; gives a notice if the setting cannot be read.
+    """Note in each reading which of its pools need a frozen key. Returns a notice if the setting cannot be read.
 
-    The setting is asked for alone: an endpoint of a protocol before 26 does not know it, and refuses what is next to
-    it. A network without it has frozen nothing, and never had: no upgrade removes a setting.
+    The setting has a request of its own, because an endpoint of a protocol before 26 refuses a request that names it.
+    A network without the setting has never frozen a key, since no upgrade removes a setting.
     """
     try:
         entry = (await view.read([], never_removed=[SETTING_KEY]))[SETTING_KEY]
@@ -67,17 +67,18 @@ async def mark_frozen(view: LedgerView, readings: Sequence[ProtocolReading]) -> 
 async def _frozen_pools(
     view: LedgerView, reading: ProtocolReading, frozen: frozenset[bytes]
 ) -> dict[tuple[str, str], str]:
-    """Market and pool with the reason. Their entries were read before: nothing is sent."""
+    """The pools that need a frozen key, with the reason. Their entries were read before, so no request is made."""
     entries = await view.read(dict.fromkeys(key for keys in reading.entry_keys.values() for key in keys))
-    return {
-        place: _reason(hit)
-        for place, keys in reading.entry_keys.items()
-        if (hit := sorted(frozen.intersection(_needed(keys, entries))))
-    }
+    reasons: dict[tuple[str, str], str] = {}
+    for pool, keys in reading.entry_keys.items():
+        frozen_keys = sorted(frozen.intersection(_needed(keys, entries)))
+        if frozen_keys:
+            reasons[pool] = _reason(frozen_keys)
+    return reasons
 
 
 def _needed(keys: Iterable[bytes], entries: Mapping[bytes, Entry | None]) -> Iterable[bytes]:
-    """The keys of a pool, and those of the code that its contracts run."""
+    """The keys of a pool's entries, and the keys of the code that its contracts run."""
     for key in keys:
         yield key
         entry = entries[key]
@@ -94,6 +95,6 @@ def _needed(keys: Iterable[bytes], entries: Mapping[bytes, Entry | None]) -> Ite
             yield code_key(wasm_hash)
 
 
-def _reason(hit: Sequence[bytes]) -> str:
-    kinds = dict.fromkeys(_KINDS.get(key[3], "a key") for key in hit)
+def _reason(frozen_keys: Sequence[bytes]) -> str:
+    kinds = dict.fromkeys(_KINDS.get(key[3], "a key") for key in frozen_keys)
     return f"the network froze {' and '.join(kinds)} that every operation needs (CAP-77)"

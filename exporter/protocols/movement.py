@@ -1,7 +1,7 @@
-"""How a simulated network moves pools: which numbers of which entries change when somebody supplies or borrows.
+"""Describes how a simulated network moves pools: which numbers change when somebody supplies or borrows.
 
-A protocol's package lists its pools as `MovingPool`, and `exporter.localnet.mover` moves them. A published run uses
-nothing of it.
+A protocol's package describes its pools as `MovingPool`, and `exporter.localnet.mover` moves them. No run that is
+published uses this.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import address, symbol
 
 DataLookup = Callable[[bytes], bytes | None]
-"""Gives the LedgerEntryData XDR of the entry under a ledger key, None if there is none."""
+"""Gives the LedgerEntryData XDR of the entry under a ledger key; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ class NumberField:
     path: tuple[ScVal, ...]
     """The keys of nested maps that lead to the number; empty if the entry is the number."""
     first: int = 1
-    """How much of it the first base unit of a token makes."""
+    """How much the number grows with the first base unit of a token."""
 
     def read(self, look: DataLookup) -> int:
-        """The number, 0 if there is none."""
+        """The number; 0 if the entry does not have it."""
         data = look(self.key)
         value: ScVal | None = None if data is None else decode_contract_data(data).value
         for step in self.path:
@@ -39,7 +39,7 @@ class NumberField:
         return 0 if value is None else int(value[1])
 
     def write(self, look: DataLookup, number: int) -> bytes | None:
-        """The entry with another number, None if there is no entry."""
+        """The entry's LedgerEntryData XDR with another number; None if there is no entry."""
         data = look(self.key)
         if data is None:
             return None
@@ -52,33 +52,37 @@ class MovingPool:
     """A pool that a simulated network can move."""
 
     key: bytes
-    """The ledger key of the entry that the protocol's accrual rule recognises accruals by."""
+    """The ledger key of the entry by which the protocol's accrual rule recognises accruals."""
     token: str
+    """The token's address."""
     time: NumberField
     """The time of the last accrual, in unix seconds."""
     accrued: Callable[[str], NumberField]
-    """The field of each name that the accrual rule computes."""
+    """Gives the field for each name that the accrual rule computes."""
     supply: tuple[NumberField, ...]
     """The fields that change when somebody supplies."""
     debt: tuple[NumberField, ...]
     """The fields that change when somebody borrows. The debt in tokens is the first one times ``index`` / ``scale``."""
     cash: tuple[NumberField, ...]
-    """The fields of the tokens that the pool holds."""
+    """The fields that say how many tokens the pool holds."""
     index: NumberField | None = None
+    """The debt's index; None if the debt is kept in tokens."""
     scale: int = 1
+    """The scale of ``index``."""
     milliseconds: bool = False
-    """Whether ``time`` is in milliseconds."""
+    """Whether ``time`` is in milliseconds and not in seconds."""
     settled: tuple[str, ...] = ()
-    """Names that follow from what the move leaves, so that they are computed after it."""
+    """Accrued names that depend on the moved amounts, so that they are computed after the move."""
     fees: str | None = None
-    """The name of the protocol's own shares, which are part of the supply and grow with interest."""
+    """The name of the protocol's own shares, which are part of the supply and grow with interest; None without such."""
     protocol: str = ""
+    """The protocol's name."""
     decimals: int = 0
-    """Decimals of the token."""
+    """The token's decimals."""
 
     @property
     def market(self) -> str:
-        """The contract of the entry."""
+        """The address of the contract that has the entry."""
         return strkey.encode_contract(self.key[8:40])
 
     @property
@@ -92,23 +96,23 @@ class MovingPool:
         return raw if self.index is None else raw * self.index.read(look) // self.scale
 
     def free(self, look: DataLookup) -> int:
-        """The cash in base units of the token."""
+        """The tokens that the pool holds, in base units."""
         return self.cash[0].read(look) if self.cash else 0
 
 
 MovingPoolsIn = Callable[[bytes, DataLookup], Iterator[MovingPool]]
-"""The pools whose accruals an entry shows, by its ledger key."""
+"""Gives the pools whose accruals an entry shows. It takes the entry's ledger key, and looks up others."""
 
 
 def pairs_of(value: ScVal) -> tuple[tuple[ScVal, ScVal], ...]:
-    """The pairs of a map or of an instance's storage; none for other values."""
+    """The pairs of a map or of an instance's storage. Other values have none."""
     if value[0] == scval.CONTRACT_INSTANCE:
         return value[1].storage or ()
     return value[1] or () if value[0] == scval.MAP else ()
 
 
 def text_at(look: DataLookup, key: bytes, *path: ScVal) -> str:
-    """The text or address at a path of an entry that is there."""
+    """The text or address at a path in an entry. The entry must exist."""
     value = decode_contract_data(look(key) or b"").value
     for step in path:
         value = dict(pairs_of(value))[step]
@@ -116,22 +120,22 @@ def text_at(look: DataLookup, key: bytes, *path: ScVal) -> str:
 
 
 def token_of_variant(key: bytes, look: DataLookup) -> str:
-    """The address in the second part of an entry's key, as in ``ResData(token)``."""
+    """The address in the second part of an entry's key, as the token is in ``ResData(token)``."""
     return str(decode_contract_data(look(key) or b"").key[1][1][1])
 
 
 def fields_at(key: bytes, *path: ScVal) -> Callable[[str], NumberField]:
-    """Gives the fields of a struct, which is at a path of an entry, by name."""
+    """A function that gives the fields of a struct by name. The struct is at this path in an entry."""
     return lambda name: NumberField(key, (*path, symbol(name)))
 
 
 def token_decimals(look: DataLookup, token: str) -> int:
-    """Decimals of a token, as its contract's instance has them."""
+    """The decimals of a token, as its contract's instance states them."""
     return NumberField(instance_key(token), (symbol("METADATA"), symbol("decimal"))).read(look)
 
 
 def balance_field(look: DataLookup, token: str, holder: str) -> NumberField:
-    """A contract's balance of a token: a Stellar asset keeps a struct, and the SDK's token a number."""
+    """The field of a contract's balance of a token. A Stellar asset keeps a struct, and the SDK's token a number."""
     key = variant_key(token, "Balance", address(holder))
     data = look(key)
     is_number = data is not None and decode_contract_data(data).value[0] == scval.I128

@@ -1,7 +1,7 @@
-"""What somebody owes and holds in a market, and what a protocol's own rule says of it (docs/risk.md).
+"""Positions: what somebody owes and holds in a market, and how a protocol's own rule judges it (docs/risk.md).
 
-A protocol whose positions are entries of the market's contract has a `PositionRules`. Holders have no name here: the
-risk of a market is a matter of sums, and of which positions its contract would let be liquidated.
+A protocol has `PositionRules` if its positions are entries of the market's contract. Holders have no name here. The
+risk of a market is about sums, and about which positions its contract would let be liquidated.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from exporter.protocols.base import AnyPool
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Shares of one holder, each by the pool's place in the market's list; all above zero.
+    """The shares of one holder, by the pool's index in the market's list. All numbers are above zero.
 
-    ``collateral`` secures debt, ``supply`` does not.
+    ``collateral`` secures the debt, ``supply`` does not.
     """
 
     debt: Mapping[int, int]
@@ -29,28 +29,34 @@ class PoolTerms:
     """What a share of a pool is worth and counts for, accrued to the ledger's close time."""
 
     supply_rate: int
-    """What a share of the supply is worth in base units of the token, times ``rate_scale``."""
+    """The worth of one share of the supply in base units of the token, times ``rate_scale``."""
     debt_rate: int
-    """What a share of the debt is worth in base units of the token, times ``rate_scale``."""
+    """The worth of one share of the debt in base units of the token, times ``rate_scale``."""
     rate_scale: int
+    """The scale of the two rates."""
     token_scale: int
     """10 to the power of the token's decimals."""
     collateral_factor: int
-    """The part of collateral's worth that counts, 7 decimals."""
+    """The part of the collateral's worth that counts, 7 decimals."""
     liability_factor: int
-    """What the worth of debt is divided by, 7 decimals."""
+    """The number by which the worth of the debt is divided, 7 decimals."""
     supply_shares: int
-    """All shares of the supply, by the pool itself."""
+    """All shares of the supply, as the pool itself states them."""
     debt_shares: int
-    """All shares of the debt, by the pool itself."""
+    """All shares of the debt, as the pool itself states them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A position's worth in the smallest unit of the market's oracle, as the contract computes it.
+    """The worth of a position in the smallest unit of the market's oracle, as the contract computes it.
 
-    ``collateral`` and ``debt`` are worth that much; ``effective_collateral`` and ``effective_debt`` are what the
-    contract compares. ``debt_by_pool`` and ``collateral_by_pool`` are the parts, the collateral's with its factor.
+    Attributes:
+        collateral: the worth of the collateral.
+        debt: the worth of the debt.
+        effective_collateral: the collateral after its factors, which the contract compares with the effective debt.
+        effective_debt: the debt after its factors.
+        debt_by_pool: the part of ``debt`` in each pool, by the pool's index.
+        collateral_by_pool: the part of ``effective_collateral`` in each pool, by the pool's index.
     """
 
     collateral: int
@@ -66,20 +72,23 @@ class PositionRules:
     """How a protocol keeps positions, and what it lets be liquidated."""
 
     position_prefix: bytes
-    """How the key of a position begins, as ScVal XDR; the holder's address follows, as ScVal XDR to the key's end."""
+    """The beginning of a position's key, as ScVal XDR. The rest of the key is the holder's address, as ScVal XDR."""
     auction_prefix: bytes
-    """How the key of an auction begins, as ScVal XDR."""
+    """The beginning of an auction's key, as ScVal XDR."""
     decode: Callable[[bytes], Position]
     """The position in an entry, LedgerEntryData XDR. Raises `DecodeError`."""
     auctioned: Callable[[bytes], bytes | None]
-    """The LedgerKey of the position whose debt an auction sells, by the auction's entry; None for other auctions.
+    """The LedgerKey of the position whose debt an auction sells, from the auction's entry; None if it sells no debt.
 
     Raises `DecodeError`.
     """
     terms: Callable[[AnyPool, int], PoolTerms]
-    """The terms of a pool at a close time, unix seconds. Raises `ExactError`."""
+    """The terms of a pool at a close time (unix seconds). Raises `ExactError`."""
     health: Callable[[Position, Sequence[PoolTerms], Sequence[int | None]], Health | None]
-    """The worth of a position by prices in the oracle's smallest unit; None where the contract would refuse to judge
-    it, because a price is missing. Raises `ExactError` where its math has no result."""
+    """The worth of a position, given the prices of all pools in the oracle's smallest unit.
+
+    None if a price is missing, so that the contract would refuse to judge the position. Raises `ExactError` if its math
+    has no result.
+    """
     is_liquidatable: Callable[[Health, str], bool]
-    """Whether the contract lets a part of the position be auctioned; the second argument is the market's version."""
+    """Whether the contract lets a part of the position be auctioned. The second argument is the market's version."""

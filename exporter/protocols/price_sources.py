@@ -1,4 +1,4 @@
-"""Who is behind the prices of markets: the code of their oracles, which contracts these ask, and the code of those."""
+"""Finds who is behind the prices of markets: the code of their oracles, and the contracts that these ask."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from exporter.protocols.collector import code_of
 from exporter.protocols.protocol import OracleForm
 
 MAX_SOURCES = 32
-"""The most sources of one oracle whose code is watched, since anybody can name any oracle."""
+"""The code of at most this many sources of an oracle is watched, because anybody can name any number."""
 
 
 async def watch_prices(
@@ -27,7 +27,7 @@ async def watch_prices(
 ) -> None:
     """Add to the readings who is behind their markets' prices. Raises `SourceError`.
 
-    Of an oracle of none of these forms, only the address and the code are added.
+    If an oracle has none of these forms, only its address and code are added.
     """
     oracles_by_market, tokens_by_oracle = _oracles_used(readings)
     entries = dict(await view.read(map(instance_key, tokens_by_oracle)))
@@ -48,9 +48,9 @@ async def watch_prices(
 async def watch_prices_contained(
     view: LedgerView, readings: Sequence[ProtocolReading], oracle_forms: Sequence[OracleForm]
 ) -> None:
-    """Do what `watch_prices` does. A failure is a notice: nothing that is published as a number needs it.
+    """Do what `watch_prices` does, and turn a failure into a notice, because no published number needs the result.
 
-    Raises `NEVER_CONTAINED` alone.
+    Only errors of `NEVER_CONTAINED` are raised.
     """
     with Barrier() as barrier:
         await watch_prices(view, readings, oracle_forms)
@@ -59,7 +59,7 @@ async def watch_prices_contained(
 
 
 def _oracles_used(readings: Sequence[ProtocolReading]) -> tuple[list[dict[str, set[str]]], dict[str, dict[str, None]]]:
-    """The oracles of each reading's markets, and the tokens that each oracle is asked for, in their order."""
+    """The oracles of the markets of each reading, and the tokens for which each oracle is asked."""
     by_reading: list[dict[str, set[str]]] = []
     tokens_by_oracle: dict[str, dict[str, None]] = {}
     for reading in readings:
@@ -80,18 +80,23 @@ def _oracles_used(readings: Sequence[ProtocolReading]) -> tuple[list[dict[str, s
 
 @dataclass(frozen=True, slots=True)
 class _Oracle:
-    """An oracle: the names of its instance under which are sources, and the keys of its entries that name others."""
+    """An oracle, and where its entries name the contracts that it asks for prices."""
 
     address: str
     storage: Mapping[str, ScVal]
+    """The storage of its instance, by name."""
     names: tuple[str, ...]
+    """The names in the storage under which there are sources."""
     keys: tuple[bytes, ...]
+    """The ledger keys of its other entries that name sources."""
     late_keys: tuple[bytes, ...]
+    """More such keys, which are read along with the sources of other oracles (`OracleForm.is_read_late`)."""
 
     @classmethod
     def recognised(
         cls, address: str, storage: Mapping[str, ScVal], tokens: Iterable[str], oracle_forms: Iterable[OracleForm]
     ) -> _Oracle:
+        """An oracle whose storage is compared with all forms; ``tokens`` are those for which it is asked."""
         forms = [form for form in oracle_forms if storage.keys() >= form.names]
         names = tuple(name for form in forms for name in form.sources)
         keys: dict[bool, dict[bytes, None]] = {False: {}, True: {}}
@@ -102,7 +107,7 @@ class _Oracle:
         return cls(address, storage, names, tuple(keys[False]), tuple(keys[True]))
 
     def sources(self, entries: Entries) -> list[str]:
-        """The contracts that the oracle asks, ascending; none if its form does not show them."""
+        """The contracts that the oracle asks, in ascending order. Empty if its form does not show them."""
         sources: dict[str, None] = {}
         if self.address in ADAPTER_OF:
             sources[ADAPTER_OF[self.address]] = None
@@ -136,7 +141,7 @@ def _storage(instance: Entry | None) -> dict[str, ScVal]:
 
 
 def _asked(config: ScVal) -> Iterator[str]:
-    """The contracts in a token's configuration, but for tokens, which follow the symbol of an asset or are one."""
+    """The contracts in a token's configuration that the oracle asks. The tokens in it, under ``asset``, are not."""
     if config[0] == scval.MAP:
         for key, value in config[1] or ():
             if key != (scval.SYMBOL, "asset"):
@@ -144,7 +149,7 @@ def _asked(config: ScVal) -> Iterator[str]:
 
 
 def _contracts(value: ScVal | None) -> Iterator[str]:
-    """The contracts in a value, but for those that an asset (``[Stellar, contract]``) names."""
+    """The contracts in a value, without those in an asset (``[Stellar, contract]``)."""
     if value is None:
         return
     kind, content = value

@@ -1,4 +1,4 @@
-"""From an oracle's quote to the published price and values of pools, which are rows of the pools frame."""
+"""Turns an oracle's quote into the published price and values of a pool, in its row of the pools frame."""
 
 from __future__ import annotations
 
@@ -45,7 +45,11 @@ AmountName = Literal[
 
 
 class Price(NamedTuple):
-    """A price with its decimals and time, or why there is none; ``is_known``: that the market itself has none then."""
+    """A price with its decimals and time, or the reason why there is none.
+
+    If there is no price and it ``is_known``, the market itself has none either. Otherwise the reading failed, and the
+    market may have a price.
+    """
 
     reason: str
     is_known: bool = True
@@ -59,7 +63,10 @@ NOT_ASKED = Price("the market's oracle was not asked", is_known=False)
 
 
 def judge(quote: Quote, failure_of: Callable[[Quote], str | None]) -> Price:
-    """The price in a quote by the protocol's rule. One that the history cannot hold is not a price: it costs no row."""
+    """The price that the protocol's rule takes from a quote.
+
+    A price that is too large for the history counts as no price, so that it does not cost the pool its row.
+    """
     with Barrier() as barrier:
         failure = failure_of(quote)
     if barrier.failure:
@@ -76,7 +83,7 @@ def judge(quote: Quote, failure_of: Callable[[Quote], str | None]) -> Price:
 
 
 def within_limits(price: Price, limits: PriceLimits | None, close_time: int) -> Price:
-    """The price, unless its market's own limits refuse it."""
+    """The price, or the reason why the market's own limits refuse it."""
     if limits is None or price.timestamp is None:
         return price
     age = close_time - price.timestamp
@@ -91,9 +98,9 @@ def within_limits(price: Price, limits: PriceLimits | None, close_time: int) -> 
 
 
 def set_price(row: PoolRow, price: Price, without_price: WithoutPrice) -> None:
-    """Set a pool's price, and close what its market refuses without one; ``can_reason`` says so.
+    """Set a pool's price. Without one, close what its market then refuses, and give the reason in ``can_reason``.
 
-    Where only the reading failed, so that the market may have a price, it is not known whether they are open.
+    If only the reading failed, the market may have a price, and it is not known whether these gates are open.
     """
     valid = price.price is not None and price.decimals is not None
     row["oracle_decimals"] = price.decimals
@@ -116,7 +123,7 @@ def set_price(row: PoolRow, price: Price, without_price: WithoutPrice) -> None:
 def spokes_with_price(
     spokes: Sequence[SpokeTerms], price: Price, without_price: WithoutPrice
 ) -> tuple[SpokeTerms, ...]:
-    """The spokes of a pool, in which what the market refuses without a price is closed, or not known."""
+    """The spokes of a pool. Without a price, what the market then refuses is closed in them, or not known."""
     if price.price is not None and price.decimals is not None:
         return tuple(spokes)
     return tuple(_spoke_without_price(spoke, price, without_price) for spoke in spokes)
@@ -135,19 +142,22 @@ def _spoke_without_price(spoke: SpokeTerms, price: Price, without_price: Without
 
 
 def _closes(is_open: bool | None, price: Price) -> bool:
-    """Whether a gate changes without a price: it is open, or nobody knows and the market surely has none."""
+    """Whether a missing price changes a gate. It does if the gate is open.
+
+    It also does if the gate's state is not known, and the market itself has no price.
+    """
     return bool(is_open) or (price.is_known and is_open is None)
 
 
 def close_frozen(row: PoolRow, reason: str) -> None:
-    """Close all operations of a pool, for a reason that no contract knows."""
+    """Close all operations of a pool. The reason is the network's, which the contract does not know."""
     for gate in ALL_GATES:
         row[gate] = False
     row["can_reason"] = reason if row["can_reason"] is None else f"{reason}; {row['can_reason']}"
 
 
 def frozen_spoke(spoke: SpokeTerms) -> SpokeTerms:
-    """A spoke without any operation."""
+    """The spoke with all operations closed."""
     return replace(spoke, **dict.fromkeys(ALL_GATES, False), available_to_supply=0, available_to_borrow=0)
 
 
@@ -161,44 +171,44 @@ VALUES: dict[ValueName, tuple[AmountName, ...]] = {
     "supply_cap_usd_cents": ("supply_cap",),
     "borrow_cap_usd_cents": ("borrow_cap",),
 }
-"""The amounts whose sum each value is of."""
+"""The columns whose sum each value is computed from."""
 
 
 def set_values(rows: Sequence[PoolRow]) -> None:
     """Set the values in US cents: floor(amount * price * 100 / 10^(all decimals)) for each of `VALUES`.
 
-    Where one of them, or the sum of ``tvl_usd_cents`` over the market, has more than 38 digits, a price is absurd: it
-    is taken away, and ``price_reason`` says so. So it is where the plain collateral alone has more.
+    If a value, or the sum of ``tvl_usd_cents`` over a market, has more than 38 digits, a price is absurd. It is then
+    removed, and ``price_reason`` says so. The same happens if the plain collateral alone has more than 38 digits.
     """
-    by_market: dict[str, list[tuple[PoolRow, int]]] = {}
+    priced_by_market: dict[str, list[tuple[PoolRow, int]]] = {}
     for row in rows:
         _set_values(row)
         tvl = row["tvl_usd_cents"]
         if row["total_collateral"] > MAX_DECIMAL:
-            _take_price(row, ABSURD_COLLATERAL)
+            _remove_price(row, ABSURD_COLLATERAL)
         elif any(abs(row[name] or 0) > MAX_DECIMAL for name in VALUES):
-            _take_price(row, ABSURD_PRICE)
+            _remove_price(row, ABSURD_PRICE)
         elif tvl is not None:
-            by_market.setdefault(row["market"], []).append((row, tvl))
-    for inside in by_market.values():
-        if sum(tvl for _, tvl in inside) > MAX_DECIMAL:
-            for row, tvl in inside:  # one is above an n-th of it, and without all of those the sum fits
-                if tvl > MAX_DECIMAL // len(inside):
-                    _take_price(row, ABSURD_PRICE)
+            priced_by_market.setdefault(row["market"], []).append((row, tvl))
+    for priced in priced_by_market.values():
+        if sum(tvl for _, tvl in priced) > MAX_DECIMAL:
+            # At least one of n pools has more than an n-th of the bound. Without all such pools the sum fits.
+            for row, tvl in priced:
+                if tvl > MAX_DECIMAL // len(priced):
+                    _remove_price(row, ABSURD_PRICE)
 
 
 def _set_values(row: PoolRow) -> None:
     price, decimals = row["oracle_price"], row["oracle_decimals"]
-    for name, names in VALUES.items():
-        amounts = [row[amount] for amount in names]
-        known = [amount for amount in amounts if amount is not None]
-        if price is None or decimals is None or len(known) < len(amounts):
+    for name, amount_names in VALUES.items():
+        amounts = [amount for amount in (row[each] for each in amount_names) if amount is not None]
+        if price is None or decimals is None or len(amounts) < len(amount_names):
             row[name] = None
         else:
-            row[name] = sum(known) * price * 100 // 10 ** (row["decimals"] + decimals)
+            row[name] = sum(amounts) * price * 100 // 10 ** (row["decimals"] + decimals)
 
 
-def _take_price(row: PoolRow, reason: str) -> None:
+def _remove_price(row: PoolRow, reason: str) -> None:
     if row["oracle_price"] is not None:
         row["price_reason"] = reason
     for name in VALUES:

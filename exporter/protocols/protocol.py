@@ -1,7 +1,7 @@
 """A protocol is data: plain functions in named groups (docs/adding-a-protocol.md).
 
-A protocol's package makes one `Protocol`. Everything else of the exporter knows the protocol by its fields alone, and
-the functions in them know nothing of HTTP, files or documents. A group that a protocol has no use for is None.
+A protocol's package makes one `Protocol`. The rest of the exporter knows the protocol only by that object's fields, and
+the functions in them know nothing of HTTP, files or documents. A group that a protocol does not need is None.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from exporter.tables import Gate
 # Reading and projecting: what every protocol has.
 
 ReadMarkets = Callable[[LedgerView, Sequence[Candidate], Sequence[Deployment]], Awaitable[ProtocolReading]]
-"""Reads the candidates, and names further markets that the deployments' own contracts list. Raises `SourceError`.
+"""Reads the candidates, and names more markets that the deployments' own contracts list. Raises `SourceError`.
 
-Before it reads pools, it tells `exporter.ledger.view.LedgerView.make_room` how many there are.
+Before it reads pools, it calls `exporter.ledger.view.LedgerView.make_room` with their number.
 """
 
 Project = Callable[[AnyPool, int], PoolNumbers]
-"""The numbers of a pool that was read, at the ledger's close time in unix seconds.
+"""Computes the numbers of a pool that was read, at the ledger's close time (unix seconds).
 
-Terms that a protocol does not give are None. Numbers may be of any size: what is too large for its column is published
-as the column's bound. Raises `ExactError` if the contract's math has no result.
+Terms that a protocol does not have are None. A number may have any size; if it is too large for its column, the
+column's bound is published. Raises `ExactError` if the contract's math has no result.
 """
 
 PriceFailure = Callable[[Quote, int], str | None]
-"""Why a quote is not a valid price at the close time (unix seconds); None if it is one."""
+"""Says why a quote is not a valid price at the close time (unix seconds); None if it is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class WithoutPrice:
     """What a market refuses without a valid price of a token."""
 
     gates: Mapping[Gate, bool | None] = field(default_factory=dict)
-    """The gates that are closed then (False), or not known (None)."""
+    """The gates that a missing price closes (False), or whose state is then not known (None)."""
     note: str = ""
-    """For whom they are closed, if not for everybody."""
+    """For whom the gates are closed, if not for everybody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +62,16 @@ class PriceRule:
     """Which prices a protocol's markets take, and what they refuse without one."""
 
     failure: PriceFailure
+    """Says why a market would refuse a quote."""
     without_price: WithoutPrice = WithoutPrice()
+    """The operations that a market refuses without a price."""
 
 
 def not_older_than(max_age_seconds: int, *, takes_future: bool = False) -> PriceFailure:
-    """The usual rule: a price is above zero, at most this old, and not of after the ledger unless ``takes_future``."""
+    """The usual rule: a price is above zero and at most this old.
+
+    Its time is not after the ledger's, unless the contract ``takes_future`` prices.
+    """
 
     def failure(quote: Quote, close_time: int) -> str | None:
         if quote.price is None or quote.timestamp is None:
@@ -88,24 +93,30 @@ def not_older_than(max_age_seconds: int, *, takes_future: bool = False) -> Price
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The meaning of a protocol's numbers, for people who compare them with another's; shown at ``/v1/protocols``."""
+    """The meaning of a protocol's numbers, for people who compare protocols; shown at ``/v1/protocols``."""
 
     title: str
+    """The protocol's name for people."""
     structure: str
+    """What a market and a pool of the protocol are."""
     year_seconds: int
+    """The seconds of the year in its annual rates."""
     supply_yield: str
     """How ``supply_apy_bps`` follows from the annual rate, in words."""
     borrow_yield: str
+    """How ``borrow_apy_bps`` follows from the annual rate, in words."""
     supply_compounding: str
-    """``simple``, or how many times a year the annual rate is compounded."""
+    """``simple``, or how many times a year the suppliers' annual rate is compounded."""
     borrow_compounding: str
+    """``simple``, or how many times a year the borrowers' annual rate is compounded."""
     rates: str
-    """The state that the rates are of."""
+    """Which state the rates follow from: the stored one, or the one at the ledger's close time."""
     totals: str
+    """To which time the totals are brought."""
     prices: str
     """Where the price comes from, and which prices the market itself refuses."""
     limits: str = ""
-    """The parts that are not in the numbers."""
+    """What is missing in the numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +124,13 @@ class Words:
     """What a protocol's numbers and statuses mean, for people."""
 
     coverage: Coverage
+    """What the numbers mean."""
     market_statuses: Mapping[str, str]
     """The meaning of each status of a market, in a sentence."""
     pool_statuses: Mapping[str, str] = field(default_factory=dict)
-    """The meaning of each status of a single pool; empty if pools have none."""
+    """The meaning of each status of a single pool, in a sentence. Empty if pools have no status."""
     defillama_projects: Mapping[str, str] = field(default_factory=dict)
-    """DefiLlama's name of the project, by contract version. A version without one has the protocol's own name."""
+    """DefiLlama's name of the project for each contract version. A version that is missing has the protocol's name."""
 
 
 # Discovery.
@@ -129,19 +141,19 @@ class MarketEvents:
     """Events that name new markets or pools."""
 
     filters: Callable[[Sequence[Deployment]], Sequence[EventFilter]]
-    """The events to ask for, given the protocol's deployments."""
+    """Gives the events to ask for. It takes the protocol's deployments."""
     candidates: Callable[[ContractEvent], Sequence[Candidate]]
-    """The markets or pools that an event names. Raises `DecodeError` if it does not have the expected form."""
+    """Gives the markets or pools that an event names. Raises `DecodeError` if the event has an unexpected form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolEntries:
-    """For ``verify --complete``: pools that are entries of a contract and that no entry lists."""
+    """Pools that are entries of a contract and that no other entry lists. ``verify --complete`` looks for them."""
 
     contract: Callable[[Entry], str]
-    """The contract whose entries are a market's pools, by the market's instance. Raises `DecodeError`."""
+    """Gives the contract whose entries are a market's pools, from the market's instance. Raises `DecodeError`."""
     pool: Callable[[ContractData], str | None]
-    """The pool whose state an entry of that contract is; None for other entries."""
+    """Gives the pool whose state an entry of that contract is; None for other entries."""
 
 
 CompleteDeployments = Callable[[LedgerView, Sequence[Deployment]], Awaitable[Sequence[Deployment]]]
@@ -156,27 +168,29 @@ class Discovery:
     """How markets are found that no list names, and how a census judges whether all were found."""
 
     market_code: Mapping[bytes, str] = field(default_factory=dict)
-    """The SHA-256 of the code of the protocol's markets, and the version each is; empty if no source has a hash."""
+    """The SHA-256 of the code that the protocol's markets run, with its version. Empty if no source states a hash."""
     storage_names: frozenset[str] = frozenset()
-    """For a census: symbols that the storage of every market has."""
+    """The symbols that are in the storage of every market. A census recognises markets by them."""
     events: MarketEvents | None = None
+    """The events that name new markets; None if there are none."""
     complete: CompleteDeployments = _as_listed
     """Adds to the deployments the contracts that publish events or keep records, and that only the chain names.
 
     Raises `SourceError`.
     """
     recorded_market: Callable[[ContractData], str | None] | None = None
-    """The market that an entry of a factory is the record of; None for other entries.
+    """Gives the market of which a factory's entry is the record; None for other entries.
 
-    A protocol that has this function has no market without such a record.
+    Set it only if every market of the protocol has such a record.
     """
     pool_list_key: Callable[[str], bytes] | None = None
-    """For ``verify --complete``: the ledger key of a market's list of its pools, if a market can do without one.
+    """Gives the ledger key of a market's list of its pools. Set it only if a market may lack the list.
 
-    A run reads the known pools of a market without a list, and nothing on the chain says whether these are all.
+    Of a market without a list, a run reads the pools that are known, and nothing on the chain says whether these are
+    all. ``verify --complete`` reports such a market.
     """
     pool_entries: PoolEntries | None = None
-    """None if the markets' own entries list their pools: a run that is repeated then reads all of them."""
+    """How to find the pools of a market that lists none. None if the market's own entries list its pools."""
 
 
 # Oracles.
@@ -187,11 +201,11 @@ class OracleForm:
     """A form of oracle whose entries name the contracts that it asks for prices."""
 
     names: frozenset[str]
-    """An oracle is of this form if its instance has all of these names."""
+    """The names that the instance of an oracle of this form has."""
     sources: tuple[str, ...] = ()
-    """The names in its instance under which are contracts that it asks for every token."""
+    """The names in its instance under which are the contracts that it asks for every token."""
     token_key: Callable[[str, str], bytes] | None = None
-    """The ledger key of an oracle's entry that names the contracts it asks for a token, given oracle and token."""
+    """Gives the ledger key of the entry that names the contracts it asks for a token. It takes oracle and token."""
     is_read_late: bool = False
     """Whether these entries are read along with the sources of other oracles, which saves a request.
 
@@ -202,7 +216,7 @@ class OracleForm:
 # Views of contracts.
 
 Pairs = Mapping[str, tuple[object, object]]
-"""Keyed by the name of a field: its value as the exporter has it, and as the contract gives it."""
+"""The value of each field as the exporter has it and as the contract gives it, by the field's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +238,7 @@ class NoView:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One field of a pool, or with ``pool`` None of a contract, as the exporter has it and as the contract gives it."""
+    """One field as the exporter has it and as the contract gives it. ``pool`` is None for a field of a contract."""
 
     market: str
     pool: str | None
@@ -246,21 +260,24 @@ class Views:
     """What a protocol's contracts answer about their pools, for ``exporter check --on-chain``."""
 
     calls: Callable[[ProtocolReading], Iterator[ViewCall | NoView]]
-    """The calls to make, or why there are none, market by market."""
+    """Gives the calls to make, and for each market without a view function the reason."""
     fields: Callable[[ViewCall, ScVal, ComputedPool, int], Pairs]
-    """The fields in the result of a call, next to the exporter's own at the call's time (unix seconds).
+    """Gives the fields in the result of a call, next to the exporter's own at the call's time (unix seconds).
 
     Raises `DecodeError`.
     """
     refused: Callable[[str, ComputedPool], Pairs] = _no_pairs
-    """The fields of a call that failed with this error because the contract refuses a price; empty for other errors."""
+    """Gives the fields of a call that failed because the contract refuses a price, from the error's text.
+
+    Empty for other errors.
+    """
 
 
 # Curves of the borrow rate.
 
 
 class RateRow(TypedDict):
-    """What a curve needs of a pool's row of the pools frame."""
+    """The columns of a pool's row from which a curve is computed."""
 
     accrued_utilization: int
     rate_modifier: int
@@ -272,31 +289,39 @@ class RateModel:
     """How a protocol's borrow rate follows from the utilization, in straight lines between knots of its own math."""
 
     parameters: tuple[str, ...]
-    """The names of the pool's parameters that the rate follows from."""
+    """The names of the pool's parameters from which the rate follows."""
     full: int
-    """A utilization of 100 %."""
+    """The number that is a utilization of 100 %."""
     knots: Callable[[Mapping[str, int]], Iterable[int]]
-    """The utilizations at which a pool's curve bends, from its parameters."""
+    """Gives the utilizations at which a pool's curve bends, from its parameters."""
     rate: Callable[..., int]
-    """The rate at a utilization. It takes the utilization, what ``more`` gives, and the parameters."""
+    """Gives the rate at a utilization. It takes the utilization, the numbers of ``more``, and the parameters."""
     more: Callable[[RateRow], tuple[int, ...]] = lambda _: ()
-    """Numbers of the pool's row of the pools frame that the rate also follows from."""
+    """Gives other numbers from which the rate follows, from the pool's row of the pools frame."""
 
     def curve(self, row: RateRow, parameters: Mapping[str, int]) -> list[tuple[int, int]]:
-        """Utilizations with their rates: none, all, the knots, and now. Both have the decimals of the row.
+        """The curve's points: a utilization and its rate, both in the decimals of the row.
 
-        Empty if the math has no result at one of them, or if a parameter is missing.
+        The utilizations are 0, 100 %, the knots, and the present one. The curve is empty if the math has no result at
+        one of them, or if a parameter is missing.
         """
         if not self._has_all(parameters):
             return []
         knots = (min(knot, self.full) for knot in self.knots(parameters))
         utilizations = sorted({0, *knots, self.full, row["accrued_utilization"]})
-        rates = [self.rate_at(utilization, row, parameters) for utilization in utilizations]
-        known = [rate for rate in rates if rate is not None]
-        return list(zip(utilizations, known, strict=True)) if len(known) == len(rates) else []
+        points: list[tuple[int, int]] = []
+        for utilization in utilizations:
+            rate = self.rate_at(utilization, row, parameters)
+            if rate is None:
+                return []
+            points.append((utilization, rate))
+        return points
 
     def rate_at(self, utilization: int, row: RateRow, parameters: Mapping[str, int]) -> int | None:
-        """The rate at a utilization, in the decimals of the row; None without a result or if a parameter is missing."""
+        """The rate at a utilization, in the decimals of the row.
+
+        None if the math has no result, or if a parameter is missing.
+        """
         if not self._has_all(parameters):
             return None
         with suppress(ExactError):
@@ -315,31 +340,35 @@ class Protocol:
     """A lending protocol. Only ``name``, ``words``, ``read``, ``project`` and ``prices`` are required."""
 
     name: str
-    """Its name in configuration, lists and documents."""
+    """The protocol's name in configuration, lists and documents."""
     words: Words
+    """What the protocol's numbers and statuses mean, for people."""
     read: ReadMarkets
+    """Reads the markets from the ledger."""
     project: Project
+    """Computes a pool's numbers from its state."""
     prices: PriceRule
+    """Which prices its markets take."""
     rate_model: RateModel | None = None
-    """None if the borrow rate does not follow from the utilization in straight lines."""
+    """How the borrow rate follows from the utilization; None if it does not do so in straight lines."""
     discovery: Discovery = Discovery()
-    """Empty if every market is in a list."""
+    """How markets are found that no list names; empty if every market is in a list."""
     accrual: AccrualRule | None = None
-    """None if accruals are not compared with the ledger's changes."""
+    """How accruals are recognised and compared with the math; None if they are not compared."""
     views: Views | None = None
-    """None if no view function is known."""
+    """The view functions of its contracts; None if none is known."""
     liquidations: Callable[[ContractEvent], Sequence[Liquidation]] | None = None
-    """The auctions and bad debt in an event of a market. Raises `DecodeError`. None if markets publish none."""
+    """Gives the auctions and bad debt in an event of a market; None if markets publish none. Raises `DecodeError`."""
     storage_rules: tuple[Rule, ...] = ()
-    """What the protocol's contracts answer, computed from entries alone."""
+    """How calls of the protocol's contracts are answered from entries alone."""
     oracle_forms: tuple[OracleForm, ...] = ()
     """The forms of oracles that belong to the protocol, for the report of who is behind prices."""
     positions: PositionRules | None = None
     """How positions are kept and judged. None if that is not known, or if a position is not one entry of the market."""
     no_positions: str = ""
-    """Why ``positions`` is None, in words; empty if it is not."""
+    """The reason why ``positions`` is None, in words; empty if it is not None."""
     moving_pools: MovingPoolsIn | None = None
-    """For simulated networks: the pools that an entry is of. None if its pools stay as they are there."""
+    """How a simulated network moves its pools; None if they stay as they are."""
 
 
 def market_events(protocols: Mapping[str, Protocol]) -> dict[str, MarketEvents]:

@@ -1,7 +1,8 @@
-"""Rewards as a yield: exact fractions of amounts and prices, floored once.
+"""Computes the yield of rewards from exact fractions of amounts and prices, which are rounded down once.
 
-The yield of a reward is (what is paid a year, in US dollars) / (all of the side, in US dollars). It is never
-compounded, since rewards are claimed by hand, and never mixed into another rate. Blend's backstops are valued here too.
+The yield of a reward is (what is paid a year, in US dollars) / (everything that the side has supplied or borrowed, in
+US dollars). It is not compounded, because rewards are claimed by hand, and it is not part of another rate. Blend's
+backstops are valued here, too.
 """
 
 from __future__ import annotations
@@ -23,19 +24,23 @@ Worth = tuple[int, int]
 """A price in US dollars and its decimals."""
 
 Worths = Mapping[tuple[str, str], Worth]
-"""By oracle and token."""
+"""Prices in US dollars, keyed by oracle and token."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewardToken:
-    """The token that a pool's rewards are paid in; ``price`` is None where it is not known."""
+    """The token in which a pool's rewards are paid. ``price`` is None if it is not known."""
 
     decimals: int | None
     price: Worth | None
 
 
 class SideReward(NamedTuple):
-    """What one side of a pool is paid a year, in base units of the reward token, its yield, and the reason."""
+    """The reward of one side of a pool.
+
+    ``per_year`` is in base units of the reward token, ``apr_bps`` is the yield, and ``reason`` is ``valid`` or says why
+    one of them is 0 or None.
+    """
 
     per_year: int | None
     apr_bps: int | None
@@ -43,7 +48,10 @@ class SideReward(NamedTuple):
 
 
 def set_rewards(row: PoolRow, reading: ProtocolReading, prices: Worths) -> None:
-    """Add amounts a year, yields and the price of the reward token to what the protocol said of a pool's rewards."""
+    """Set a pool's yearly rewards, their yields, and the price of the reward token.
+
+    The protocol has already set the amounts a second.
+    """
     address = row["reward_token"] or ""
     token = reading.tokens.get(address)
     decimals = None if token is None else token.decimals
@@ -77,40 +85,52 @@ def set_rewards(row: PoolRow, reading: ProtocolReading, prices: Worths) -> None:
 
 
 def _reward(
-    row: PoolRow, paid_in: RewardToken, pace: int | None, said: str | None, total: int, nobody: RewardReason
+    row: PoolRow,
+    paid_in: RewardToken,
+    per_second: int | None,
+    protocol_reason: str | None,
+    total: int,
+    reason_if_empty: RewardReason,
 ) -> SideReward:
-    """The reward of one side: ``pace`` is paid a second over ``total``, and ``nobody`` is the reason if that is 0."""
-    reason = said or RewardReason.NOT_READ
-    if pace is None:
+    """The reward of one side, of which ``per_second`` is paid for a ``total`` in base units of the pool's token.
+
+    ``reason_if_empty`` is the reason if the total is 0.
+    """
+    reason = protocol_reason or RewardReason.NOT_READ
+    if per_second is None:
         return SideReward(None, None, reason)
     extra = 10 ** (row["reward_decimals"] or 0)
-    per_year = min(pace * YEAR // extra, MAX_DECIMAL)
+    per_year = min(per_second * YEAR // extra, MAX_DECIMAL)
     token_price, token_price_decimals = row["oracle_price"], row["oracle_decimals"]
-    if pace == 0:
+    if per_second == 0:
         return SideReward(per_year, 0, reason)
     if reason == RewardReason.NOT_FUNDED:
         return SideReward(per_year, None, reason)
     if total == 0:
-        return SideReward(per_year, None, nobody)
+        return SideReward(per_year, None, reason_if_empty)
     if paid_in.price is None or paid_in.decimals is None:
         return SideReward(per_year, None, RewardReason.NO_REWARD_PRICE)
     if token_price is None or token_price_decimals is None:
         return SideReward(per_year, None, RewardReason.NO_TOKEN_PRICE)
     reward_price, reward_price_decimals = paid_in.price
-    paid = pace * YEAR * reward_price * 10 ** (row["decimals"] + token_price_decimals + 4)
-    behind = extra * 10 ** (paid_in.decimals + reward_price_decimals) * total * token_price
-    return SideReward(per_year, min(paid // behind, JSON_INTEGER_MAX), reason)
+    # (per_second * YEAR * reward price) / (total * token price), each with its decimals; 4 more make basis points.
+    numerator = per_second * YEAR * reward_price * 10 ** (row["decimals"] + token_price_decimals + 4)
+    denominator = extra * 10 ** (paid_in.decimals + reward_price_decimals) * total * token_price
+    return SideReward(per_year, min(numerator // denominator, JSON_INTEGER_MAX), reason)
 
 
 def _worth(reward: RewardPrice, priced_in: Worth | None) -> Worth | None:
-    """With the decimals of both; None where it is of more than 38 digits, or of nothing."""
+    """The price of a reward token in US dollars, from that of the token that it is priced in.
+
+    None if that price is missing, or if the product is not above zero or has more than 38 digits.
+    """
     if priced_in is None or not 0 < reward.rate * priced_in[0] <= MAX_DECIMAL:
         return None
     return reward.rate * priced_in[0], reward.decimals + priced_in[1]
 
 
 def backstop_frame(reading: ProtocolReading, prices: Worths, close_time: int) -> pl.DataFrame:
-    """The backstops of a reading with their value; a number that does not fit into 128 bits is null."""
+    """The frame of a reading's backstops, with their values. A number that does not fit into 128 bits is null."""
     oracles = {market.address: market.oracle or "" for market in reading.markets}
     rows: list[BackstopRow] = []
     for market, row_at in reading.backstops.items():

@@ -1,4 +1,7 @@
-"""Blend, contract generations v1 and v2 (v2.1 is the v2 contract, deployed again): one pool a reserve."""
+"""Blend, contract generations v1 and v2. Each reserve of a Blend pool is a pool here.
+
+What people call v2.1 is the v2 contract, deployed again.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from exporter.protocols.protocol import (
 )
 
 MAX_PRICE_AGE = 86_400
-"""A price is refused when its time plus this is before the ledger's; one of exactly this age is good."""
+"""The contract refuses a price that is more than this many seconds old."""
 
 WORDS = Words(
     coverage=Coverage(

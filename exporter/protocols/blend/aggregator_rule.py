@@ -1,8 +1,8 @@
-"""Blend's oracle aggregator, in two layouts (docs/oracles.md, "Blend's oracle aggregator").
+"""Answers calls of Blend's oracle aggregator from its entries, in two layouts (docs/oracles.md).
 
-The one of 2025 has everything in its instance, that of 2024 has persistent entries. A build of early 2025 keeps the
-entries of 2024 but looks further back where the upstream gives no last price; entries cannot distinguish the two, so
-that such a case has no answer.
+The aggregator of 2025 has everything in its instance; that of 2024 has persistent entries. A build of early 2025 has
+the entries of 2024, but looks further back if the upstream oracle has no last price. Entries do not tell these two
+apart, so such a call has no answer.
 """
 
 from __future__ import annotations
@@ -35,24 +35,27 @@ from exporter.ledger.storage_rules.host import (
 ASSET_NOT_FOUND: Final = "Error(Contract, #105)"
 ORACLE_NOT_FOUND: Final = "Error(Contract, #107)"
 ASSET_BLOCKED: Final = "Error(Contract, #107)"
-"""The first by the newer layout, the second by the older one."""
+"""The errors of the contract. Code 107 means the first in the newer layout, and the second in the older one."""
 
 MAX_STEPS: Final = 300
-"""A contract that would look further back runs out of its budget: the settings allow 12 steps of 300 s."""
+"""A contract that looks further back than this runs out of its budget. The settings allow 12 steps of 300 s."""
 
 
 def recognises(host: StorageHost, contract: Contract) -> bool:
-    """Whether a contract has the settings of the newer layout, or the entries of the older one and nothing else."""
+    """Whether a contract has the settings of the newer layout, or exactly the entries of the older one."""
     if contract.symbols("Base", "Decimals", "MaxAge"):
         return True
-    known = set(contract.storage) == {symbol("Admin"), symbol("IsInit")}
-    return known and host.data(contract.address, symbol("Assets")) is not None
+    has_older_instance = set(contract.storage) == {symbol("Admin"), symbol("IsInit")}
+    return has_older_instance and host.data(contract.address, symbol("Assets")) is not None
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """The decimals, or a price, or the assets that either layout has."""
+    """What the aggregator answers to a call of ``decimals``, ``base``, ``assets`` or ``lastprice``.
+
+    Raises `TrapError` or `NotFromStorageError`.
+    """
     if not contract.symbols("Base", "Decimals", "MaxAge"):
-        return _first_answer(host, contract, call)
+        return _answer_of_older_layout(host, contract, call)
     settings = contract.fields
     base_assets = items(settings.get("BaseAssets") or vec(), "BaseAssets")
     match call:
@@ -83,45 +86,52 @@ def _lastprice(host: StorageHost, settings: Fields, asset: ScVal) -> ScVal:
     if config.u32("oracle_index") >= len(oracles):
         raise TrapError(ORACLE_NOT_FOUND)
     oracle = Fields.of(oracles[config.u32("oracle_index")], "Oracles")
-    found = _price(host, settings, oracle, config)
-    return VOID if found is None else price_data(*found)
+    price = _price(host, settings, oracle, config)
+    return VOID if price is None else price_data(*price)
 
 
 def _price(host: StorageHost, settings: Fields, oracle: Fields, config: Fields) -> tuple[int, int] | None:
+    """The newest price of an upstream oracle and its time (unix seconds).
+
+    None if the oracle has none within ``MaxAge``, or if the price differs too much from the one before it.
+    """
     max_age, step = settings.u64("MaxAge"), oracle.u32("resolution")
     upstream, asset = oracle.address("address"), present(config.get("asset"))
 
-    def first(time: int, steps: int) -> tuple[tuple[int, int] | None, int]:
+    def newest_price(time: int, steps: int) -> tuple[tuple[int, int] | None, int]:
+        """The newest price at or before a time, within some steps back, and the time that is one step before it."""
         for taken in range(steps):
             if taken == MAX_STEPS:
                 raise TrapError(BUDGET)
-            found = price_parts(host.call(upstream, "price", asset, u64(time)))
+            price = price_parts(host.call(upstream, "price", asset, u64(time)))
             time = unsigned(time - step)
-            if found is not None:
-                return found, time
+            if price is not None:
+                return price, time
         return None, time
 
     oldest = unsigned(host.now - max_age)
     last: int = expect(host.call(upstream, "last_timestamp"), scval.U64, "last_timestamp()")
-    back = (last - oldest) // step + 1 if step else MAX_STEPS + 1  # without a step it would look there for ever
-    found, time = first(last, back if last >= oldest else 0)
-    if found is None:
+    # With a step of 0 the contract would ask for the same time for ever.
+    steps_back = (last - oldest) // step + 1 if step else MAX_STEPS + 1
+    newest, time = newest_price(last, steps_back if last >= oldest else 0)
+    if newest is None:
         return None
+    amount, timestamp = newest
     max_dev = config.u32("max_dev")
     if 0 < max_dev < 100:
         if step == 0:
             raise TrapError(PANIC)
-        older, _ = first(time, max_age // step)
+        older, _ = newest_price(time, max_age // step)
         if older is None:
             return None
         allowed = truncated(signed(older[0] * max_dev), 100)
-        if signed(abs(signed(found[0] - older[0]))) > allowed:
+        if signed(abs(signed(amount - older[0]))) > allowed:
             return None
-    price = rescaled(found[0], oracle.u32("decimals"), settings.u32("Decimals"))
-    return (price, found[1]) if found[1] >= oldest else None
+    price = rescaled(amount, oracle.u32("decimals"), settings.u32("Decimals"))
+    return (price, timestamp) if timestamp >= oldest else None
 
 
-def _first_answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
+def _answer_of_older_layout(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     match call:
         case ["decimals" | "base" | "assets" as name]:
             return present(host.data(contract.address, symbol(name.capitalize())))
@@ -136,8 +146,11 @@ def _first_answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     if blocked is not None and expect(blocked, scval.BOOL, "Blocked"):
         raise TrapError(ASSET_BLOCKED)
     config = Fields.of(stored, "AssetConfig")
-    found = price_parts(host.call(config.address("oracle_id"), "lastprice", present(config.get("asset"))))
-    if found is None:
-        raise NotFromStorageError("the upstream has no last price, and releases of this aggregator differ in what then")
+    price = price_parts(host.call(config.address("oracle_id"), "lastprice", present(config.get("asset"))))
+    if price is None:
+        raise NotFromStorageError(
+            "the upstream has no last price, and releases of this aggregator differ in what they do then"
+        )
+    amount, timestamp = price
     decimals = expect(present(host.data(contract.address, symbol("Decimals"))), scval.U32, "Decimals")
-    return price_data(rescaled(found[0], config.u32("decimals"), decimals), found[1])
+    return price_data(rescaled(amount, config.u32("decimals"), decimals), timestamp)

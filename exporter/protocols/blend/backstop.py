@@ -1,4 +1,7 @@
-"""The backstop of a pool: its value, what its depositors are paid, its funding and status (docs/protocols/blend.md)."""
+"""The backstop of a Blend pool: its value, what its depositors are paid, whether that is funded, and its status.
+
+docs/protocols/blend.md has the formulas.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,10 @@ from exporter.tree.values import RewardReason
 ONE = 10**7  # 7 decimals
 
 ALLOTMENT = 10_000_000 * ONE
-"""The most that a v2 backstop may promise before the emitter pays it, base units of BLND."""
+"""The most BLND, in base units, that a v2 backstop may promise before the emitter pays it."""
 
 _LP_PER_USDC = 5
-"""The backstop takes USDC for a fifth of what Comet's pool holds, whatever its weights say."""
+"""The backstop counts USDC as a fifth of what Comet's pool holds, whatever the pool's weights say."""
 
 _THRESHOLDS = {"v1": 200_000**5, "v2": 100_000**5}
 _UPDATED = ("admin_active", "active", "admin_on_ice", "on_ice", "frozen")
@@ -41,15 +44,18 @@ class EmissionSource(StrEnum):
     """Where the BLND comes from that a backstop promises next."""
 
     EMITTER = "emitter"
-    BACKFILL = "backfill"  # the allotment, which is minted in one go after the emitter names the backstop
-    NONE = "none"  # the emitter pays another backstop now
+    """The emitter pays this backstop."""
+    BACKFILL = "backfill"
+    """It comes from the allotment, which is minted at once when the emitter begins to pay this backstop."""
+    NONE = "none"
+    """The emitter pays another backstop now."""
 
 
 class Funding(NamedTuple):
-    """The BLND of a backstop; None is not known.
+    """The BLND of a backstop. None means that it is not known.
 
-    ``funded``: a claim succeeds, because the backstop has all that it promised. ``remaining``: base units of the
-    allotment, while promises come from there.
+    If it is ``funded``, the backstop has all that it promised, so that a claim succeeds. ``remaining`` is what is left
+    of the allotment, in base units, as long as promises come from it.
     """
 
     source: EmissionSource | None = None
@@ -58,7 +64,7 @@ class Funding(NamedTuple):
 
 
 class BackstopTokens(NamedTuple):
-    """The contracts that a backstop's instance names: its token, which is a pool of Comet, and what that holds."""
+    """The tokens that a backstop's instance names: ``lp``, which is a pool of Comet, and the two that it holds."""
 
     lp: str
     blnd: str
@@ -67,7 +73,10 @@ class BackstopTokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comet:
-    """The pool of Comet whose shares are the backstop's token. Prices are in USDC, 7 decimals, rounded down."""
+    """The pool of Comet whose shares are the backstop's token.
+
+    Its prices are in USDC, with 7 decimals, rounded down.
+    """
 
     blnd: int
     blnd_weight: int
@@ -82,16 +91,20 @@ class Comet:
 
     @property
     def per_share(self) -> tuple[int, int]:
-        """BLND and USDC behind one share."""
+        """How much BLND and USDC is behind one share, with 7 decimals."""
         return self.blnd * ONE // self.shares, self.usdc * ONE // self.shares
 
     @property
     def share_in_usdc(self) -> int:
+        """The price of one share in USDC, as the backstop computes it."""
         return self.per_share[1] * _LP_PER_USDC
 
 
 class Balance(NamedTuple):
-    """A pool's part of the backstop: all shares, the tokens behind them, and the shares queued for withdrawal."""
+    """A pool's part of the backstop: all its shares, the tokens behind them, and how many shares are queued.
+
+    Queued shares will be withdrawn.
+    """
 
     shares: int
     tokens: int
@@ -104,13 +117,13 @@ class Balance(NamedTuple):
 
     @property
     def tokens_not_queued(self) -> int:
-        """The tokens that earn emissions: all tokens less those of the queued shares, rounded down."""
+        """The tokens that earn emissions: all tokens without those of the queued shares, rounded down."""
         return self.tokens - self.queued * self.tokens // self.shares if self.shares > 0 else 0
 
 
 @dataclass(frozen=True, slots=True)
 class PoolBackstop:
-    """All that is known of one pool's backstop; what could not be read is None."""
+    """Everything that is known of one pool's backstop. What could not be read is None."""
 
     market: str
     generation: str
@@ -122,39 +135,43 @@ class PoolBackstop:
     funding: Funding
     comet: Comet | None
     lp_value: tuple[int, int] | None
-    """BLND and USDC behind one share of the token, as the contract takes it: v1 has noted it at some time."""
+    """How much BLND and USDC the contract counts for one share of the token. v1 uses a value that it once stored."""
     in_reward_zone: bool | None
 
     def reward_price(self, tokens: Mapping[str, Token]) -> RewardPrice | None:
-        """The price of BLND in USDC, where both have the 7 decimals that Comet takes."""
+        """The price of BLND in USDC. None if it is not known, or if one of them does not have Comet's 7 decimals."""
         if self.tokens is None or self.comet is None or {tokens[token].decimals for token in self.tokens[1:]} != {7}:
             return None
         return RewardPrice(self.tokens.usdc, self.comet.blnd_in_usdc, 7, f"comet_spot {self.tokens.lp}")
 
     @property
     def threshold_product(self) -> int | None:
-        """BLND^4 * USDC in whole units, saturated as the contract does it."""
+        """BLND^4 * USDC in whole units, at most 2^127 - 1, as in the contract."""
         if self.balance is None or self.lp_value is None:
             return None
         blnd, usdc = (self.balance.tokens * per_share // ONE // ONE for per_share in self.lp_value)
         return min(blnd**4 * usdc, INT128_MAX)
 
     def status_after_update(self) -> str | None:
-        """The status that `update_status` would set now; None where nobody can call it, or it is not known."""
+        """The status that `update_status` would set now. None if nobody can call it, or if it is not known."""
         product = self.threshold_product
         if self.balance is None or product is None or self.status not in _UPDATED:
             return None
-        queued, met = self.balance.queued_part, product >= _THRESHOLDS[self.generation]
+        queued = self.balance.queued_part
+        is_large_enough = product >= _THRESHOLDS[self.generation]
         if self.status == "admin_on_ice":
             return "frozen" if queued >= 7_500_000 else self.status
         if self.status == "admin_active":
-            return "on_ice" if not met or queued >= 5_000_000 else self.status
+            return "on_ice" if not is_large_enough or queued >= 5_000_000 else self.status
         if queued >= 6_000_000:
             return "frozen"
-        return "on_ice" if queued >= 3_000_000 or not met else "active"
+        return "on_ice" if queued >= 3_000_000 or not is_large_enough else "active"
 
     def row(self, close_time: int) -> BackstopRow:
-        """The row of the backstops frame at a close time, but the value in US cents: the market's oracle gives it."""
+        """The row of the backstops frame at a close time (unix seconds), without the value in US cents.
+
+        That follows from the price of the market's oracle, which is not known here.
+        """
         product, balance, comet, tokens = self.threshold_product, self.balance, self.comet, self.tokens
         emission = self.emission.at(close_time)
         extra, threshold = RATE_DECIMALS[self.generation], _THRESHOLDS[self.generation]
@@ -191,7 +208,10 @@ class PoolBackstop:
         )
 
     def _apr_bps(self, emission: Emission, extra: int) -> tuple[int | None, str]:
-        """The yield of the depositors that have not queued; the value in USDC of both tokens cancels the dollar."""
+        """The yield of the depositors that have not queued, in basis points, and the reason if there is none.
+
+        Both the reward and the deposits are valued in USDC, so no price in dollars is needed.
+        """
         if not emission.eps:
             return emission.eps, emission.reason or RewardReason.NO_EMISSIONS
         if emission.reason == RewardReason.NOT_FUNDED:
@@ -208,41 +228,48 @@ class PoolBackstop:
 
 
 class BackstopKeys:
-    """The ledger keys of the backstop that a pool names, and what their entries say of it."""
+    """The ledger keys of the backstop that a pool names. `read` decodes their entries."""
 
     def __init__(self, market: str, pool: PoolInstance, backstop: str, instance: Entry | None) -> None:
         self._market, self._pool, self._backstop = market, pool, backstop
-        self._backfills = pool.generation == "v2"
+        self._is_v2 = pool.generation == "v2"
         names = decoded_or_none(named_contracts, instance, "BToken", "BLNDTkn", "USDCTkn")
         self.tokens = None if names is None else BackstopTokens(*names)
         (emitter,) = decoded_or_none(named_contracts, instance, "Emitter") or (None,)
         self.keys: dict[str, bytes] = {}
-        """By name: keys of entries that change. Comet's pool does with every trade; the emitter's says whom it pays."""
+        """The keys of entries that change, by name. Comet's pool changes with every trade."""
         self.never_removed = {
             "PoolBalance": variant_key(backstop, "PoolBalance", address(market)),
             "emission": backstop_emission_key(pool.generation, backstop, market),
         }
-        """By name: keys of entries that nothing removes once they exist."""
-        noted = ("Backfill", "BackfillEmis") if self._backfills else ("LPTknVal",)
-        self.never_removed |= {name: data_key(backstop, symbol(name)) for name in noted}
+        """The keys of entries that nothing removes once they exist, by name."""
+        own_names = ("Backfill", "BackfillEmis") if self._is_v2 else ("LPTknVal",)
+        self.never_removed |= {name: data_key(backstop, symbol(name)) for name in own_names}
         if self.tokens is not None:
             self.keys = {name: variant_key(self.tokens.lp, name) for name in ("AllRecordData", "TotalShares")}
-            if self._backfills:
+            if self._is_v2:
                 self.never_removed["BLND"] = token_balance_key(self.tokens.blnd, backstop)
         if emitter is not None:
             self.keys["emitter"] = instance_key(emitter)
-            at_emitter = ("LastDistro", "Dropped") if self._backfills else ("LastDistro",)
-            self.never_removed |= {name: variant_key(emitter, name, address(backstop)) for name in at_emitter}
+            emitter_names = ("LastDistro", "Dropped") if self._is_v2 else ("LastDistro",)
+            self.never_removed |= {name: variant_key(emitter, name, address(backstop)) for name in emitter_names}
         self._entries: dict[str, Entry | None] = {}
 
     def read(self, entries: Entries, zones: Mapping[str, Collection[str]]) -> PoolBackstop:
-        """All that the entries say. An archived one says it too: nobody changes it before it is restored."""
+        """The backstop, as its entries have it. ``zones`` are the markets in the reward zone of each backstop.
+
+        An archived entry counts like another, because nobody can change it before it is restored.
+        """
         self._entries = {name: entries[key] for name, key in (self.keys | self.never_removed).items()}
         source = decoded_or_none(self._source)
         promised = decoded_or_none(self._promised) if source == EmissionSource.BACKFILL else None
         remaining = None if promised is None else max(ALLOTMENT - promised, 0)
-        funding, comet = Funding(source, decoded_or_none(self._funded), remaining), decoded_or_none(self._comet)
-        value = None if comet is None else comet.per_share
+        funding = Funding(source, decoded_or_none(self._funded), remaining)
+        comet = decoded_or_none(self._comet)
+        if self._is_v2:
+            lp_value = None if comet is None else comet.per_share
+        else:
+            lp_value = decoded_or_none(decode_lp_value, self._entries["LPTknVal"])
         return PoolBackstop(
             market=self._market,
             generation=self._pool.generation,
@@ -253,7 +280,7 @@ class BackstopKeys:
             emission=decode_emission(self._entries["emission"], funding.funded),
             funding=funding,
             comet=comet,
-            lp_value=value if self._backfills else decoded_or_none(decode_lp_value, self._entries["LPTknVal"]),
+            lp_value=lp_value,
             in_reward_zone=self._market in zones[self._backstop] if self._backstop in zones else None,
         )
 
@@ -267,7 +294,7 @@ class BackstopKeys:
         return None if entry is None else entry.value
 
     def _comet(self) -> Comet:
-        """Raises `DecodeError` where an entry is missing, or anything in them is not above zero."""
+        """Comet's pool. Raises `DecodeError` if an entry is missing, or if a number in it is not above zero."""
         records, shares = self._entry("AllRecordData"), self._entry("TotalShares")
         if self.tokens is None or records is None or shares is None:
             raise DecodeError("Comet: its records or shares are missing")
@@ -291,13 +318,13 @@ class BackstopKeys:
     def _source(self) -> EmissionSource:
         if storage_of(self._entry("emitter"), "emitter").address("Backstop") == self._backstop:
             return EmissionSource.EMITTER
-        paid = self._entry("LastDistro") is not None
-        if paid or not self._backfills or self._value("Backfill") == (scval.BOOL, False):
+        was_paid = self._entry("LastDistro") is not None
+        if was_paid or not self._is_v2 or self._value("Backfill") == (scval.BOOL, False):
             return EmissionSource.NONE
         return EmissionSource.BACKFILL
 
     def _funded(self) -> bool:
-        promised = self._promised() if self._backfills else 0
+        promised = self._promised() if self._is_v2 else 0
         if promised == 0 or self._value("Dropped") == (scval.BOOL, True):
             return True
         return decode_token_balance(self._entry("BLND")) >= promised
@@ -308,7 +335,10 @@ class BackstopKeys:
 
 
 def decode_balance(entry: Entry | None) -> Balance:
-    """Without an entry nobody ever deposited. Raises `DecodeError`, also for contradictions."""
+    """A pool's part of the backstop. All is 0 without an entry, because then nobody ever deposited.
+
+    Raises `DecodeError`, also if the numbers contradict each other.
+    """
     if entry is None:
         return Balance(0, 0, 0)
     fields = Fields.of(entry.value, "PoolBalance")
@@ -319,7 +349,10 @@ def decode_balance(entry: Entry | None) -> Balance:
 
 
 def decode_lp_value(entry: Entry | None) -> tuple[int, int]:
-    """BLND and USDC behind one share of the token as a v1 backstop last noted them. Raises `DecodeError`."""
+    """How much BLND and USDC was behind one share of the token when a v1 backstop last stored it.
+
+    Raises `DecodeError`.
+    """
     items = () if entry is None else expect(entry.value, scval.VEC, "LPTknVal") or ()
     value = tuple(expect(item, scval.I128, "LPTknVal") for item in items)
     if len(value) != 2 or min(value) < 0:

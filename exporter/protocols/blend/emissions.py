@@ -1,4 +1,4 @@
-"""BLND that is paid to one side of a reserve, or to the backstop of a pool (docs/protocols/blend.md, "Rewards")."""
+"""Emissions of BLND to one side of a reserve, or to a pool's backstop (docs/protocols/blend.md, "Rewards")."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from exporter.tables import MAX_DECIMAL
 from exporter.tree.values import RewardReason
 
 SIDES = ("borrow", "supply")
-"""The number of an emission is twice the index of its reserve, and the place of its side here."""
+"""The sides of a reserve. An emission's number is twice the index of its reserve plus the index of its side here."""
 
 RATE_DECIMALS = {"v1": 0, "v2": 7}
 """How many decimals `Emission.eps` has beyond the 7 of BLND, by contract generation."""
 
-_NO_TIME = 1 << 62  # beyond any
+_NO_TIME = 1 << 62  # later than any possible time
 
 _OF_RESERVE = {"v1": "EmisConfig", "v2": "EmisData"}
 _OF_BACKSTOP = {"v1": "BEmisCfg", "v2": "BEmisData"}
 
 
 class Emission(NamedTuple):
-    """How much BLND a second, for all of a side together, up to when; or why that is not known or nothing."""
+    """An emission of BLND to one side of a reserve, or the reason why there is none or it is not known."""
 
     eps: int | None = None
+    """BLND a second for all of the side together, in base units times 10^`RATE_DECIMALS`."""
     expiration: int | None = None
+    """The time at which the emission ends, in unix seconds."""
     reason: str | None = None
     stored: tuple[int, int] | None = None
-    """What a share of the side was ever paid, and of when (unix seconds) that is, as an entry of v2 has it."""
+    """What a share of the side was ever paid, and at what time (unix seconds) that was; None in v1."""
 
     def at(self, time: int) -> Emission:
-        """The emission as it is paid at a time (unix seconds): nothing of one that is over, or is of nothing."""
+        """The emission at a time (unix seconds). It pays nothing if it is over, or if there is none."""
         if self.eps is None or self.expiration is None:
             return self if self.reason == RewardReason.UNREAD else self._replace(eps=0)
         if self.expiration <= time:
@@ -43,7 +45,7 @@ class Emission(NamedTuple):
         return self._replace(reason=(self.reason or RewardReason.VALID) if self.eps else RewardReason.NO_EMISSIONS)
 
     def index_at(self, time: int, shares: int, decimals: int) -> int | None:
-        """What a share was ever paid up to a time, in units of ``eps`` per 10^decimals shares; None where not known."""
+        """What 10^``decimals`` shares were ever paid up to a time, in units of ``eps``. None if that is not known."""
         if self.stored is None or self.eps is None or self.expiration is None:
             return None
         index, last = self.stored
@@ -57,7 +59,7 @@ NOT_READ = Emission(reason=RewardReason.UNREAD)
 
 
 def plan_key(market: str) -> bytes:
-    """The ledger key of how a pool divides what it gets. A pool without it never emitted anything."""
+    """The ledger key of a pool's plan, which divides emissions among its reserves. Without it nothing was ever paid."""
     return data_key(market, symbol("PoolEmis"))
 
 
@@ -67,14 +69,14 @@ def reserve_emission_key(generation: str, market: str, index: int, side: str) ->
 
 
 def backstop_emission_key(generation: str, backstop: str, market: str) -> bytes:
-    """The ledger key of the emission to the depositors of a pool's backstop."""
+    """The ledger key of the emission to those who deposited in a pool's backstop."""
     return variant_key(backstop, _OF_BACKSTOP[generation], address(market))
 
 
 def decode_emission(entry: Entry | None, funded: bool | None) -> Emission:
-    """An emission entry of either generation. One that cannot be read costs the reward and nothing else.
+    """An emission from its entry, in the form of either generation. If it cannot be decoded it is `NOT_READ`.
 
-    ``funded``: whether the backstop has what it promises; None is not known, and then neither is what is paid.
+    ``funded`` says whether the backstop has what it promises. If that is not known (None), nor is what is paid.
     """
     if entry is None:
         return Emission(reason=RewardReason.NO_EMISSIONS)
@@ -86,6 +88,6 @@ def decode_emission(entry: Entry | None, funded: bool | None) -> Emission:
     if expiration >= _NO_TIME or funded is None:
         return NOT_READ
     stored = None
-    with suppress(DecodeError):  # v1 has none
+    with suppress(DecodeError):  # v1 does not have these fields
         stored = fields.i128("index"), fields.u64("last_time")
     return Emission(eps, expiration, None if funded else RewardReason.NOT_FUNDED, stored)

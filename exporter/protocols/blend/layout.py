@@ -1,6 +1,6 @@
-"""How Blend's pool contract keeps its state in the ledger (docs/protocols/blend.md, "Keys"), both contract generations.
+"""How Blend's pool contract, in both generations, keeps its state in the ledger (docs/protocols/blend.md, "Keys").
 
-In Blend's own words a market is a "pool" and its pools are "reserves"; in the contract's state these words stay.
+Blend calls a market a "pool", and its pools "reserves". Names for the contract's state use Blend's words.
 """
 
 from __future__ import annotations
@@ -31,51 +31,68 @@ WASM_HASHES = {
     bytes.fromhex("baf978f10efdbcd85747868bef8832845ea6809f7643b67a4ac0cd669327fc2c"): "v1",
     bytes.fromhex("a41fc53d6753b6c04eb15b021c55052366a4c8e0e21bc72700f461264ec1350e"): "v2",
 }
-"""The pool contract's code by generation (docs/protocols/blend.md, "Structure"); v2.1 is the same code as v2."""
+"""The wasm hash of Blend's pool contract, with its generation (docs/protocols/blend.md, "Structure").
+
+v2.1 has the same code as v2.
+"""
 
 PRECEPT = "042d41030d396f3607b8750f3cb0c2225a503a6775636d046ca9b4abaa4daab2"
-"""The pool contract's code of Templar's fork of v2, v0.1.0."""
+"""The wasm hash of the pool contract of Templar's fork of v2, v0.1.0."""
 
 GENERATIONS = WASM_HASHES | {bytes.fromhex(PRECEPT): "v2"}
-"""The code of Blend's pools and of forks, by the generation whose entries and rules it has."""
+"""The wasm hashes of Blend's pools and of forks, with the generation whose entries and rules they have."""
 
 PRICE_LIMITS = {PRECEPT: PriceLimits(decimals=7, refuses_future=True)}
-"""By the code of a pool that refuses more prices than Blend's own (docs/protocols/blend.md, "Prices")."""
+"""The price limits of pools that refuse more prices than Blend's own, by wasm hash.
+
+docs/protocols/blend.md, "Prices", has their source.
+"""
 
 SETUP = "setup"
 
 STATUS_NAMES = ("admin_active", "active", "admin_on_ice", "on_ice", "admin_frozen", "frozen", SETUP)
-"""By the contract's status number (docs/protocols/blend.md, "Statuses")."""
+"""The names of the contract's statuses, in the order of their numbers (docs/protocols/blend.md, "Statuses")."""
 
 MAX_RESERVES = 64
-"""The contract allows 32 (v1) or 30 (v2); a list longer than this is not one of Blend's."""
+"""The largest number of reserves that is read. The contract allows 32 (v1) or 30 (v2)."""
 
 MAX_TOKEN_DECIMALS = 18
-"""The contract refuses reserves of more decimals."""
+"""The contract refuses a token with more decimals."""
 
 RATE_DECIMALS = {"v1": 9, "v2": 12}
-"""Of ``b_rate`` and ``d_rate``, by contract generation."""
+"""Decimals of ``b_rate`` and ``d_rate``, by contract generation."""
 
 NO_CAP = 2**127 - 1
-"""A ``supply_cap`` that caps nothing: v2's own way to say so, and what v1, which has no such field, is given."""
+"""The ``supply_cap`` that limits nothing in v2. A reserve of v1, which has no such field, gets it, too."""
 
 STATUS = Number(scval.U32)
 BACKSTOP_RATE = Number(scval.U32, most=10**7)
-"""A pool's ``bstop_rate``. The contract itself allows less than 1: suppliers' rates are not negative."""
+"""The range of a pool's ``bstop_rate``. The contract keeps it below 1, so that suppliers' rates are not negative."""
 
 FACTOR = Number(scval.U32)
-"""A number of a reserve's configuration, which the contract bounds further."""
+"""The range of a number in a reserve's configuration. The contract has narrower bounds of its own."""
 
 DECIMALS = Number(scval.U32, most=MAX_TOKEN_DECIMALS)
 
-_SHOWN_FIELDS = ("util", "r_base", "r_one", "r_two", "r_three", "reactivity", "max_util", "c_factor", "l_factor")
+_FIELDS_OF_7_DECIMALS = (
+    "util",
+    "r_base",
+    "r_one",
+    "r_two",
+    "r_three",
+    "reactivity",
+    "max_util",
+    "c_factor",
+    "l_factor",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolInstance:
-    """A Blend pool contract: what its instance entry holds. ``backstop_rate`` has 7 decimals.
+    """The instance entry of a Blend pool contract. ``backstop_rate`` has 7 decimals.
 
-    ``backstop`` and ``reward_token`` (BLND) are None where they are no contracts: they cost what hangs on them alone.
+    ``backstop`` and ``reward_token`` (BLND) are None if the entry does not name a contract. Then only what depends on
+    them is not known.
     """
 
     generation: str
@@ -95,53 +112,53 @@ class ReserveConfig:
     """A reserve's ``ResConfig`` entry: rates and factors have 7 decimals."""
 
     index: int
-    """The reserve's place in the pool's list."""
+    """The reserve's index in the pool's list."""
     decimals: int
-    """Decimals of the token."""
+    """The token's decimals."""
     c_factor: int
-    """Share of the value of collateral that counts."""
+    """The share of the collateral's value that counts."""
     l_factor: int
-    """What the value of a debt is divided by."""
+    """The number by which the value of a debt is divided."""
     util: int
-    """The utilization that the rate modifier aims at; the first knot of the rate curve."""
+    """The utilization that the rate modifier aims at, and the first knot of the rate curve."""
     max_util: int
-    """Utilization that no borrower may exceed."""
+    """The utilization that no borrower may exceed."""
     r_base: int
-    """The annual borrow rate without utilization."""
+    """The annual borrow rate at a utilization of 0."""
     r_one: int
-    """What the first slope adds to it, up to ``util``."""
+    """The rate that the first slope adds, up to ``util``."""
     r_two: int
-    """What the second slope adds, up to 95 %."""
+    """The rate that the second slope adds, from there up to 95 %."""
     r_three: int
-    """What the third slope adds, up to 100 %."""
+    """The rate that the third slope adds, from there up to 100 %."""
     reactivity: int
-    """How fast the rate modifier moves; a plain number."""
+    """How fast the rate modifier moves, without decimals."""
     enabled: bool
-    """Whether the reserve is open. Always so in v1, which has no such field."""
+    """Whether the reserve is open. It always is in v1, which has no such field."""
     supply_cap: int
-    """Base units that may be supplied; `NO_CAP` caps nothing."""
+    """The most that may be supplied, in base units of the token. `NO_CAP` limits nothing."""
     generation: str
     """The contract generation whose form the entry has, ``v1`` or ``v2``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReserveData:
-    """A reserve's ``ResData`` entry: what an operation changes. Amounts are base units of the token."""
+    """A reserve's ``ResData`` entry, which operations change. Amounts are in base units of the token."""
 
     b_rate: int
-    """What a share of the supply is worth, in base units; 9 decimals in v1, 12 in v2."""
+    """The worth of a share of the supply, in base units, with 9 decimals in v1 and 12 in v2."""
     d_rate: int
-    """What a share of the debt is worth, in base units; as many decimals."""
+    """The worth of a share of the debt, in base units, with 9 decimals in v1 and 12 in v2."""
     b_supply: int
     """All shares of the supply."""
     d_supply: int
     """All shares of the debt."""
     ir_mod: int
-    """The reactive factor of the borrow rate; 9 decimals in v1, 7 in v2."""
+    """The reactive factor of the borrow rate, with 9 decimals in v1 and 7 in v2."""
     backstop_credit: int
-    """Base units of interest that the backstop has earned and not taken."""
+    """The interest that the backstop has earned and not taken yet, in base units."""
     last_time: int
-    """Unix seconds of the last accrual."""
+    """The time of the last accrual, in unix seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,13 +168,13 @@ class Reserve:
     config: ReserveConfig
     data: ReserveData
     bstop_rate: int
-    """Share of the borrowers' interest that the pool's backstop gets, 7 decimals."""
+    """The share of the borrowers' interest that the pool's backstop gets, with 7 decimals."""
     reward_token: str | None = None
-    """The token of emissions, BLND; None if the pool names no contract."""
+    """The token of emissions, which is BLND; None if the pool names no contract."""
     supply_emission: Emission = NOT_READ
-    """What suppliers are paid."""
+    """The emission to suppliers."""
     borrow_emission: Emission = NOT_READ
-    """What borrowers are paid."""
+    """The emission to borrowers."""
 
 
 def market_keys(market: str) -> tuple[bytes, bytes]:
@@ -176,37 +193,37 @@ def reserve_config_key(market: str, asset: str) -> bytes:
 
 
 def queued_reserve_key(market: str, asset: str) -> bytes:
-    """The ledger key of what a reserve's configuration is to become; it is there until that is done or dropped."""
+    """The ledger key of a reserve's queued configuration. Its entry exists until that is applied or cancelled."""
     return variant_key(market, "ResInit", address(asset), durability=TEMPORARY)
 
 
 def proposed_admin_key(market: str) -> bytes:
-    """The ledger key of who is to be a pool's admin; only v2 has it, until that is accepted, or for ten days."""
+    """The ledger key of a pool's proposed admin. Only v2 has it: for ten days, or until the proposal is accepted."""
     return data_key(market, symbol("PropAdmin"), TEMPORARY)
 
 
 def reward_zone_key(backstop: str) -> bytes:
-    """The ledger key of a backstop's reward zone: the pools it rewards, not all there are."""
+    """The ledger key of a backstop's reward zone: the list of the pools that it rewards, which is not all pools."""
     return data_key(backstop, symbol("RZ"))
 
 
 def storage_of(entry: Entry | None, what: str) -> Fields:
-    """The storage of a contract's instance. Raises `DecodeError`, also where there is none."""
+    """The storage of a contract's instance. Raises `DecodeError`, also if there is no instance."""
     if entry is None:
         raise DecodeError(f"{what}: it is missing")
     return Fields(instance_of(entry.contract_data()).storage, what)
 
 
 def named_contracts(backstop: Entry | None, *names: str) -> list[str]:
-    """The contracts that a backstop's instance has under these names. Raises `DecodeError`."""
+    """The contracts that a backstop's instance has under these names. Raises `DecodeError` if one is missing."""
     storage = storage_of(backstop, "backstop instance")
     return [storage.contract(name) for name in names]
 
 
 def decode_instance(entry: Entry) -> PoolInstance:
-    """Decode a pool's instance entry. Raises `DecodeError` naming the field when it is not one.
+    """A pool's instance, from its entry. Raises `DecodeError`, which names the field that is wrong.
 
-    The code's hash decides the generation, and of unknown code the fields that only v2 has; never the size of a number.
+    The wasm hash decides the generation. If the code is unknown, it is v2 if a field is there that only v2 has.
     """
     instance, wasm_hash = coded_instance(entry.contract_data(), "pool instance")
     storage = Fields(instance.storage, "pool instance")
@@ -233,7 +250,10 @@ def _contract(storage: Fields, name: str) -> str | None:
 
 
 def decode_reserve_list(entry: Entry | None) -> tuple[str, ...]:
-    """The assets of a pool's reserves, in the contract's order; a pool that never had one has no entry."""
+    """The assets of a pool's reserves, in the contract's order. Empty without an entry: the pool never had a reserve.
+
+    Raises `DecodeError`.
+    """
     if entry is None:
         return ()
     assets = contracts(entry.value, "ResList", MAX_RESERVES)
@@ -242,16 +262,19 @@ def decode_reserve_list(entry: Entry | None) -> tuple[str, ...]:
     return assets
 
 
-def has_index(config_entry: Entry | None, place: int) -> bool:
-    """Whether there is a ResConfig, and of a reserve at this place of the list; one that says no place may be."""
+def has_index(config_entry: Entry | None, index: int) -> bool:
+    """Whether there is a ResConfig, and it is of the reserve with this index in the list.
+
+    A ResConfig whose index cannot be decoded counts as fitting, because decoding the reserve reports it.
+    """
     try:
-        return config_entry is not None and Fields.of(config_entry.value, "ResConfig").u32("index") == place
-    except DecodeError:  # the reserve's own reading reports this
+        return config_entry is not None and Fields.of(config_entry.value, "ResConfig").u32("index") == index
+    except DecodeError:
         return True
 
 
 def decode_reserve(config_entry: Entry, data_entry: Entry, bstop_rate: int) -> Reserve:
-    """A reserve by both of its entries and its pool's ``bstop_rate``, without its rewards. Raises `DecodeError`."""
+    """A reserve without its rewards, from its two entries and its pool's ``bstop_rate``. Raises `DecodeError`."""
     return Reserve(
         config=decode_config(Fields.of(config_entry.value, "ResConfig")),
         data=decode_data(Fields.of(data_entry.value, "ResData")),
@@ -283,7 +306,7 @@ def decode_config(config: Fields) -> ReserveConfig:
 
 
 def decode_data(data: Fields) -> ReserveData:
-    """A reserve's state. Raises `DecodeError`, also for a number with which the contract cannot compute."""
+    """A reserve's state. Raises `DecodeError`, also if the contract could not compute with a number."""
     return ReserveData(
         b_rate=data.number("b_rate", *AMOUNT),
         d_rate=data.number("d_rate", *AMOUNT),
@@ -296,36 +319,42 @@ def decode_data(data: Fields) -> ReserveData:
 
 
 def shown_parameters(instance: PoolInstance, config_entry: Entry) -> tuple[Parameter, ...]:
-    """The rates and limits in a reserve's configuration, with the backstop's part and ``max_positions``."""
+    """The rates and limits of a reserve for people, with the pool's ``bstop_rate`` and ``max_positions``."""
     config = Fields.of(config_entry.value, "ResConfig")
-    shown = (*_shown(config), Parameter("bstop_rate", instance.backstop_rate, 7))
-    return shown if instance.max_positions is None else (*shown, Parameter("max_positions", instance.max_positions, 0))
+    parameters = [*_config_parameters(config), Parameter("bstop_rate", instance.backstop_rate, 7)]
+    if instance.max_positions is not None:
+        parameters.append(Parameter("max_positions", instance.max_positions, 0))
+    return tuple(parameters)
 
 
-def _shown(config: Fields) -> Iterator[Parameter]:
-    scales = dict.fromkeys(_SHOWN_FIELDS, 7) | {"enabled": 0, "supply_cap": config.u32("decimals")}
+def _config_parameters(config: Fields) -> Iterator[Parameter]:
+    scales = dict.fromkeys(_FIELDS_OF_7_DECIMALS, 7) | {"enabled": 0, "supply_cap": config.u32("decimals")}
     return parameters_of(config, scales)
 
 
 def decode_queued_reserve(entry: Entry, now: Entry | None, *, new: str = "") -> Queued:
-    """The queued configuration and when it holds; ``new`` is the token of a new reserve. Raises `DecodeError`."""
+    """The queued configuration in words, and the time from which it can be applied. Raises `DecodeError`.
+
+    ``now`` is the entry of the present configuration, and ``new`` the token if the reserve is a new one.
+    """
     queued = Fields.of(entry.value, "ResInit")
     config = queued.struct("new_config")
-    decode_config(config)  # so that one that is not a configuration is refused
+    decode_config(config)  # raises if it is no configuration
     before: Iterable[Parameter] = ()
-    with suppress(DecodeError):  # the reserve's own reading reports this
-        before = () if now is None else tuple(_shown(Fields.of(now.value, "ResConfig")))
-    terms = differences(before, _shown(config))
+    with suppress(DecodeError):  # decoding the reserve reports this
+        before = () if now is None else tuple(_config_parameters(Fields.of(now.value, "ResConfig")))
+    terms = differences(before, _config_parameters(config))
     return f"new reserve {new}: {terms}" if new else terms, queued.u64("unlock_time")
 
 
 def config_hash(instance: PoolInstance, assets: Iterable[str], configs: Iterable[Entry | None]) -> str:
-    """The `config_hash_of` the instance, and of each reserve's ResConfig, or its bytes where it cannot be decoded."""
-    reserves = [(address(asset), _configured(entry)) for asset, entry in zip(assets, configs, strict=True)]
+    """The `config_hash_of` a pool's instance and all its reserves' ResConfig entries."""
+    reserves = [(address(asset), _config_value(entry)) for asset, entry in zip(assets, configs, strict=True)]
     return config_hash_of(by_key(instance.storage), reserves)
 
 
-def _configured(entry: Entry | None) -> ScVal:
+def _config_value(entry: Entry | None) -> ScVal:
+    """A value that changes whenever the entry does: the entry's value or, if it cannot be decoded, its bytes."""
     try:
         return (scval.VEC, None) if entry is None else vec(entry.value)
     except DecodeError:

@@ -1,4 +1,4 @@
-"""What Blend's pools publish about auctions, bad debt and claimed BLND, in the forms of both generations.
+"""Decodes the events of Blend's pools about auctions, bad debt and claimed BLND, in the forms of both generations.
 
 | event | topics after the name | value |
 |---|---|---|
@@ -33,20 +33,20 @@ from exporter.ledger.events import ContractEvent
 from exporter.protocols.base import Liquidation
 
 KINDS: Final = ("user_liquidation", "bad_debt", "interest")
-"""The kinds of auctions, by their number."""
+"""The kinds of auctions, in the order of their numbers."""
 
 EVENTS: Final = (
     *("new_auction", "fill_auction", "delete_auction", "bad_debt", "defaulted_debt", "debt_setoff"),
     "claim",
 )
-"""What we call the events: those about auctions of users alone, in v1, as the others."""
+"""Our names for the events. v1's events about auctions of users have the same names as those about all auctions."""
 
 _NUMBER_OF_ADDRESSES: Final = {"bad_debt": (2,), "claim": (1,), "defaulted_debt": (1, 2), "debt_setoff": (1, 2)}
-"""How many addresses an event has; a default and a setoff have a user before the token only in precept v0.1.1."""
+"""How many addresses an event can have. In defaults and setoffs only precept v0.1.1 has a user before the token."""
 
 
 def liquidations_in(event: ContractEvent) -> Sequence[Liquidation]:
-    """The parts of an event about an auction, bad debt or a claim; nothing for others. Raises `DecodeError`."""
+    """The auctions, bad debt or claims that an event states; empty for other events. Raises `DecodeError`."""
     topic = event.topics[0][1] if event.topics and event.topics[0][0] == scval.SYMBOL else ""
     name = topic.replace("liquidation_auction", "auction")
     if name not in EVENTS:
@@ -75,7 +75,7 @@ def _auction(name: str, parts: Sequence[ScVal], *, limited_to_users: bool) -> li
     filler = addresses.pop() if name == "fill_auction" and addresses else None
     percent = next(iter([*numbers, *_of_kind(parts, scval.I128)]), None)
     common = Liquidation(name, KINDS[kind], addresses[0] if addresses else None, filler, percent)
-    found = []
+    tokens = []
     for data in _of_kind(parts, scval.MAP):
         fields = Fields(data, f"the auction of an event {name}")
         for side in ("bid", "lot"):
@@ -83,8 +83,8 @@ def _auction(name: str, parts: Sequence[ScVal], *, limited_to_users: bool) -> li
             for asset, amount in assets:
                 token = expect(asset, scval.ADDRESS, f"an asset of an event {name}")
                 units = expect(amount, scval.I128, f"an amount of an event {name}")
-                found.append(common._replace(side=side, token_address=token, amount=units))
-    return found or [common]
+                tokens.append(common._replace(side=side, token_address=token, amount=units))
+    return tokens or [common]
 
 
 def _of_kind(parts: Sequence[ScVal], kind: int) -> list[Any]:

@@ -1,9 +1,10 @@
-"""Blend's interest math of one reserve, function by function as the contract has it, and what follows from it.
+"""Blend's interest math of one reserve, function by function as the contract has it, and the numbers that follow.
 
-Formulas: docs/protocols/blend.md. The contract generations differ in the scale of the rates (R), the scale of the rate
-modifier (M) and the cap of the utilization. Utilization, rates a year and every configured factor have 7 decimals in
-both (S7); b_rate and d_rate have 9 (v1) or 12 (v2); ir_mod has 9 (v1) or 7 (v2); supplies, credit and totals are token
-base units. Every value that has a name in the contract must fit into signed 128 bits, as it must there.
+docs/protocols/blend.md has the formulas. The two contract generations differ in the scale of the rates (R), in the
+scale of the rate modifier (M), and in the cap of the utilization. In both, the utilization, annual rates and all
+configured factors have 7 decimals (S7), and supplies, credit and totals are in base units of the token. ``b_rate`` and
+``d_rate`` have 9 decimals in v1 and 12 in v2. ``ir_mod`` has 9 in v1 and 7 in v2. A value that has a name in the
+contract must fit into signed 128 bits here, as it must there.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ MODIFIER_DECIMALS = {"v1": 9, "v2": 7}
 BORROW_PERIODS = 365
 SUPPLY_PERIODS = 52
 
-_STEEP_UTILIZATION = 9_500_000  # where the third slope starts; a constant of the contract, not max_util
+_STEEP_UTILIZATION = 9_500_000  # the third slope begins here; a constant of the contract, and not max_util
 
 _KNOWN_CODE = {digest.hex() for digest in GENERATIONS}
 _BORROWING = ("admin_active", "active")
@@ -58,7 +59,7 @@ def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
     return PoolNumbers(
         total_supplied=now.supplied,
         total_borrowed=now.borrowed,
-        total_collateral=0,  # in Blend collateral is supplied, and is in that total
+        total_collateral=0,  # collateral is supplied in Blend, so total_supplied has it
         utilization_bps=exact.utilization_bps(now.borrowed, now.supplied),
         supply_apy_bps=exact.annual_yield_bps(stored.supply_apr, SUPPLY_PERIODS, S7),
         borrow_apy_bps=exact.annual_yield_bps(stored.borrow_apr, BORROW_PERIODS, S7),
@@ -85,7 +86,7 @@ def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
 
 
 class Rates(NamedTuple):
-    """What a state amounts to: totals, their utilization, and the rates a year at it."""
+    """The totals of a state in base units, their utilization, and the annual rates at it, both with 7 decimals."""
 
     supplied: int
     borrowed: int
@@ -110,15 +111,16 @@ def rates_of(reserve: Reserve) -> Rates:
 
 @exact.naming("total liabilities")
 def total_liabilities(d_supply: int, d_rate: int, rate_scale: int) -> int:
-    """The debt of all borrowers, in token base units: ceil(d_supply × d_rate / R)."""
+    """The debt of all borrowers in base units of the token: ceil(d_supply × d_rate / R)."""
     return exact.multiply_divide_ceil(d_supply, d_rate, rate_scale)
 
 
 @exact.naming("utilization")
 def utilization(liabilities: int, supply: int, b_supply: int, generation: str) -> int:
-    """The share of the supply that is lent, 7 decimals, rounded up; 0 without liabilities.
+    """The share of the supply that is lent, with 7 decimals, rounded up.
 
-    v2 caps it at S7. In v1 shares that are worth nothing divide by zero; without shares it is 0, as in Blend's SDK.
+    It is 0 without liabilities, and in v1 without shares, as in Blend's SDK. v2 caps it at S7. Raises `ExactError` in
+    v1 if the shares are worth nothing, because the contract then divides by zero.
     """
     if liabilities == 0 or (generation == "v1" and b_supply == 0):
         return 0
@@ -131,10 +133,11 @@ def utilization(liabilities: int, supply: int, b_supply: int, generation: str) -
 def borrow_rate(
     utilization: int, ir_mod: int, modifier_scale: int, target: int, r_base: int, r_one: int, r_two: int, r_three: int
 ) -> int:
-    """The rate a year that borrowers pay, 7 decimals: three slopes; both knots belong to the lower one.
+    """The annual rate that borrowers pay, with 7 decimals. It has three slopes; each knot belongs to the lower one.
 
-    With a utilization of 0 the part of the slope is 0, also for a target of 0 (the contract never asks for that rate;
-    the SDK 3.3.0 does). Beyond 95 % the contract adds rates as u32 (interest.rs, calc_accrual): `ExactOverflowError`.
+    At a utilization of 0 the rate is ``r_base`` times the modifier, also if the target is 0. The contract never
+    computes that rate, but its SDK 3.3.0 does. Beyond 95 % the contract adds the rates as u32 (interest.rs,
+    calc_accrual), so `ExactOverflowError` is raised if they do not fit.
     """
     if utilization <= target:
         part = exact.multiply_divide_ceil(utilization, S7, target) if utilization else 0
@@ -161,14 +164,17 @@ RATE_MODEL = RateModel(
 
 
 def supply_rate(borrow_rate: int, utilization: int, bstop_rate: int) -> int:
-    """The rate a year that suppliers earn, 7 decimals; only published, so of any size. Blend's SDK defines it."""
+    """The annual rate that suppliers earn, with 7 decimals, as Blend's SDK defines it.
+
+    The contract does not compute it, so it may have any size.
+    """
     return borrow_rate * ((S7 - bstop_rate) * utilization // S7) // S7
 
 
 def accrue(reserve: Reserve, stored: Rates, close_time: int) -> ReserveData:
-    """The state after the interest since ``last_time``, at the one simple rate of the stored state.
+    """The state with the interest from ``last_time`` to the close time, at the simple rate of the stored state.
 
-    ``last_time`` itself stays. Raises `ExactError`.
+    ``last_time`` itself is not changed. Raises `ExactError`.
     """
     config, data = reserve.config, reserve.data
     seconds = close_time - data.last_time
@@ -183,7 +189,7 @@ def accrue(reserve: Reserve, stored: Rates, close_time: int) -> ReserveData:
     borrowed = total_liabilities(data.d_supply, d_rate, rate_scale)
     with exact.naming("gain"):
         gain = exact.subtract(borrowed, stored.borrowed)
-    if gain <= 0:  # b_rate stays: it may be off the formula
+    if gain <= 0:  # the contract then does not compute b_rate again, which may differ from the formula
         return accrued
     with exact.naming("accrued backstop credit"):
         credit = exact.multiply_divide_floor(gain, reserve.bstop_rate, S7)
@@ -198,7 +204,10 @@ def accrue(reserve: Reserve, stored: Rates, close_time: int) -> ReserveData:
 def next_modifier(
     ir_mod: int, seconds: int, utilization: int, target: int, reactivity: int, modifier_scale: int
 ) -> int:
-    """The modifier after `seconds` at a utilization off its target, kept within a tenth and ten times of 1."""
+    """The rate modifier after ``seconds`` at a utilization that may be off its target.
+
+    It stays between 0.1 and 10.
+    """
     weight = exact.multiply(seconds * reactivity, modifier_scale // S7)
     step = exact.multiply_divide_truncate(utilization - target, weight, S7)
     return exact.clamp(exact.add(ir_mod, step), modifier_scale // 10, modifier_scale * 10)
@@ -206,13 +215,16 @@ def next_modifier(
 
 @exact.naming("loan accrual")
 def loan_accrual(borrow_rate: int, seconds: int, rate_scale: int) -> int:
-    """The factor by which debt grows, scaled by R; the share of the year is truncated before it meets the rate."""
+    """The factor by which debt grows in ``seconds``, scaled by R.
+
+    The share of the year is rounded down before it is multiplied by the rate.
+    """
     time_weight = exact.multiply_divide_floor(seconds, rate_scale, SECONDS_PER_YEAR)
     return exact.add(rate_scale, exact.multiply_divide_ceil(time_weight, borrow_rate, S7))
 
 
 def _read(key: bytes, step: Step) -> Iterator[Transition]:
-    """The accrual that a change of a reserve's state in a ledger shows."""
+    """The accrual that a ledger's change of a reserve's state shows, if it shows one. Raises `UntriedError`."""
     config = step.before(key.replace(encode_scval(symbol("ResData")), encode_scval(symbol("ResConfig")), 1))
     instance_entry = step.before(instance_key(strkey.encode_contract(key[8:40])))
     if config is None or instance_entry is None:
@@ -244,7 +256,7 @@ ACCRUAL = AccrualRule(is_variant("ResData"), _read)
 
 
 def operations_of(market: Market, config: ReserveConfig) -> Operations:
-    """What the status of the market and of the reserve allows (docs/protocols/blend.md, "Terms")."""
+    """The operations that the status of the market and of the reserve allows (docs/protocols/blend.md, "Terms")."""
     status = ("enabled" if config.enabled else "disabled") if config.generation == "v2" else None
     if market.wasm_hash not in _KNOWN_CODE:
         return Operations(can_reason="the market runs code whose rules are not known", pool_status=status)
@@ -264,7 +276,7 @@ def is_borrowable(config: ReserveConfig) -> bool:
 
 
 def risk_of(reserve: Reserve) -> Risk:
-    """Collateral, debt and limits of a reserve's configuration."""
+    """The terms of collateral, debt and limits in a reserve's configuration."""
     config = reserve.config
     return Risk(
         risk_scope="reserve",
@@ -281,34 +293,37 @@ def risk_of(reserve: Reserve) -> Risk:
 
 
 def amounts_of(reserve: Reserve, now: Rates) -> Amounts:
-    """What can be withdrawn from, borrowed from and supplied to an accrued reserve at the most, of any size.
+    """The most that can be withdrawn from, borrowed from and supplied to an accrued reserve.
 
-    Each is the largest that passes the contract's own test, with its own rounding, of one operation by one user who has
-    all the shares or collateral that it takes.
+    Each is the largest amount for which the contract's own test, with its own rounding, lets a single operation pass.
+    The user is assumed to have all the shares or collateral that it takes.
     """
     config, data = reserve.config, reserve.data
     is_v2, one = config.generation == "v2", 10 ** RATE_DECIMALS[config.generation]
-    if is_v2:  # ceil(borrowed × S7 / supply) must stay below S7 when the shares are gone
-        kept = exact.ceil_divide(exact.ceil_divide(now.borrowed * S7, S7 - 1) * one, data.b_rate or 1)
-        withdrawn = max(data.b_supply - kept, 0) * data.b_rate // one
-    else:  # v1 tests nothing, and pays from whatever tokens it holds: this is what is the suppliers' and not lent
-        withdrawn = max(now.supplied - now.borrowed, 0)
 
-    # Borrowing: ceil(debt × S7 / supply) must not be above max_util, in v2 also below S7.
-    most_util = min(config.max_util, S7 - 1 if is_v2 else S7)
-    d_tokens = most_util * now.supplied // S7 * one // (data.d_rate or 1) - data.d_supply
-    lent = max(d_tokens, 0) * data.d_rate // one
+    if is_v2:
+        # Withdrawing: ceil(borrowed × S7 / supply) must still be below S7 without the withdrawn shares.
+        shares_left = exact.ceil_divide(exact.ceil_divide(now.borrowed * S7, S7 - 1) * one, data.b_rate or 1)
+        to_withdraw = max(data.b_supply - shares_left, 0) * data.b_rate // one
+    else:
+        # v1 has no test, and pays from all the tokens that it holds. This is the suppliers' part that is not lent.
+        to_withdraw = max(now.supplied - now.borrowed, 0)
+
+    # Borrowing: ceil(debt × S7 / supply) must not be above max_util, and in v2 it must be below S7.
+    highest_utilization = min(config.max_util, S7 - 1 if is_v2 else S7)
+    d_tokens = highest_utilization * now.supplied // S7 * one // (data.d_rate or 1) - data.d_supply
+    to_borrow = max(d_tokens, 0) * data.d_rate // one
 
     # Supplying: floor(shares × b_rate / R) must not be above the cap.
-    cap, taken = config.supply_cap, None
+    cap, to_supply = config.supply_cap, None
     if cap < NO_CAP:
         b_tokens = exact.ceil_divide((cap + 1) * one, data.b_rate or 1) - 1 - data.b_supply
-        taken = exact.ceil_divide((b_tokens + 1) * data.b_rate, one) - 1 if data.b_rate and b_tokens > 0 else 0
-    return Amounts(available_to_withdraw=withdrawn, available_to_borrow=lent, available_to_supply=taken)
+        to_supply = exact.ceil_divide((b_tokens + 1) * data.b_rate, one) - 1 if data.b_rate and b_tokens > 0 else 0
+    return Amounts(available_to_withdraw=to_withdraw, available_to_borrow=to_borrow, available_to_supply=to_supply)
 
 
 def rewards_at(reserve: Reserve, decimals: int, time: int) -> Rewards:
-    """What each side of a reserve is paid in BLND at a time (unix seconds); ``decimals`` are those of the token."""
+    """The BLND that each side of a reserve is paid at a time (unix seconds). ``decimals`` are the token's."""
     supply, borrow = reserve.supply_emission.at(time), reserve.borrow_emission.at(time)
     return Rewards(
         reward_token=reserve.reward_token,

@@ -1,4 +1,4 @@
-"""How a simulated network moves pools of Blend (`exporter.protocols.movement`)."""
+"""Describes how a simulated network moves Blend's pools (`exporter.protocols.movement`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from exporter.protocols.movement import DataLookup, MovingPool, balance_field, f
 
 
 def moving_pools(key: bytes, look: DataLookup) -> Iterator[MovingPool]:
-    """A reserve, by the entry of its data."""
+    """The reserve whose ``ResData`` entry has this ledger key."""
     token, at = token_of_variant(key, look), fields_at(key)
     scale = 10**12 if at("d_rate").read(look) > 10**11 else 10**9
     cash = balance_field(look, token, strkey.encode_contract(key[8:40]))

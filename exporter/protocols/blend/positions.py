@@ -1,9 +1,10 @@
-"""A position in a Blend pool: its entry, what it is worth, and whether the contract lets it be liquidated.
+"""Positions in a Blend pool: their entries, what they are worth, and whether the contract lets them be liquidated.
 
 The rule is the contract's, function by function (pool/src/pool/health_factor.rs and
 pool/src/auctions/user_liquidation_auction.rs of blend-contracts and blend-contracts-v2; docs/protocols/blend.md,
-"Positions"). Each holder has one entry a pool, which is persistent; an auction is a temporary entry. The two
-generations differ in the scale of the rates, and where debt and collateral are equal: v1 liquidates then, v2 does not.
+"Positions"). Each holder has one persistent entry in each pool; an auction is a temporary entry. The two generations
+differ in the scale of the rates. They also differ if effective debt and collateral are equal: v1 liquidates then, v2
+does not.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _POSITIONS, _AUCTION = symbol("Positions"), symbol("Auction")
 
 USER_LIQUIDATION: Final = 0
 BAD_DEBT: Final = 1
-"""The kinds of auctions that sell debt; the third sells interest."""
+"""The numbers of the kinds of auctions that sell debt. The third kind sells interest."""
 
 
 def _prefix(name: ScVal) -> bytes:
-    """How the ScVal of a key ``[name, value]`` begins, without the value."""
-    whole, value = encode_scval(vec(name, (scval.VOID, None))), encode_scval((scval.VOID, None))
-    return whole[: -len(value)]
+    """The ScVal XDR of a key ``[name, value]``, without the value at its end."""
+    placeholder: ScVal = (scval.VOID, None)
+    return encode_scval(vec(name, placeholder)).removesuffix(encode_scval(placeholder))
 
 
 def positions_key(market: str, holder: str) -> bytes:
@@ -43,13 +44,17 @@ def positions_key(market: str, holder: str) -> bytes:
 
 
 def decode_position(data: bytes) -> Position:
-    """The position in an entry. Raises `DecodeError`. Shares of zero or less count for nothing, as in the contract."""
-    held = Fields.of(decode_contract_data(data).value, "Positions")
-    return Position(*(_shares(held, name) for name in ("liabilities", "collateral", "supply")))
+    """The position in an entry. Shares of zero or less do not count, as in the contract. Raises `DecodeError`."""
+    fields = Fields.of(decode_contract_data(data).value, "Positions")
+    return Position(
+        debt=_shares(fields, "liabilities"),
+        collateral=_shares(fields, "collateral"),
+        supply=_shares(fields, "supply"),
+    )
 
 
-def _shares(held: Fields, name: str) -> dict[int, int]:
-    value = held.get(name)
+def _shares(fields: Fields, name: str) -> dict[int, int]:
+    value = fields.get(name)
     if value is None:
         raise DecodeError(f"Positions: the field {name} is missing")
     pairs: Sequence[tuple[ScVal, ScVal]] = expect(value, scval.MAP, f"Positions.{name}") or ()
@@ -62,9 +67,9 @@ def _shares(held: Fields, name: str) -> dict[int, int]:
 
 
 def auctioned_position(data: bytes) -> bytes | None:
-    """The key of the position whose debt an auction sells: of a liquidation, or of bad debt, which the backstop owes.
+    """The ledger key of the position whose debt an auction sells; None if it sells interest. Raises `DecodeError`.
 
-    Raises `DecodeError`.
+    The position is a user's in a liquidation, and the backstop's if the auction sells bad debt.
     """
     entry = decode_contract_data(data)
     _, parts = entry.key
@@ -93,9 +98,10 @@ def terms_of(pool: AnyPool, close_time: int) -> PoolTerms:
 
 
 def health_of(position: Position, pools: Sequence[PoolTerms], prices: Sequence[int | None]) -> Health | None:
-    """PositionData::calculate_from_positions: the sums over all reserves of which something is owed or pledged.
+    """The worth of a position: the sums over all reserves in which it has debt or collateral.
 
-    A reserve that the pool does not have counts for nothing, as in the contract, which goes by its list.
+    None if a price is missing. A reserve that is not in the pool's list does not count, as in the contract
+    (PositionData::calculate_from_positions). Raises `ExactError`.
     """
     collateral = debt = effective_collateral = effective_debt = 0
     debt_by_pool: dict[int, int] = {}
@@ -122,9 +128,9 @@ def health_of(position: Position, pools: Sequence[PoolTerms], prices: Sequence[i
 
 
 def is_liquidatable(health: Health, version: str) -> bool:
-    """Whether ``new_auction`` of a user's liquidation is let begin, for some part of the position.
+    """Whether the contract's ``new_auction`` would begin a liquidation of some part of the position.
 
-    It divides by the worth of the collateral, and so refuses a position that has none: its debt is bad debt.
+    It refuses a position without collateral, because it divides by the collateral's worth. That debt is bad debt.
     """
     if health.debt == 0 or health.collateral == 0:
         return False

@@ -1,4 +1,8 @@
-"""Reading every Blend pool: which keys, in which waves, and what becomes of each that cannot be read."""
+"""Reads every Blend pool.
+
+Keys are requested in three waves: the factories' records with the markets, then factories and backstops, then all
+reserves. A pool or reserve that cannot be read is recorded as unread.
+"""
 
 from __future__ import annotations
 
@@ -34,18 +38,21 @@ class _Reader(Collector):
         self.instances: dict[str, layout.PoolInstance] = {}
         self.assets: dict[str, tuple[str, ...]] = {}
         self.queued: dict[str, list[str]] = {}
-        """By market: tokens that events name as queued; those of its reserves may be among them."""
+        """The tokens that events name as queued reserves, by market. Some may be reserves already."""
         for candidate in candidates:
             if candidate.pool is not None:
                 self.queued.setdefault(candidate.address, []).append(candidate.pool)
         self.planned: set[str] = set()
-        """Markets that said at some time what their reserves are to be paid."""
+        """The markets that have a plan of emissions (`plan_key`)."""
         self.backstops: dict[str, PoolBackstop] = {}
-        """By market, of those that name one."""
+        """The backstops by market, of the markets that name one."""
         self._unconfirmed: dict[Origin, list[str]] = {}
 
     def accepts(self, candidate: Candidate, entries: Entries, records: Records) -> bool:
-        """Whether a contract that is there is taken for a market: a factory has a record of it, or somebody answers."""
+        """Whether a contract counts as a market: a factory has a record of it, or somebody vouches for the address.
+
+        If no factory could be read, every contract counts.
+        """
         factory = records.voucher(candidate.address, entries)
         if factory is not None:
             self.reading.verified[candidate.address] = factory
@@ -55,6 +62,7 @@ class _Reader(Collector):
         return True
 
     def report_unconfirmed(self) -> None:
+        """Tell the operator which contracts no known factory has a record of, and what was done with them."""
         for origin, markets in self._unconfirmed.items():
             done = _ANSWERED_FOR.get(
                 origin, "not read, because anybody can deploy such contracts; name those that you trust in [[markets]]"
@@ -64,6 +72,7 @@ class _Reader(Collector):
             )
 
     def take_market(self, market: str, candidate: Candidate, entries: Entries, records: Records) -> None:
+        """Decode a market's instance and its list of reserves. Raises `UnreadError` or `DecodeError`."""
         instance_entry, list_entry = (entries[key] for key in layout.market_keys(market))
         if instance_entry is not None and not self.accepts(candidate, entries, records):
             return
@@ -72,8 +81,10 @@ class _Reader(Collector):
         instance = layout.decode_instance(required(instance_entry, "the market's instance"))
         assets = layout.decode_reserve_list(list_entry)
         if list_entry is None and instance.status != layout.SETUP:
-            only = f"which only one in {layout.SETUP} lacks"
-            raise UnreadError("absent", f"the market is {instance.status} and has no list of reserves, {only}")
+            raise UnreadError(
+                "absent",
+                f"the market is {instance.status} and has no list of reserves, which only one in {layout.SETUP} lacks",
+            )
         if bytes.fromhex(instance.wasm_hash) not in layout.GENERATIONS:
             self.unknown_code(market, instance.wasm_hash, instance.generation)
         if instance.reward_token is None:
@@ -83,10 +94,14 @@ class _Reader(Collector):
         self.instances[market] = replace(instance, name=self.shown_name(market, instance.name))
 
     def take_reserves(self, market: str, entries: Entries) -> None:
+        """Record a market with what is queued for it, and read each of its reserves."""
         instance, assets = self.instances[market], self.assets[market]
         configs = [entries[layout.reserve_config_key(market, asset)] for asset in assets]
-        places = enumerate(zip(assets, configs, strict=True))
-        lacking = [asset for place, (asset, config) in places if not layout.has_index(config, place)]
+        lacking = [
+            asset
+            for index, (asset, config) in enumerate(zip(assets, configs, strict=True))
+            if not layout.has_index(config, index)
+        ]
         if not self.list_is_its_own(market, assets, lacking):
             return
         taken = Market(
@@ -120,15 +135,19 @@ class _Reader(Collector):
                 self.take_reserve(taken, asset, config, data, entries)
 
     def take_backstop(self, market: str, backstop_keys: BackstopKeys, entries: Entries, records: Records) -> None:
-        """Keep what the entries say of a market's backstop. A failure that nobody foresaw costs this and no pool."""
+        """Decode a market's backstop. If that fails in an unforeseen way, it costs the backstop and no pool."""
         with Barrier(lambda text: self.notice(f"the backstop of market {market} was not read: {text}")):
             self.backstops[market] = backstop_keys.read(entries, records.zones)
 
     def new_assets(self, market: str) -> list[str]:
+        """The tokens that are queued as reserves of a market and are not reserves yet."""
         return [asset for asset in self.queued.get(market, ()) if asset not in self.assets[market]]
 
     def emission_keys(self, market: str, asset: str) -> dict[str, bytes]:
-        """The key of what each side of a reserve is paid, or of the plan where there is none: then nothing ever is."""
+        """The ledger key of the emission to each side of a reserve.
+
+        For a market without a plan of emissions it is the key of the plan, whose absence shows that nothing is paid.
+        """
         index = self.assets[market].index(asset)
         generation = self.instances[market].generation
         return {
@@ -137,14 +156,15 @@ class _Reader(Collector):
         }
 
     def take_reserve(self, market: Market, asset: str, config: Entry, data: Entry, entries: Entries) -> None:
-        instance, place = self.instances[market.address], market.members.index(asset)
+        """Record a reserve as a pool. Raises `UnreadError` or `DecodeError`."""
+        instance, index = self.instances[market.address], market.members.index(asset)
         reserve = layout.decode_reserve(config, data, instance.backstop_rate)
         form = reserve.config.generation
-        if form != market.version:  # their scales differ, so numbers of the one are wrong in the other
+        if form != market.version:  # the scales of the two generations differ
             detail = f"its ResConfig has the form of {form}, but the market is of {market.version}"
             raise UnreadError("inconsistent", detail)
-        if reserve.config.index != place:
-            raise UnreadError("inconsistent", f"the list has it at place {place}, but its ResConfig has another index")
+        if reserve.config.index != index:
+            raise UnreadError("inconsistent", f"the list has it at place {index}, but its ResConfig has another index")
         backstop = self.backstops.get(market.address)
         funded = None if backstop is None else backstop.funding.funded
         emission_keys = self.emission_keys(market.address, asset)
@@ -172,22 +192,23 @@ class _Reader(Collector):
 async def read_pools(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all Blend pools. Raises `SourceError` alone: what is wrong with one market or reserve is in the reading."""
+    """Read all Blend pools. Raises only `SourceError`; what is wrong with a market or reserve is in the reading."""
     reader = _Reader(candidates)
     records = Records(deployments, reader.notice)
     ordered = sorted(candidates, key=lambda item: item.configured)
     named = {candidate.address: candidate for candidate in ordered if candidate.pool is None}
-    # The records come first: archived ones are known at single ledgers, and one request is one ledger.
-    wanted = [*records.keys_of(named), *records.own_keys(), *_keys_of_markets(named)]
-    entries = dict(await view.read(wanted, never_removed=[*records.keys_of(named), *map(plan_key, named)]))
+    # The records are the first keys, so that one request has them all: an archived entry is known at one ledger only.
+    record_keys = records.keys_of(named)
+    wanted = [*record_keys, *records.own_keys(), *_keys_of_markets(named)]
+    entries = dict(await view.read(wanted, never_removed=[*record_keys, *map(plan_key, named)]))
     records.take_own(entries)
     reader.reading.contracts = {(label, FACTORY): factory for label, factory in records.learned.items()}
 
     rewarded = sorted(records.rewarded - named.keys())
     reader.reading.named = [Candidate(NAME, market, Origin.NAMED_BY_CONTRACT) for market in rewarded]
     wanted = [instance_key(contract) for contract in (*records.factories.values(), *_backstops_of(named, entries))]
-    kept = records.keys_of(named)
-    entries |= await view.read([*kept, *wanted], kept)
+    record_keys = records.keys_of(named)  # the backstops may have named more factories
+    entries |= await view.read([*record_keys, *wanted], record_keys)
     records.check_factories(entries)
     reader.each_market(sorted(named), lambda market: reader.take_market(market, named[market], entries, records))
     reader.report_unconfirmed()
@@ -217,11 +238,11 @@ async def read_pools(
         *instance_keys(instance.oracle for instance in instances.values()),
         *(layout.proposed_admin_key(market) for market, instance in instances.items() if instance.generation != "v1"),
     ]
-    kept = [key for reserve in reserves for key in reader.emission_keys(*reserve).values()]
-    kept += [key for item in backstop_keys.values() for key in item.never_removed.values()]
-    # In as few requests as both together need.
-    await view.read([*keys, *map(instance_key, tokens)], kept)
-    states, reader.reading.tokens = await view.read(keys, kept), await read_tokens(view, tokens)
+    never_removed = [key for reserve in reserves for key in reader.emission_keys(*reserve).values()]
+    never_removed += [key for item in backstop_keys.values() for key in item.never_removed.values()]
+    # Reading the tokens' instances along with the rest saves a request.
+    await view.read([*keys, *map(instance_key, tokens)], never_removed)
+    states, reader.reading.tokens = await view.read(keys, never_removed), await read_tokens(view, tokens)
     for market, item in backstop_keys.items():
         reader.take_backstop(market, item, states, records)
     reader.each_market(instances, lambda market: reader.take_reserves(market, states))
@@ -244,7 +265,7 @@ def _backstops_of(markets: Iterable[str], entries: Entries) -> list[str]:
     backstops = []
     for market in markets:
         entry = entries.get(instance_key(market))
-        with Barrier():  # `take_market` reports it
+        with Barrier():  # `take_market` reports a failure
             backstop = None if entry is None else layout.decode_instance(entry).backstop
             backstops += [] if backstop is None else [backstop]
     return backstops

@@ -1,7 +1,7 @@
-"""What Blend's factories and backstops say: which pools are genuine, which are rewarded.
+"""Reads the records of Blend's factories and backstops, which say which pools are genuine and which are rewarded.
 
-A factory has a record of every pool it deployed, and no list of them. Anybody can deploy the same code, so an address
-is taken for a pool because of that record, or because somebody answers for it (docs/discovery.md).
+A factory has a record of every pool that it deployed, but no list of them. Anybody can deploy the same code, so an
+address counts as a pool only if there is such a record, or if somebody vouches for it (docs/discovery.md).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from exporter.protocols.blend.layout import (
 )
 
 DEPLOY_TOPIC = "deploy"
-"""First topic of the event that a factory publishes for a pool; the event's value is the pool's address."""
+"""The first topic of the event with which a factory announces a pool. The event's value is the pool's address."""
 
 QUEUE_TOPIC = "queue_set_reserve"
-"""First topic of the event of a pool that queues a reserve; the value is the token and its configuration."""
+"""The first topic of the event of a pool that queues a reserve. Its value has the token and its configuration."""
 
 
 MAX_ZONE_MARKETS = 50_000
-"""A ledger entry cannot hold a list of this many addresses; a longer one is not a reward zone."""
+"""The largest number of addresses in a reward zone. A ledger entry cannot hold so many."""
 
 
 def record_key(factory: str, market: str) -> bytes:
@@ -43,7 +43,7 @@ def record_key(factory: str, market: str) -> bytes:
 
 
 def recorded_pool(entry: ContractData) -> str | None:
-    """The pool that this entry of a factory is the record of; None for other entries."""
+    """The pool of which a factory's entry is the record; None for other entries."""
     kind, parts = entry.key
     if kind != scval.VEC or parts is None or len(parts) != 2 or entry.value != (scval.BOOL, True):
         return None
@@ -52,7 +52,7 @@ def recorded_pool(entry: ContractData) -> str | None:
 
 
 def event_filters(deployments: Sequence[Deployment]) -> list[EventFilter]:
-    """A factory's event of a pool that it deploys, and a listed pool's event of a reserve that it queues."""
+    """The events to ask for: those of factories that deploy pools, and of listed pools that queue reserves."""
     factories = tuple(dict.fromkeys(address for item in deployments for address in item.addresses(FACTORY)))
     markets = tuple(market for item in deployments for market in item.markets)
     filters = EventFilter(factories, (DEPLOY_TOPIC,)), EventFilter(markets, (QUEUE_TOPIC,))
@@ -60,7 +60,7 @@ def event_filters(deployments: Sequence[Deployment]) -> list[EventFilter]:
 
 
 def candidates_in(event: ContractEvent) -> list[Candidate]:
-    """The pool that was deployed, or the reserve that was queued, which it may not have yet. Raises `DecodeError`."""
+    """The pool that was deployed, or the reserve that was queued and may not exist yet. Raises `DecodeError`."""
     what, value = "the event's value", event.value
     is_queued = event.starts_with((QUEUE_TOPIC,))
     if is_queued:
@@ -74,13 +74,13 @@ def candidates_in(event: ContractEvent) -> list[Candidate]:
 
 
 async def with_factories(view: LedgerView, deployments: Sequence[Deployment]) -> list[Deployment]:
-    """The deployments with the factories that their backstops name, where the lists have none. Raises `SourceError`."""
+    """The deployments; those without a factory get the one that their backstop names. Raises `SourceError`."""
     lacking = [item.backstop for item in deployments if item.backstop is not None and item.address(FACTORY) is None]
     entries = await view.read([instance_key(backstop) for backstop in lacking])
     completed = []
     for deployment in deployments:
         entry = entries.get(instance_key(deployment.backstop)) if deployment.backstop in lacking else None
-        with suppress(DecodeError):  # the reading says so
+        with suppress(DecodeError):  # the reading reports this
             if entry is not None:
                 deployment = with_contract(deployment, FACTORY, *named_contracts(entry, "PoolFact"))
         completed.append(deployment)
@@ -88,28 +88,30 @@ async def with_factories(view: LedgerView, deployments: Sequence[Deployment]) ->
 
 
 class Records:
-    """The factories and backstops of the deployments, and what they say of markets."""
+    """The factories and backstops of the deployments, and their records of markets."""
 
     def __init__(self, deployments: Sequence[Deployment], notice: Callable[[str], None]) -> None:
         self._deployments, self.notice = deployments, notice
         listed = {item.label: item.address(FACTORY) for item in deployments}
         self.factories = {label: factory for label, factory in listed.items() if factory is not None}
-        """By the label of the deployment."""
+        """The factory of each deployment, by the deployment's label."""
         self.learned: dict[str, str] = {}
-        """Those that no list has."""
+        """The factories that no list has, by the deployment's label."""
         self.zones: dict[str, tuple[str, ...]] = {}
-        """The reward zones that could be read, by the address of the backstop."""
+        """The reward zones that could be read, by the backstop's address."""
 
     def own_keys(self) -> list[bytes]:
+        """The ledger keys of the backstops and factories, and of the backstops' reward zones."""
         backstops = [item.backstop for item in self._deployments if item.backstop is not None]
         keys = [reward_zone_key(backstop) for backstop in backstops]
         return keys + [instance_key(contract) for contract in (*backstops, *self.factories.values())]
 
     def keys_of(self, markets: Iterable[str]) -> list[bytes]:
-        """The keys of the records that the factories may have of markets, which nothing removes once they exist."""
+        """The ledger keys of the records that factories may have of markets. Nothing removes a record."""
         return [record_key(factory, market) for market in markets for factory in dict.fromkeys(self.factories.values())]
 
     def take_own(self, entries: Entries) -> None:
+        """Decode the entries of `own_keys`: which factories the backstops name, and the reward zones."""
         for item in self._deployments:
             if item.backstop is None:
                 continue
@@ -121,11 +123,11 @@ class Records:
                     self._take_factory(item, *named_contracts(entry, "PoolFact"))
 
     def _noticed(self, what: str) -> Barrier:
-        """A barrier whose failure is a notice that says ``what`` failed."""
+        """A barrier that turns a failure into a notice, which begins with ``what`` failed."""
         return Barrier(lambda text: self.notice(f"{what}: {text}"))
 
     def _take_factory(self, deployment: Deployment, factory: str) -> None:
-        """Keep the factory that a deployment's backstop names."""
+        """Record the factory that a deployment's backstop names."""
         label = deployment.label
         listed = self.factories.get(label)
         if listed not in (None, factory):
@@ -138,7 +140,7 @@ class Records:
             self.learned[label] = factory
 
     def _take_zone(self, backstop: str, entry: Entry | None) -> None:
-        """Keep the markets in a backstop's reward zone."""
+        """Record the markets in a backstop's reward zone."""
         zone = () if entry is None else addresses(entry.value, "reward zone", MAX_ZONE_MARKETS)
         self.zones[backstop] = zone
         strangers = [market for market in zone if not market.startswith("C")]
@@ -150,13 +152,15 @@ class Records:
 
     @property
     def rewarded(self) -> set[str]:
+        """The markets in any reward zone."""
         return {market for zone in self.zones.values() for market in zone if market.startswith("C")}
 
     def check_factories(self, entries: Entries) -> None:
+        """Tell the operator of a factory that deploys for another backstop, or unknown code."""
         for item in self._deployments:
             factory = self.factories.get(item.label)
             entry = None if factory is None else entries.get(instance_key(factory))
-            if entry is None:  # the check of the lists reports it
+            if entry is None:  # comparing the lists with the chain reports this
                 continue
             with self._noticed(f"drift: factory {factory} of blend {item.label} cannot be read"):
                 meta = storage_of(entry, "factory instance").struct("PoolMeta")
@@ -174,7 +178,7 @@ class Records:
                     )
 
     def voucher(self, market: str, entries: Entries) -> str | None:
-        """The factory that has a record of a market, also an archived one: nothing ever takes it back."""
+        """The factory that has a record of a market; None if none has. An archived record counts, too."""
         for factory in self.factories.values():
             entry = entries.get(record_key(factory, market))
             with suppress(DecodeError):
@@ -183,5 +187,5 @@ class Records:
         return None
 
     def any_factory_read(self, entries: Entries) -> bool:
-        """Whether there is any factory in what was read: a file of some contracts may have none."""
+        """Whether the ledger has any of the factories. A file with some contracts may have none."""
         return any(entries.get(instance_key(factory)) is not None for factory in self.factories.values())

@@ -1,4 +1,7 @@
-"""Blend's own view of a reserve: ``get_reserve`` of v2 pools, accrued to the time of the call, without the totals."""
+"""Compares our numbers with Blend's own view of a reserve, ``get_reserve`` of v2 pools.
+
+The view is accrued to the time of the call and does not have the totals.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def _reserve(pool: AnyPool) -> Reserve:
 
 
 def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-    """The calls to make, or why there are none, market by market."""
+    """The calls to make for all reserves of v2, and for each market of v1 the reason why there is none."""
     for market in reading.markets:
         if market.version != "v2":
             yield NoView(market.address, f"Blend {market.version} pools have no view of a reserve")
@@ -33,7 +36,7 @@ def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
 
 
 def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
-    """The fields in a result next to our own. Raises `DecodeError`."""
+    """The fields in the view's result, next to our own. Raises `DecodeError`."""
     view = Fields.of(value, "get_reserve")
     data, config = view.struct("data"), view.struct("config")
     row, ours = computed.row, _reserve(computed.pool)
