@@ -1,4 +1,4 @@
-"""K2 (Kinetic): one router with a list of reserves, rates that stay between actions, indexes that grow by them."""
+"""K2 (Kinetic): a router has a list of reserves. Rates stay the same between actions, and indexes grow by them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from exporter.protocols.protocol import (
 )
 
 MAX_PRICE_AGE = 86_400
-"""The longest limit that a router can be set to; its own, which is in the reading, is an hour unless it is set."""
+"""The longest price age, in seconds, to which a router can be set. A router that sets none takes prices of an hour."""
 
 WORDS = Words(
     coverage=Coverage(

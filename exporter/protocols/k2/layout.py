@@ -1,6 +1,6 @@
 """How K2 (Kinetic) keeps its state in the ledger (docs/protocols/k2.md, "Keys").
 
-A market is a router, a pool is one of its reserves. All amounts but the tokens' totals are unsigned.
+A market is a router, and a pool is one of its reserves. All amounts are unsigned, except the totals of share tokens.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from exporter.protocols.base import Parameter
 from exporter.protocols.collector import MAX_TOKEN_DECIMALS, by_key, config_hash_of
 
 VERSION = "v1"
-"""The one form of entries that is known."""
+"""The version of all markets, because only one form of entries is known."""
 
 RAY_DECIMALS = 27
 PRICE_DECIMALS = 14
 
 MAX_RESERVES = 64
-"""The contract's own bound; a longer list is not K2's."""
+"""The largest number of reserves that the contract allows."""
 
 MAX_AMOUNT = 10**38 - 1
-"""The contract computes with unsigned 128 bits; what is published has at most 38 digits."""
+"""The largest amount that is read. The contract has unsigned 128 bits, but published numbers have at most 38 digits."""
 
 MIN_FIRST_SUPPLY = 1_000
-"""Base units; the contract's own constant."""
+"""The least that a first supply must have, in base units; a constant of the contract."""
 
 NOT_CONFIGURATION = frozenset({"FLACTIVE", "ORACFG", "PEADMIN", "PPADMIN", "PUPGADM", "REENTRY"})
-"""Instance keys of the router that hold state, a cache, or what is only proposed."""
+"""Names in a router's instance that hold state, a cache, or what is only proposed."""
 
 DEFAULT_PRICE_AGE = 3_600
-"""Seconds: up to this age a router takes a price where neither PSTALE nor the asset's own limit is set."""
+"""The largest age of a price, in seconds, if neither PSTALE nor the asset's own limit is set."""
 
 BPS = 10_000
 
 UNSIGNED = Number(scval.U128, 0, MAX_AMOUNT)
 INDEX = Number(scval.U128, 1, MAX_AMOUNT)
-"""An index of zero is none: shares would be worth nothing."""
+"""The range of an index. It cannot be 0, because shares would be worth nothing."""
 
 OPTIMUM = Number(scval.U128, 0, 10**RAY_DECIMALS)
-"""A utilization of at most 1, with 27 decimals."""
+"""The range of an optimal utilization: at most 1, with 27 decimals."""
 
 BITS = {  # name: (first bit, bits, decimals of the value)
     "ltv": (0, 14, 4),
@@ -65,23 +65,26 @@ BITS = {  # name: (first bit, bits, decimals of the value)
     "borrow_cap": (128, 64, 0),
     "supply_cap": (192, 64, 0),
 }
-"""The numbers in the bitmap, ``data_low`` and behind it ``data_high``; the last three are in whole tokens."""
+"""Where each number is in the bitmap, whose low half is ``data_low`` and whose high half is ``data_high``.
+
+``min_remaining_debt`` and the two caps are in whole tokens.
+"""
 
 SHARE_TOKENS = {
     "supply": ("aToken", "underlying_asset", "total_supply_scaled"),
     "borrow": ("debt token", "borrowed_asset", "total_debt_scaled"),
 }
-"""The token of each side: what people call it, and the names of its asset and of its total before the index.
+"""The share token of each side: its name for people, and the names of its asset and of its scaled total.
 
-The reward contract has a side's place here as its number.
+The reward contract numbers the sides in this order.
 """
 
 MAX_REWARD_TOKENS = 20
-"""The contract's own bound of reward tokens for one of a reserve's tokens."""
+"""The largest number of reward tokens that the contract allows for a share token."""
 
 
 class Emission(NamedTuple):
-    """An amount in base units of a token a second, until the end (unix seconds; 0: no end)."""
+    """What is paid in one reward token: base units a second, up to the end (unix seconds; 0 means no end)."""
 
     token: str
     per_second: int
@@ -89,15 +92,23 @@ class Emission(NamedTuple):
 
 
 Emissions = tuple[Emission, ...] | None
-"""All that are switched on, of one side; None where they could not be read."""
+"""All active emissions to one side; None if they could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouterInstance:
-    """A router's instance. It takes prices up to these ages in seconds, and has noted their ``price_decimals``.
+    """A router's instance.
 
-    ``reserves_with_list`` are the reserves that only accounts on a list may use. ``liquidators_are_listed`` says
-    whether only those on another may liquidate. Both are None where the instance says it in an unknown form.
+    Attributes:
+        wasm_hash: the hash of the router's code.
+        paused: whether the router is paused.
+        oracle: the oracle's address; None if there is none.
+        price_decimals: the decimals that the router has stored for the oracle's prices.
+        price_age: the largest age of a price, in seconds.
+        asset_price_ages: the largest age of a price, in seconds, for assets that have a limit of their own.
+        reserves_with_list: the reserves that only accounts on a list may use; None if it is stored in an unknown form.
+        liquidators_are_listed: whether only accounts on a list may liquidate; None if it is stored in an unknown form.
+        storage: the storage of the instance.
     """
 
     wasm_hash: str
@@ -113,47 +124,55 @@ class RouterInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReserveData:
-    """The numbers of an ``RDATA`` entry beside its bitmap. Indexes and annual rates have 27 decimals."""
+    """The numbers of an ``RDATA`` entry outside its bitmap. Indexes and annual rates have 27 decimals."""
 
     liquidity_index: int
-    """Base units of supply for one scaled unit."""
+    """The supply in base units for one scaled unit."""
     variable_borrow_index: int
-    """Base units of debt for one scaled unit."""
+    """The debt in base units for one scaled unit."""
     current_liquidity_rate: int
+    """The annual rate that suppliers earn."""
     current_variable_borrow_rate: int
+    """The annual rate that borrowers pay."""
     last_update_timestamp: int
-    """Unix seconds."""
+    """The time of the last accrual, in unix seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """The numbers in a reserve's bitmap, as `BITS` places them: basis points, yes (1) or no (0), whole tokens."""
+    """The numbers in a reserve's bitmap, at the bits that `BITS` has. A yes is 1, a no is 0."""
 
     ltv: int
-    """Basis points of the value of collateral that counts when a debt is opened."""
+    """The share of the collateral's value that counts when a debt is opened, in basis points."""
     liquidation_threshold: int
-    """Basis points of the value of collateral that counts against liquidation."""
+    """The share of the collateral's value that counts against liquidation, in basis points."""
     liquidation_bonus: int
-    """Basis points that a liquidator gets above the debt."""
+    """What a liquidator gets in addition to the debt, in basis points."""
     decimals: int
+    """The token's decimals."""
     active: int
+    """Whether the reserve is switched on."""
     frozen: int
+    """Whether the reserve takes nothing new."""
     borrowing_enabled: int
+    """Whether the reserve can be borrowed."""
     paused: int
+    """Whether nothing can be done with the reserve."""
     flashloan_enabled: int
+    """Whether the reserve makes flash loans."""
     reserve_factor: int
-    """Basis points of the borrowers' interest that suppliers do not get."""
+    """The share of the borrowers' interest that suppliers do not get, in basis points."""
     min_remaining_debt: int
-    """Whole tokens."""
+    """The smallest debt that may remain, in whole tokens."""
     borrow_cap: int
-    """Whole tokens; 0 is no limit."""
+    """The most that may be borrowed, in whole tokens; 0 is no limit."""
     supply_cap: int
-    """Whole tokens; 0 is no limit."""
+    """The most that may be supplied, in whole tokens; 0 is no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateParameters:
-    """The parameters of a rate model, annual and with 27 decimals."""
+    """The parameters of a rate model. Rates are annual, and all numbers have 27 decimals."""
 
     base_variable_borrow_rate: int
     optimal_utilization_rate: int
@@ -166,9 +185,9 @@ MODEL_FIELDS = tuple(item.name for item in fields(RateParameters))
 
 @dataclass(frozen=True, slots=True)
 class ReserveEntry:
-    """An ``RDATA`` entry: its numbers, its share tokens by side, and its rate contract.
+    """An ``RDATA`` entry: its numbers, its share token of each side, and its rate contract.
 
-    ``stored_configuration`` are the three contracts and the bitmap as they are stored.
+    ``stored_configuration`` has the three contracts and the bitmap as ScVals.
     """
 
     data: ReserveData
@@ -186,35 +205,38 @@ class Reserve:
     configuration: Configuration
     model: RateParameters
     a_token: str
-    """The token of shares of the supply."""
+    """The token whose units are shares of the supply."""
     debt_token: str
-    """The token of shares of the debt."""
+    """The token whose units are shares of the debt."""
     total_supply_scaled: int
-    """All shares of the supply: base units before the index."""
+    """All shares of the supply, in scaled units, which the index makes base units."""
     total_debt_scaled: int
-    """All shares of the debt: base units before the index."""
+    """All shares of the debt, in scaled units, which the index makes base units."""
     router_paused: bool
+    """Whether the whole router is paused."""
     users_are_listed: bool | None
-    """Whether only accounts on a list may use the reserve; None if the router says it in an unknown form."""
+    """Whether only accounts on a list may use the reserve; None if the router stores it in an unknown form."""
     liquidators_are_listed: bool | None
-    """Whether only accounts on a list may liquidate; None if the router says it in an unknown form."""
+    """Whether only accounts on a list may liquidate; None if the router stores it in an unknown form."""
     debt_ceiling: int
-    """Whole tokens; 0 is no limit."""
+    """The reserve's debt ceiling, a limit beside the borrow cap, in whole tokens; 0 is no limit."""
     cash: int | None
-    """The aToken's balance, in base units; None if it is not known."""
+    """The balance of the aToken, in base units; None if it is not known."""
     supply_emissions: Emissions
+    """The emissions to suppliers."""
     borrow_emissions: Emissions
+    """The emissions to borrowers."""
 
 
 def price_configuration_keys(oracle: str | None, tokens: Iterable[str]) -> list[bytes]:
-    """The ledger keys under which an oracle keeps whom it asks for these tokens; none without a contract."""
+    """The ledger keys of an oracle's configurations of these tokens. Empty if the oracle is no contract."""
     if oracle is None or not oracle.startswith("C"):
         return []
     return [asset_config_key(oracle, token) for token in tokens]
 
 
 def router_keys(router: str) -> tuple[bytes, bytes, bytes]:
-    """The ledger keys of a router's instance, of its list of reserves, and of how many these are."""
+    """The ledger keys of a router's instance, of its list of reserves, and of their number."""
     return instance_key(router), data_key(router, symbol("RLIST")), data_key(router, symbol("RCOUNT"))
 
 
@@ -224,21 +246,22 @@ def reserve_key(router: str, asset: str) -> bytes:
 
 
 def debt_ceiling_key(router: str, asset: str) -> bytes:
-    """The ledger key of a reserve's ceiling of debt."""
+    """The ledger key of a reserve's debt ceiling."""
     return variant_key(router, "RDEBTCEIL", address(asset))
 
 
 def rate_model_keys(rate_contract: str, asset: str) -> tuple[bytes, bytes]:
-    """The ledger keys of a reserve's own parameters, and of the instance that has those of all other reserves."""
+    """The ledger keys of a reserve's own rate parameters, and of the instance that has those of all other reserves."""
     return variant_key(rate_contract, "APARAMS", address(asset)), instance_key(rate_contract)
 
 
 def decode_router(entry: Entry) -> RouterInstance:
-    """Decode a router's instance entry. Raises `DecodeError` naming the field when it is not one."""
+    """A router's instance, from its entry. Raises `DecodeError`, which names the field that is wrong."""
     instance, wasm_hash = coded_instance(entry.contract_data(), "router instance")
     storage = Fields(instance.storage, "router instance")
-    storage.address("PADMIN")  # every router has an administrator: without one, it is another contract
+    storage.address("PADMIN")  # every router has an administrator, so a contract without one is another contract
     oracle_config = storage.struct("ORACFG") if "ORACFG" in storage else None
+    age_pairs = expect(storage.get("ASTALMP") or (scval.MAP, ()), scval.MAP, "ASTALMP") or ()
     return RouterInstance(
         wasm_hash=wasm_hash.hex(),
         paused=storage.boolean("PAUSED") if "PAUSED" in storage else False,
@@ -247,7 +270,7 @@ def decode_router(entry: Entry) -> RouterInstance:
         price_age=storage.u64("PSTALE") if "PSTALE" in storage else DEFAULT_PRICE_AGE,
         asset_price_ages={
             expect(asset, scval.ADDRESS, "ASTALMP: an asset"): expect(age, scval.U64, "ASTALMP: an age")
-            for asset, age in expect(storage.get("ASTALMP") or (scval.MAP, ()), scval.MAP, "ASTALMP") or ()
+            for asset, age in age_pairs
         },
         reserves_with_list=decoded_or_none(_reserves_with_list, storage),
         liquidators_are_listed=decoded_or_none(lambda: "LWLF" in storage and storage.boolean("LWLF")),
@@ -256,20 +279,25 @@ def decode_router(entry: Entry) -> RouterInstance:
 
 
 def _reserves_with_list(storage: Fields) -> frozenset[str]:
-    """The reserves that have a white list; where the router notes none, it asks for no list."""
-    noted = expect(storage.get("RWLMAP") or (scval.MAP, ()), scval.MAP, "RWLMAP") or ()
-    listed = [
-        (expect(asset, scval.ADDRESS, "RWLMAP: an asset"), expect(flag, scval.BOOL, "RWLMAP: whether it has a list"))
-        for asset, flag in noted
-    ]
-    return frozenset(asset for asset, has_list in listed if has_list)
+    """The reserves that have a whitelist. A router that stores nothing about them asks for no list."""
+    pairs = expect(storage.get("RWLMAP") or (scval.MAP, ()), scval.MAP, "RWLMAP") or ()
+    has_list = {
+        expect(asset, scval.ADDRESS, "RWLMAP: an asset"): expect(flag, scval.BOOL, "RWLMAP: whether it has a list")
+        for asset, flag in pairs
+    }
+    return frozenset(asset for asset, flag in has_list.items() if flag)
 
 
 def decode_reserve_list(entry: Entry, count: Entry | None) -> tuple[str, ...]:
-    """A router's reserves, in the order of their making; ``count`` is missing in old ones. Raises `DecodeError`."""
+    """A router's reserves, in the order in which they were added. Raises `DecodeError`.
+
+    The ``count`` must agree. Old routers have none.
+    """
     assets = contracts(entry.value, "RLIST", MAX_RESERVES)
-    if count is not None and (counted := expect(count.value, scval.U32, "RCOUNT")) != len(assets):
-        raise DecodeError(f"RLIST: {len(assets)} reserves, but RCOUNT counts {counted}")
+    if count is not None:
+        counted = expect(count.value, scval.U32, "RCOUNT")
+        if counted != len(assets):
+            raise DecodeError(f"RLIST: {len(assets)} reserves, but RCOUNT counts {counted}")
     return assets
 
 
@@ -280,7 +308,7 @@ def decode_configuration(configuration: Fields) -> Configuration:
 
 
 def decode_reserve(entry: Entry) -> ReserveEntry:
-    """Decode an ``RDATA`` entry. Raises `DecodeError`, also for a value with which the contract cannot compute."""
+    """An ``RDATA`` entry. Raises `DecodeError`, also if the contract could not compute with a value."""
     reserve = Fields.of(entry.value, "RDATA")
     configuration = decode_configuration(reserve.struct("configuration"))
     if configuration.decimals > MAX_TOKEN_DECIMALS:
@@ -298,7 +326,7 @@ def decode_reserve(entry: Entry) -> ReserveEntry:
 
 
 def decode_reserve_data(reserve: Fields) -> ReserveData:
-    """The numbers of a reserve beside its bitmap. Raises `DecodeError`."""
+    """The numbers of a reserve outside its bitmap. Raises `DecodeError`."""
     return ReserveData(
         liquidity_index=reserve.number("liquidity_index", *INDEX),
         variable_borrow_index=reserve.number("variable_borrow_index", *INDEX),
@@ -309,7 +337,7 @@ def decode_reserve_data(reserve: Fields) -> ReserveData:
 
 
 def decode_share_token(entry: Entry, side: str) -> tuple[str, str, int]:
-    """The router, the asset and the total before the index in a share token's instance. Raises `DecodeError`."""
+    """The router, the asset and the scaled total in a share token's instance. Raises `DecodeError`."""
     what, asset, total = SHARE_TOKENS[side]
     state = dict(instance_of(entry.contract_data()).storage or ()).get(vec(symbol("State")))
     if state is None:
@@ -320,7 +348,7 @@ def decode_share_token(entry: Entry, side: str) -> tuple[str, str, int]:
 
 
 def router_named_by(entry: Entry) -> str | None:
-    """The router that an instance names as a share token's does; None for that of any other contract."""
+    """The router that the instance of a share token names; None if the contract is not a share token."""
     try:
         storage = dict(instance_of(entry.contract_data()).storage or ())
         if symbol("PADMIN") in storage or vec(symbol("State")) not in storage:
@@ -331,7 +359,10 @@ def router_named_by(entry: Entry) -> str | None:
 
 
 def decode_rate_model(own: Entry | None, instance: Entry | None) -> RateParameters:
-    """A reserve's own parameters, or else those of the rate contract, 0 where not set. Raises `DecodeError`."""
+    """A reserve's own rate parameters or, without such, those of the rate contract, where 0 stands for a missing one.
+
+    Raises `DecodeError`.
+    """
     if own is not None:
         stored = Fields.of(own.value, "APARAMS")
         return RateParameters(
@@ -356,18 +387,20 @@ def _number_or_zero(storage: Fields, name: str, bounds: Number) -> int:
 
 
 def shown_parameters(configuration: Configuration, model: RateParameters, debt_ceiling: int) -> tuple[Parameter, ...]:
-    """The rate model, and what the bitmap says; caps, ceiling and the smallest debt are whole tokens, 0 no limit."""
-    curve = (Parameter(name, getattr(model, name), RAY_DECIMALS) for name in MODEL_FIELDS)
-    bits = ((name, getattr(configuration, name), decimals) for name, (_, _, decimals) in BITS.items())
-    shown = (
-        Parameter(name, value, decimals, no_limit=name.endswith("_cap") and not value)
-        for name, value, decimals in bits
-        if name != "decimals"
-    )
-    return (*curve, *shown, Parameter("debt_ceiling", debt_ceiling, 0, no_limit=not debt_ceiling))
+    """The parameters of the rate model, the numbers of the bitmap, and the debt ceiling.
+
+    Caps, the ceiling and the smallest debt are in whole tokens. A cap or ceiling of 0 is no limit.
+    """
+    parameters = [Parameter(name, getattr(model, name), RAY_DECIMALS) for name in MODEL_FIELDS]
+    for name, (_, _, decimals) in BITS.items():
+        if name != "decimals":
+            value = getattr(configuration, name)
+            parameters.append(Parameter(name, value, decimals, no_limit=name.endswith("_cap") and not value))
+    parameters.append(Parameter("debt_ceiling", debt_ceiling, 0, no_limit=not debt_ceiling))
+    return tuple(parameters)
 
 
 def config_hash(router: RouterInstance, reserves: Iterable[tuple[str, ScVal]]) -> str:
-    """The `config_hash_of` the instance without `NOT_CONFIGURATION`, and of each reserve's configuration."""
+    """The `config_hash_of` a router's instance, without `NOT_CONFIGURATION`, and of its reserves' configurations."""
     storage = [pair for pair in router.storage if pair[0][0] != scval.SYMBOL or pair[0][1] not in NOT_CONFIGURATION]
     return config_hash_of(by_key(storage), ((address(asset), configured) for asset, configured in reserves))

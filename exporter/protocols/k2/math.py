@@ -1,8 +1,8 @@
 """K2's math, function by function as the contract has it (docs/protocols/k2.md, "Formulas").
 
-Indexes, rates a year and utilizations have 27 decimals (RAY); totals are token base units, scaled totals those before
-the index. The contract computes in unsigned 128 bits; here every value that has a name must fit into signed 128 bits,
-because no published number is larger. Otherwise there is an ExactError.
+Indexes, annual rates and utilizations have 27 decimals (RAY). Totals are in base units of the token, and a scaled total
+times its index is a total. The contract computes with unsigned 128 bits. Here every value that has a name must fit into
+signed 128 bits, because no published number is larger; otherwise an `ExactError` is raised.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from exporter.tree.values import RewardReason
 RAY: int = 10**RAY_DECIMALS
 ONLY_LISTED = "only listed accounts"
 UNKNOWN_LISTS = "whether only listed accounts may is not known"
-"""Why gates are not known (docs/protocols/k2.md, "Statuses")."""
+"""The reasons why gates are not known (docs/protocols/k2.md, "Statuses")."""
 
 SECONDS_PER_YEAR = 31_536_000
-"""The contract's year, 365 days."""
+"""The contract's year, which has 365 days."""
 
 
 def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
@@ -65,7 +65,7 @@ def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
         accrued_supply_apr=accrued.supply,
         accrued_borrow_apr=accrued.borrow,
         apr_decimals=RAY_DECIMALS,
-        supply_apy_bps=data.current_liquidity_rate * BPS // RAY,  # linear interest, which is the rate in a year
+        supply_apy_bps=data.current_liquidity_rate * BPS // RAY,  # linear interest in a year is the annual rate
         borrow_apy_bps=borrow_apy_bps(data.current_variable_borrow_rate),
         stored_utilization=stored.utilization,
         accrued_utilization=now.utilization,
@@ -74,7 +74,7 @@ def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
         rate_modifier_decimals=0,
         backstop_credit=0,
         share_token=reserve.a_token,
-        share_supply=now.supplied,  # as the token itself has it
+        share_supply=now.supplied,  # the aToken's own total supply
         operations=operations_of(reserve),
         amounts=amounts_of(reserve, caps, now),
         risk=risk_of(reserve.configuration, caps),
@@ -83,17 +83,17 @@ def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
 
 
 def operations_of(reserve: Reserve) -> Operations:
-    """Who may do what (docs/protocols/k2.md, "Statuses")."""
+    """Which operations are open to anybody (docs/protocols/k2.md, "Statuses")."""
     flags = reserve.configuration
-    takes_part = bool(flags.active and not flags.paused and not reserve.router_paused)
-    enters = takes_part and not flags.frozen
+    is_open = bool(flags.active and not flags.paused and not reserve.router_paused)
+    takes_new = is_open and not flags.frozen
     users, liquidators = reserve.users_are_listed, reserve.liquidators_are_listed
     gates: dict[Gate, bool | None] = {
-        "can_supply": _for_anybody(users, is_open=enters),
-        "can_withdraw": _for_anybody(users, is_open=takes_part),
-        "can_borrow": _for_anybody(users, is_open=enters and bool(flags.borrowing_enabled)),
-        "can_repay": _for_anybody(users, is_open=takes_part),
-        "can_liquidate": _for_anybody(liquidators, is_open=takes_part),
+        "can_supply": _for_anybody(users, is_open=takes_new),
+        "can_withdraw": _for_anybody(users, is_open=is_open),
+        "can_borrow": _for_anybody(users, is_open=takes_new and bool(flags.borrowing_enabled)),
+        "can_repay": _for_anybody(users, is_open=is_open),
+        "can_liquidate": _for_anybody(liquidators, is_open=is_open),
     }
     return Operations(
         can_supply=gates["can_supply"],
@@ -117,7 +117,7 @@ def _status(flags: Configuration) -> str:
 
 
 def risk_of(configuration: Configuration, caps: Caps) -> Risk:
-    """Collateral, debt and limits of a reserve (docs/protocols/k2.md, "Risk and liquidity")."""
+    """The terms of collateral, debt and limits of a reserve (docs/protocols/k2.md, "Risk and liquidity")."""
     return Risk(
         risk_scope="reserve",
         collateral_factor_bps=configuration.ltv,
@@ -125,8 +125,8 @@ def risk_of(configuration: Configuration, caps: Caps) -> Risk:
         liability_factor_bps=10_000,
         liquidation_bonus_bps=configuration.liquidation_bonus,
         liquidation_kind="fixed",
-        supply_cap=_shown_amount(caps.supply),
-        borrow_cap=_shown_amount(min(caps.debt, default=None)),
+        supply_cap=_clamped(caps.supply),
+        borrow_cap=_clamped(min(caps.debt, default=None)),
         reserve_factor_bps=configuration.reserve_factor,
         can_be_collateral=configuration.ltv > 0,
         can_be_borrowed=bool(configuration.borrowing_enabled),
@@ -134,17 +134,27 @@ def risk_of(configuration: Configuration, caps: Caps) -> Risk:
 
 
 def _for_anybody(are_listed: bool | None, *, is_open: bool) -> bool | None:
-    """Whether anybody may do what is open; None where only listed accounts may, or where that is not known."""
+    """Whether anybody may do what is open. None if only listed accounts may, or if that is not known."""
     return is_open if are_listed is False or not is_open else None
 
 
 def _reason(gates: Mapping[Gate, bool | None], users: bool | None, liquidators: bool | None) -> str | None:
-    """Why a gate is not known, for those who use a reserve and for those who liquidate."""
+    """Why some gates are not known; None if all are.
+
+    ``users`` and ``liquidators`` say whether only listed accounts may use a reserve, and liquidate.
+    """
     unknown = {name for name, is_open in gates.items() if is_open is None}
-    lists = {users} if unknown - {"can_liquidate"} else set()
-    lists |= {liquidators} if "can_liquidate" in unknown else set()
-    said = [ONLY_LISTED] if True in lists else []
-    return "; ".join(said + [UNKNOWN_LISTS] * (None in lists)) or None
+    lists = set[bool | None]()
+    if unknown - {"can_liquidate"}:
+        lists.add(users)
+    if "can_liquidate" in unknown:
+        lists.add(liquidators)
+    reasons = []
+    if True in lists:
+        reasons.append(ONLY_LISTED)
+    if None in lists:
+        reasons.append(UNKNOWN_LISTS)
+    return "; ".join(reasons) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +162,13 @@ class Caps:
     """The limits of a reserve in base units."""
 
     supply: int | None
-    """None: no cap."""
+    """The most that may be supplied; None if there is no cap."""
     debt: tuple[int, ...]
-    """The borrow cap and the debt ceiling, if they are set."""
+    """The most that may be borrowed: the borrow cap and the debt ceiling, if they are set."""
 
 
 def caps_of(reserve: Reserve) -> Caps:
-    """The caps that are set."""
+    """The limits that are set for a reserve."""
     configuration = reserve.configuration
     unit = 10**configuration.decimals
     debt = (configuration.borrow_cap * unit, reserve.debt_ceiling * unit)
@@ -166,35 +176,36 @@ def caps_of(reserve: Reserve) -> Caps:
 
 
 def amounts_of(reserve: Reserve, caps: Caps, now: Totals) -> Amounts:
-    """How much can be withdrawn, borrowed and supplied, whatever gates say.
+    """The most that can be withdrawn, borrowed and supplied, whatever the gates say.
 
-    The aToken's balance, ``cash``, bounds what it pays out.
+    A reserve cannot pay out more than the balance of its aToken (``cash``).
     """
-    withdrawn = borrowed = supplied = None
+    to_withdraw = to_borrow = to_supply = None
     if reserve.cash is not None:
-        withdrawn = min(reserve.cash, now.supplied)
-        borrowed = min([reserve.cash, *(_room(cap, now.borrowed) for cap in caps.debt)])
+        to_withdraw = min(reserve.cash, now.supplied)
+        to_borrow = min([reserve.cash, *(_room(cap, now.borrowed) for cap in caps.debt)])
     if caps.supply is not None:
-        supplied = _room(caps.supply, now.supplied)
+        to_supply = _room(caps.supply, now.supplied)
     return Amounts(
-        available_to_withdraw=_shown_amount(withdrawn),
-        available_to_borrow=_shown_amount(borrowed),
-        available_to_supply=_shown_amount(supplied),
+        available_to_withdraw=_clamped(to_withdraw),
+        available_to_borrow=_clamped(to_borrow),
+        available_to_supply=_clamped(to_supply),
         min_first_supply=MIN_FIRST_SUPPLY,
     )
 
 
-def _shown_amount(value: int | None) -> int | None:
+def _clamped(value: int | None) -> int | None:
+    """The amount within 0 and the largest signed number of 128 bits."""
     return None if value is None else exact.clamp(value, 0, exact.INT128_MAX)
 
 
 def _room(cap: int, used: int) -> int:
-    """What a cap leaves; with one of more than the contract's unsigned 128 bits nothing passes."""
+    """What a cap leaves. It is 0 if the cap exceeds unsigned 128 bits, because then the contract lets nothing pass."""
     return cap - used if cap < 2**128 else 0
 
 
 class Indexes(NamedTuple):
-    """The indexes of supply and of debt, 27 decimals."""
+    """The indexes of supply and of debt, with 27 decimals."""
 
     supply: int
     borrow: int
@@ -209,7 +220,7 @@ class Totals(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """The annual rates of supply and of debt, 27 decimals."""
+    """The annual rates of supply and of debt, with 27 decimals."""
 
     supply: int
     borrow: int
@@ -218,7 +229,7 @@ class Rates(NamedTuple):
 def accrued_indexes(data: ReserveData, close_time: int) -> Indexes:
     """The indexes at the close time (unix seconds). Raises `ExactError`."""
     seconds = close_time - data.last_update_timestamp
-    if seconds < 0:  # the call would fail
+    if seconds < 0:  # a call of the contract would fail
         raise ExactOverflowError("time since the last update: seconds below zero: the result does not fit")
     with exact.naming("accrued liquidity index"):
         growth = linear_interest(data.current_liquidity_rate, seconds)
@@ -229,7 +240,7 @@ def accrued_indexes(data: ReserveData, close_time: int) -> Indexes:
 
 
 def rates(reserve: Reserve, utilization: int) -> Rates:
-    """The rates that the model has for a utilization. Raises `ExactError`."""
+    """The rates that follow from the reserve's rate model at a utilization. Raises `ExactError`."""
     model = reserve.model
     borrow_rate = variable_borrow_rate(
         utilization,
@@ -242,7 +253,7 @@ def rates(reserve: Reserve, utilization: int) -> Rates:
 
 
 class SideReward(NamedTuple):
-    """What one side of a reserve is paid: base units of the reward token a second, the end, and the reason."""
+    """The reward of one side of a reserve: base units of the reward token a second, its end, and the reason."""
 
     per_second: int | None
     end: int | None
@@ -250,7 +261,7 @@ class SideReward(NamedTuple):
 
 
 def rewards_at(supply: layout.Emissions, borrow: layout.Emissions, time: int) -> Rewards:
-    """The rewards of a reserve at a time (unix seconds): amounts of several tokens are not given."""
+    """The rewards of a reserve at a time (unix seconds). If they are paid in several tokens, no amount is given."""
     supply_running, borrow_running = _running(supply, time), _running(borrow, time)
     tokens = {paid[0].token for paid in (supply_running, borrow_running) if len(paid) == 1}
     supply_reward = _reward(supply, supply_running, tokens)
@@ -272,7 +283,7 @@ def _running(emissions: layout.Emissions, time: int) -> list[layout.Emission]:
 
 
 def _reward(emissions: layout.Emissions, paid: Sequence[layout.Emission], tokens: Collection[str]) -> SideReward:
-    """The reward of a side that is ``paid`` these emissions now; ``tokens`` are those of both sides."""
+    """The reward of a side whose emissions ``paid`` are running. ``tokens`` are the reward tokens of both sides."""
     if emissions is None:
         return SideReward(None, None, RewardReason.UNREAD)
     if not paid:
@@ -283,24 +294,27 @@ def _reward(emissions: layout.Emissions, paid: Sequence[layout.Emission], tokens
 
 
 def ray_mul(left: int, right: int) -> int:
-    """The product of numbers of 27 decimals, none negative: floor((left × right + RAY / 2) / RAY)."""
+    """The product of two numbers with 27 decimals, neither negative: floor((left × right + RAY / 2) / RAY)."""
     return exact.multiply_divide_half_up(left, right, RAY)
 
 
 def ray_div(left: int, right: int) -> int:
-    """The quotient of unsigned numbers, in rays: floor((left × RAY + floor(right / 2)) / right), 0 where right is 0."""
+    """The quotient of two unsigned numbers, with 27 decimals: floor((left × RAY + floor(right / 2)) / right).
+
+    It is 0 if ``right`` is 0.
+    """
     return exact.multiply_divide_half_up(left, RAY, right) if right else 0
 
 
 @exact.naming("linear interest")
 def linear_interest(rate: int, seconds: int) -> int:
-    """The factor of supply in some seconds at a rate a year: RAY + floor(rate × seconds / year)."""
+    """The factor by which supply grows in some seconds at an annual rate: RAY + floor(rate × seconds / year)."""
     return exact.add(exact.multiply(rate, seconds) // SECONDS_PER_YEAR, RAY)
 
 
 @exact.naming("compound interest")
 def compound_interest(rate: int, seconds: int) -> int:
-    """The factor of debt in n seconds at a rate a year, RAY: three terms of the binomial series."""
+    """The factor by which debt grows in some seconds at an annual rate: three terms of the binomial series."""
     square = ray_mul(rate, rate) // SECONDS_PER_YEAR**2
     cube = ray_mul(square, rate) // SECONDS_PER_YEAR
     pairs = exact.multiply(seconds, seconds - 1)
@@ -312,7 +326,7 @@ def compound_interest(rate: int, seconds: int) -> int:
 
 
 def totals(reserve: Reserve, indexes: Indexes) -> Totals:
-    """The totals of a reserve at these indexes; the utilization is 0 where there is nothing."""
+    """The totals of a reserve at these indexes. The utilization of an empty reserve is 0. Raises `ExactError`."""
     with exact.naming("total supply"):
         supplied = ray_mul(reserve.total_supply_scaled, indexes.supply)
     with exact.naming("total debt"):
@@ -323,7 +337,10 @@ def totals(reserve: Reserve, indexes: Indexes) -> Totals:
 
 @exact.naming("variable borrow rate")
 def variable_borrow_rate(utilization: int, base: int, optimal: int, slope1: int, slope2: int) -> int:
-    """The rate a year at a utilization of at most 1. The knot is in the lower slope; an optimum of 0 gives the base."""
+    """The annual borrow rate at a utilization of at most 1. The knot belongs to the lower slope.
+
+    If utilization and optimum are 0, it is the base.
+    """
     if utilization <= optimal:
         return exact.add(base, ray_mul(slope1, ray_div(utilization, optimal)))
     above = ray_mul(slope2, ray_div(utilization - optimal, exact.subtract(RAY, optimal)))
@@ -335,12 +352,12 @@ RATE_MODEL = RateModel(MODEL_FIELDS, RAY, lambda own: (own["optimal_utilization_
 
 @exact.naming("liquidity rate")
 def liquidity_rate(borrow_rate: int, utilization: int, reserve_factor: int) -> int:
-    """The rate a year that suppliers earn: ray_mul(ray_mul(borrow, U), RAY - floor(factor × RAY / 10000))."""
+    """The annual rate that suppliers earn: ray_mul(ray_mul(borrow, U), RAY - floor(factor × RAY / 10000))."""
     return ray_mul(ray_mul(borrow_rate, utilization), RAY - reserve_factor * RAY // BPS)
 
 
 def borrow_apy_bps(rate: int) -> int:
-    """The growth of debt in a year at a rate that stays, in whole basis points: the compound interest."""
+    """The compound interest of a year at this annual rate, in whole basis points."""
     try:
         return (compound_interest(rate, SECONDS_PER_YEAR) - RAY) * BPS // RAY
     except ExactOverflowError:
@@ -348,8 +365,8 @@ def borrow_apy_bps(rate: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Settled:
-    """What a reserve's rates follow from, at the end of a ledger."""
+class _FinalState:
+    """The state at the end of a ledger from which a reserve's rates follow."""
 
     entry: layout.ReserveEntry
     model: RateParameters
@@ -358,25 +375,25 @@ class _Settled:
 
 
 def _read(key: bytes, step: Step) -> Iterator[Transition]:
-    """The accruals in the ledger's own changes, for the check of the math (docs/lake.md)."""
+    """The accrual that a ledger's change of a reserve shows, if it shows one (docs/lake.md)."""
     old, new = (layout.decode_reserve(entry).data for entry in changed(key, step))
     if not old.last_update_timestamp < new.last_update_timestamp == step.time or not old.current_variable_borrow_rate:
         return
     after = {"liquidity_index": new.liquidity_index, "variable_borrow_index": new.variable_borrow_index}
-    settled = _settled(key, step)
-    if settled is not None:
-        data = settled.entry.data
-        rates_then = (old.current_liquidity_rate, old.current_variable_borrow_rate)
-        if rates_then == (data.current_liquidity_rate, data.current_variable_borrow_rate):
-            settled = None  # a flash loan stores the old rates
+    final = _final_state(key, step)
+    if final is not None:
+        data = final.entry.data
+        rates_before = (old.current_liquidity_rate, old.current_variable_borrow_rate)
+        if rates_before == (data.current_liquidity_rate, data.current_variable_borrow_rate):
+            final = None  # a flash loan stores the old rates again
         else:
             after["current_liquidity_rate"] = data.current_liquidity_rate
             after["current_variable_borrow_rate"] = data.current_variable_borrow_rate
-    yield Transition(partial(_compute, old, step.time, settled), after)
+    yield Transition(partial(_compute, old, step.time, final), after)
 
 
-def _settled(key: bytes, step: Step) -> _Settled | None:
-    """What a reserve's rates follow from at the end of a ledger; None where an entry is gone."""
+def _final_state(key: bytes, step: Step) -> _FinalState | None:
+    """The state at the end of a ledger from which a reserve's rates follow; None if an entry of it is gone."""
     entry = step.after(key)
     if entry is None:
         return None
@@ -391,22 +408,22 @@ def _settled(key: bytes, step: Step) -> _Settled | None:
     own, defaults = (step.after(model) for model in layout.rate_model_keys(reserve.rate_contract, asset))
     if own is None and defaults is None:
         return None
-    return _Settled(reserve, layout.decode_rate_model(own, defaults), scaled["supply"], scaled["borrow"])
+    return _FinalState(reserve, layout.decode_rate_model(own, defaults), scaled["supply"], scaled["borrow"])
 
 
-def _compute(before: ReserveData, close_time: int, settled: _Settled | None) -> dict[str, int]:
-    """The indexes at the close time and, from what the ledger settled, the rates."""
+def _compute(before: ReserveData, close_time: int, final: _FinalState | None) -> dict[str, int]:
+    """The indexes at the close time (unix seconds) and, if the ledger's final state is known, the rates."""
     indexes = accrued_indexes(before, close_time)
     computed = {"liquidity_index": indexes.supply, "variable_borrow_index": indexes.borrow}
-    if settled is not None:
+    if final is not None:
         reserve = Reserve(
-            data=settled.entry.data,
-            configuration=settled.entry.configuration,
-            model=settled.model,
-            a_token=settled.entry.share_tokens["supply"],
-            debt_token=settled.entry.share_tokens["borrow"],
-            total_supply_scaled=settled.total_supply_scaled,
-            total_debt_scaled=settled.total_debt_scaled,
+            data=final.entry.data,
+            configuration=final.entry.configuration,
+            model=final.model,
+            a_token=final.entry.share_tokens["supply"],
+            debt_token=final.entry.share_tokens["borrow"],
+            total_supply_scaled=final.total_supply_scaled,
+            total_debt_scaled=final.total_debt_scaled,
             router_paused=False,
             users_are_listed=None,
             liquidators_are_listed=None,

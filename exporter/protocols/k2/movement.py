@@ -1,4 +1,4 @@
-"""How a simulated network moves pools of K2 (`exporter.protocols.movement`)."""
+"""Describes how a simulated network moves K2's pools (`exporter.protocols.movement`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from exporter.protocols.movement import (
 
 
 def moving_pools(key: bytes, look: DataLookup) -> Iterator[MovingPool]:
-    """A reserve, by its entry."""
+    """The reserve whose ``RDATA`` entry has this ledger key."""
     token, at = token_of_variant(key, look), fields_at(key)
     shares, debts = (text_at(look, key, symbol(f"{name}_token_address")) for name in ("a", "debt"))
     supply = NumberField(instance_key(shares), (vec(symbol("State")), symbol("total_supply_scaled")))

@@ -1,4 +1,8 @@
-"""Reading every K2 market: which keys, in which waves, and what becomes of each that cannot be read."""
+"""Reads every K2 market.
+
+Keys are requested in waves: routers with their lists, then the reserves that these name, then the reserves' tokens and
+rate contracts, then rewards and prices. A market or reserve that cannot be read is recorded as unread.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +30,16 @@ from exporter.protocols.k2.math import RAY
 
 NAME = "k2"
 MARKET_NAME = "K2 Lend"
-"""A router has no name; this is what a market is called that the package's lists do not name."""
+"""The name of a market that the package's lists do not name, because a router itself has no name."""
 
 ADMINS = {"PADMIN": "pool admin", "EADMIN": "emergency admin", "ADMIN": "admin of upgrades"}
-"""Who decides over a router, by the names in its instance (docs/protocols/k2.md, "Keys")."""
+"""The roles of those who decide over a router, by the names in its instance (docs/protocols/k2.md, "Keys")."""
 
 SHARE_TOKEN_ROLES = ("a_token", "debt_token")
-"""The roles of share tokens in the lists."""
+"""The roles that share tokens have in the lists."""
 
 PROPOSED = {"PPADMIN": "pool admin", "PEADMIN": "emergency admin", "PUPGADM": "admin of upgrades"}
-"""Who is to have these roles and has not accepted yet."""
+"""The roles that are offered to somebody who has not accepted yet, by the names in a router's instance."""
 
 
 FRESH = "get_asset_prices_vec_fresh"
@@ -47,7 +51,8 @@ _NO_SUCH_FUNCTION = "Error(WasmVm, MissingValue)"
 class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(NAME, candidates)
-        self.known = {contract.address: contract for item in deployments for contract in item.contracts}
+        self.listed = {contract.address: contract for item in deployments for contract in item.contracts}
+        """The contracts of the lists, by address."""
         self.deployments = deployments
         self.routers: dict[str, layout.RouterInstance] = {}
         self.members: dict[str, tuple[str, ...]] = {}
@@ -55,9 +60,10 @@ class _Reader(Collector):
         self.balances: Mapping[tuple[str, str], Balance] = {}
         self.emissions: dict[str, layout.Emissions] = {}
         self.reward_keys: dict[str, list[bytes]] = {}
-        """By share token: the ledger keys of what its holders are paid."""
+        """The ledger keys of the emissions to the holders of each share token."""
 
     def take_router(self, market: str, entries: Entries) -> None:
+        """Decode a router's instance and its list of reserves. Raises `UnreadError` or `DecodeError`."""
         instance_entry, list_entry, count = (entries[key] for key in layout.router_keys(market))
         router_of_token = None if instance_entry is None else layout.router_named_by(instance_entry)
         if router_of_token is not None:
@@ -75,7 +81,7 @@ class _Reader(Collector):
         self.routers[market] = router
 
     def take_reserves(self, market: str, entries: Entries) -> None:
-        """Decode what the router has of its reserves, which says where the rest is."""
+        """Decode the router's own entry of each reserve, which names the contracts that have the rest of its state."""
         stored = {asset: entries[layout.reserve_key(market, asset)] for asset in self.members[market]}
         lacking = [asset for asset, entry in stored.items() if entry is None]
         if not self.list_is_its_own(market, self.members[market], lacking):
@@ -86,10 +92,11 @@ class _Reader(Collector):
                 self.reserves[market, asset] = layout.decode_reserve(required(entry, "the reserve's RDATA entry"))
 
     def take_market(self, market: str, entries: Entries) -> None:
+        """Record a market, and each of its reserves as a pool."""
         router, members = self.routers[market], self.members[market]
-        listed = self.known.get(market)
+        listed = self.listed.get(market)
         configured = [(asset, self.configuration_of(market, asset, entries)) for asset in members]
-        found = Market(
+        read_market = Market(
             address=market,
             protocol=NAME,
             version=layout.VERSION,
@@ -100,18 +107,21 @@ class _Reader(Collector):
             wasm_hash=router.wasm_hash,
             members=members,
         )
-        self.reading.markets.append(found)
+        self.reading.markets.append(read_market)
         for asset in members:
             if (market, asset) in self.reserves:
                 with self.record_unread(market, asset):
                     reserve = self.reserve_of(market, asset, entries)
                     decimals = reserve.configuration.decimals
                     self.compare_decimals(market, decimals, self.reading.tokens.get(asset))
-                    pool = PoolRead(found, asset, asset, decimals, found.oracle, reserve)
+                    pool = PoolRead(read_market, asset, asset, decimals, router.oracle, reserve)
                     self.append_pool(pool, self.keys_of(market, asset))
 
     def configuration_of(self, market: str, asset: str, entries: Entries) -> ScVal:
-        """A reserve's contracts, bitmap and rate model; an absent vector where one of them cannot be read."""
+        """A reserve's contracts, bitmap and rate model, for the hash of the configuration.
+
+        It is a vector without content if one of them cannot be read.
+        """
         reserve = self.reserves.get((market, asset))
         with suppress(DecodeError):
             if reserve is not None:
@@ -124,6 +134,7 @@ class _Reader(Collector):
         return (scval.VEC, None)
 
     def reserve_of(self, market: str, asset: str, entries: Entries) -> layout.Reserve:
+        """A reserve with everything that its numbers follow from. Raises `UnreadError` or `DecodeError`."""
         reserve = self.reserves[market, asset]
         scaled: dict[str, int] = {}
         for side, token in reserve.share_tokens.items():
@@ -145,7 +156,7 @@ class _Reader(Collector):
         balance = self.balances[asset, a_token]
         data = reserve.data
         free = scaled["supply"] * data.liquidity_index - scaled["borrow"] * data.variable_borrow_index
-        if free >= RAY and not balance.stored:  # a unit or more that is not lent
+        if free >= RAY and not balance.stored:  # at least one base unit is not lent, so there must be a balance
             balance = Balance(None, f"it has no balance of {asset}, although not all of the supply is lent")
         if balance.amount is None:
             self.notice(
@@ -172,7 +183,7 @@ class _Reader(Collector):
         )
 
     def keys_of(self, market: str, asset: str) -> list[bytes]:
-        """The ledger keys of a reserve's entries, at the router, its tokens, its rate contract and the oracle."""
+        """The ledger keys of a reserve's entries at the router, its tokens, its rate contract and the oracle."""
         reserve = self.reserves[market, asset]
         tokens = reserve.share_tokens
         return [
@@ -187,7 +198,7 @@ class _Reader(Collector):
         ]
 
     async def take_rewards(self, view: LedgerView, entries: Entries) -> None:
-        """Read what holders of the share tokens are paid, by the contracts that these name."""
+        """Read the emissions to the holders of share tokens, from the contracts that the tokens name."""
         sides = {token: side for each in self.reserves.values() for side, token in each.share_tokens.items()}
         contracts = {token: _reward_contract_of(entries[instance_key(token)]) for token in sides}
         lists = {token: variant_key(paying, "RTL", address(token)) for token, paying in contracts.items() if paying}
@@ -205,20 +216,20 @@ class _Reader(Collector):
         for (token, _), key in rates.items():
             self.reward_keys[token].append(key)
         for (token, paid), key in rates.items():
-            entry, known = stored[key], self.emissions[token]
+            entry, emissions = stored[key], self.emissions[token]
             with Barrier(partial(self.lose_emissions, token)):
                 fields = None if entry is None else Fields.of(entry.value, "ARC")
-                if known is not None and fields is not None and fields.boolean("is_active"):
+                if emissions is not None and fields is not None and fields.boolean("is_active"):
                     rate = fields.number("emission_per_second", *layout.UNSIGNED)
-                    self.emissions[token] = (*known, layout.Emission(paid, rate, fields.u64("distribution_end")))
+                    self.emissions[token] = (*emissions, layout.Emission(paid, rate, fields.u64("distribution_end")))
 
     def lose_emissions(self, token: str, failure: str) -> None:
-        """Take what a share token's holders are paid for unknown."""
+        """Record that the emissions to a share token's holders are not known."""
         del failure
         self.emissions[token] = None
 
     async def take_tokens(self, view: LedgerView) -> None:
-        """Read the tokens, with those of rewards, whose price is known where one is a reserve's."""
+        """Read the reserves' tokens and the reward tokens. A reward token has a price if it is a reserve's token."""
         paid = {emission.token for emissions in self.emissions.values() for emission in emissions or ()}
         assets = (asset for members in self.members.values() for asset in members)
         self.reading.tokens = await read_tokens(view, [*assets, *sorted(paid)])
@@ -227,12 +238,15 @@ class _Reader(Collector):
         }
 
     async def take_prices(self, view: LedgerView) -> None:
-        """One simulation for an oracle, one a reserve where that fails (docs/protocols/k2.md, "Prices")."""
+        """Ask each oracle for all its prices in one call, and if that fails for each price in a call of its own.
+
+        docs/protocols/k2.md, "Prices", says which function is called.
+        """
         pairs = [(pool.oracle, pool.token_address) for pool in self.reading.pools if pool.oracle]
         quotes = {pair: Quote(*pair, failure="the market's oracle is not a contract") for pair in pairs}
         contracts = [pair for pair in quotes if pair[0].startswith("C")]  # an account cannot be called
         parts = [(oracle, FRESH, tokens) for oracle, tokens in parts_of(contracts, layout.MAX_RESERVES)]
-        while parts:  # three times at most: the other function, each token alone
+        while parts:  # at most three times: all tokens, then with the other function, then each token alone
             results = await view.call(
                 [ContractCall(oracle, name, (vec(*map(by_address, tokens)),)) for oracle, name, tokens in parts]
             )
@@ -257,6 +271,7 @@ class _Reader(Collector):
 
 
 def _quote(oracle: str, token: str, function: str, result: CallResult, item: ScVal | None) -> Quote:
+    """The quote of one token. ``item`` is its price in the result; None if the result has another number of prices."""
     if result.value is None:
         return Quote(oracle, token, failure=f"{function}() failed: {result.reason}", is_known=result.refused)
     if item == VOID:
@@ -273,21 +288,24 @@ def _quote(oracle: str, token: str, function: str, result: CallResult, item: ScV
 
 def _reward_contract_of(token: Entry | None) -> str | None:
     """The contract that pays holders of a share token; None if the token names none, or cannot be read."""
-    with Barrier():  # `reserve_of` reports it
+    with Barrier():  # `reserve_of` reports a failure
         storage = () if token is None else instance_of(token.contract_data()).storage or ()
         kind, named = dict(storage).get(vec(symbol("IncentivesContract")), (scval.VOID, None))
         return str(named) if kind == scval.ADDRESS and str(named).startswith("C") else None
     return None
 
 
-def _routers_named_by(contracts: Iterable[str], entries: Entries, known: Collection[str]) -> list[Candidate]:
-    """Routers that share tokens name and that are not known. Anybody can make such a token: they are not listed."""
+def _routers_named_by(contracts: Iterable[str], entries: Entries, candidates: Collection[str]) -> list[Candidate]:
+    """The routers that share tokens name and that are no candidates yet.
+
+    Anybody can make such a token, so these routers are not listed.
+    """
     named = set()
     for contract in contracts:
         entry = entries[instance_key(contract)]
-        with Barrier():  # the market that the contract belongs to is unread
+        with Barrier():  # the market of a share token that cannot be decoded is unread
             router = None if entry is None else layout.router_named_by(entry)
-            if router is not None and router not in known:
+            if router is not None and router not in candidates:
                 named.add(router)
     return [Candidate(NAME, router, Origin.NAMED_BY_CONTRACT) for router in sorted(named)]
 
@@ -295,13 +313,13 @@ def _routers_named_by(contracts: Iterable[str], entries: Entries, known: Collect
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all K2 markets. Raises `SourceError` alone: what is wrong with one market or reserve is in the reading."""
+    """Read all K2 markets. Raises only `SourceError`; what is wrong with a market or reserve is in the reading."""
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     tokens = [token for item in deployments for role in SHARE_TOKEN_ROLES for token in item.addresses(role)]
     keys = [key for market in markets for key in layout.router_keys(market)]
     entries = dict(await view.read([*keys, *map(instance_key, tokens)]))
-    reader.reading.named = _routers_named_by({*markets, *tokens}, entries, known=set(markets))
+    reader.reading.named = _routers_named_by({*markets, *tokens}, entries, candidates=set(markets))
     reader.each_market(markets, lambda market: reader.take_router(market, entries))
     await view.make_room(sum(len(reader.members[market]) for market in reader.routers))
 

@@ -1,4 +1,7 @@
-"""K2's own view of a reserve, and of its borrow index alone, should the first fail (docs/protocols/k2.md, "Views")."""
+"""Compares our numbers with K2's own views of a reserve (docs/protocols/k2.md, "Views").
+
+The borrow index has a view of its own, which is compared even if the view of the reserve fails.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ BORROW_INDEX = "get_current_var_borrow_idx"
 
 
 def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-    """The calls to make, or why there are none, market by market."""
+    """The calls to make for all reserves."""
     for pool in reading.pools:
         router, asset = pool.market.address, (address(pool.pool),)
         for function in (VIEW, BORROW_INDEX):
@@ -27,7 +30,7 @@ def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
 
 
 def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:
-    """The fields in a result next to our own. Raises `DecodeError`."""
+    """The fields in a view's result, next to our own. Raises `DecodeError`."""
     row = computed.row
     if asked.call.function == BORROW_INDEX:
         return {"borrow_index": (row["borrow_index"], expect(value, scval.U128, BORROW_INDEX))}

@@ -1,4 +1,4 @@
-"""Slender: one pool contract is the market, its reserves are the pools. Dormant since ledger 60,749,975."""
+"""Slender: a pool contract is a market, and its reserves are the pools. It has been dormant since ledger 60,749,975."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from exporter.protocols.slender.movement import moving_pools
 from exporter.protocols.slender.views import VIEWS
 
 MAX_PRICE_AGE = 86_400
-"""A price older than this is refused, however long the pool's own limit is."""
+"""A price older than this many seconds is refused, however long the pool's own limit is."""
 
 WORDS = Words(
     coverage=Coverage(

@@ -1,7 +1,7 @@
 """How Slender's pool keeps its state in the ledger (docs/protocols/slender.md, "Keys").
 
-Everything but balances and positions is in the pool's instance storage. What lies in a reserve is a balance, that of
-the reserve's sToken: a persistent entry of its own.
+Everything except balances and positions is in the storage of the pool's instance. A reserve's cash is the balance of
+its sToken, which is a persistent entry of its own.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from exporter.protocols.collector import by_key, config_hash_of, parameters_of
 
 VERSION = "v1"
 WASM_HASH = bytes.fromhex("1d704331dda9871c03acd8b33cc27ea846e723d661fc27126b7e88e7fb924888")
-"""The code of mainnet's pool, as its deployment's record has it (docs/protocols/slender.md, "Structure")."""
+"""The wasm hash of mainnet's pool, from the record of its deployment (docs/protocols/slender.md, "Structure")."""
 
 MAX_RESERVES = 64
-"""The one pool there is has three; a longer list is not one of Slender's."""
+"""The largest number of reserves that is read. The only known pool has three."""
 
 _STATE = [symbol(name) for name in ("TokenSupply", "ProtocolFeeVault", "Pause")]
-_SHOWN = {"is_active": 0, "borrowing_enabled": 0, "liquidity_cap": 0, "util_cap": 4, "discount": 4}
+_PARAMETER_DECIMALS = {"is_active": 0, "borrowing_enabled": 0, "liquidity_cap": 0, "util_cap": 4, "discount": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,15 @@ class PoolSettings:
     """The settings that all reserves of a pool contract share."""
 
     window: int
-    """Seconds: interest is added in whole windows of this length."""
+    """The length of a window, in seconds. Interest is added in whole windows."""
     initial_health: int
-    """Basis points of discounted collateral that a new debt must leave free."""
+    """The share of discounted collateral that a new debt must leave free, in basis points."""
     ir_scaling_coeff: int
-    """Basis points of the borrowers' interest that lenders get."""
+    """The share of the borrowers' interest that lenders get, in basis points."""
     paused: bool = False
+    """Whether the pool is paused."""
     grace_ends_at: int = 0
-    """Unix seconds: until then after a pause, only supplies and repayments are possible."""
+    """The time, in unix seconds, up to which only supplies and repayments are possible after a pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,13 @@ class PoolInstance:
     storage: dict[ScVal, ScVal]
     settings: PoolSettings
 
-    def get(self, variant: str, of: str) -> ScVal | None:
-        return self.storage.get(vec(symbol(variant), address(of)))
+    def get(self, variant: str, contract: str) -> ScVal | None:
+        """The value under ``[variant, contract]`` in the storage; None if there is none."""
+        return self.storage.get(vec(symbol(variant), address(contract)))
 
 
 class Feed(NamedTuple):
-    """A price feed: a contract, the asset to ask it for, and up to which age in seconds the pool takes its price."""
+    """A price feed: its contract, the asset to ask for, and the largest age, in seconds, at which the pool takes it."""
 
     contract: str
     asset: ScVal
@@ -69,47 +71,49 @@ class Feed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """What a pool contract keeps of one reserve, and the cash of its sToken. Rates have 9 decimals."""
+    """The state that a pool contract keeps of one reserve, and the cash of its sToken. Rates have 9 decimals."""
 
     lender_ar: int
-    """Accrued rate of lenders: the interest factor since the reserve began."""
+    """The accrued rate of lenders: the factor of their interest since the reserve began."""
     lender_ir: int
-    """Annual interest rate of lenders since the last update."""
+    """The annual interest rate of lenders since the last update."""
     borrower_ar: int
-    """Accrued rate of borrowers."""
+    """The accrued rate of borrowers: the factor of their interest since the reserve began."""
     borrower_ir: int
-    """Annual interest rate of borrowers since the last update."""
+    """The annual interest rate of borrowers since the last update."""
     last_update_timestamp: int
-    """Unix seconds."""
+    """The time of the last update, in unix seconds."""
     util_cap: int
-    """Basis points of utilization that no loan may exceed."""
+    """The utilization that no loan may exceed, in basis points."""
     discount: int
-    """Basis points of the value that counts as collateral."""
+    """The share of the value that counts as collateral, in basis points."""
     liquidity_cap: int
-    """Base units that may be supplied."""
+    """The most that may be supplied, in base units."""
     is_active: bool
+    """Whether the reserve is switched on."""
     borrowing_enabled: bool
+    """Whether the reserve can be borrowed."""
     s_token: str
-    """The token of shares of the supply."""
+    """The token whose units are shares of the supply."""
     debt_token: str
-    """The token of shares of the debt."""
+    """The token whose units are shares of the debt."""
     s_supply: int
     """All shares of the supply."""
     debt_supply: int
     """All shares of the debt."""
     fees: int
-    """Base units that the protocol earned and has not taken out."""
+    """What the protocol has earned and not taken out yet, in base units."""
     feed_decimals: int | None
-    """Decimals of the token, as its price feeds have them; None without a feed."""
+    """The token's decimals, as its price feeds have them; None without a feed."""
     feed: Feed | None
-    """The first price feed."""
+    """The first price feed; None if there is none."""
     settings: PoolSettings
     cash: int = 0
-    """Base units that the sToken holds: what is supplied and not lent. A balance, which the reader adds."""
+    """What is supplied and not lent, in base units: the balance of the sToken, which the reader adds."""
 
 
 def decode_instance(entry: Entry) -> PoolInstance:
-    """Decode a pool's instance entry. Raises `DecodeError` naming the field when it is not one."""
+    """A pool's instance, from its entry. Raises `DecodeError`, which names the field that is wrong."""
     instance, wasm_hash = coded_instance(entry.contract_data(), "pool instance")
     storage = dict(instance.storage or ())
     config, pause, listed = (storage.get(vec(symbol(name))) for name in ("PoolConfig", "Pause", "Reserves"))
@@ -132,9 +136,9 @@ def decode_instance(entry: Entry) -> PoolInstance:
 
 
 def decode_reserve(pool: PoolInstance, asset: str) -> Reserve | None:
-    """What a pool keeps of a reserve; None if it is one of real-world assets, which has no tokens of its own.
+    """A reserve without its cash, from the pool's instance. None if it is of real-world assets, which have no tokens.
 
-    Raises `DecodeError` naming the field.
+    Raises `DecodeError`, which names the field that is wrong.
     """
     stored = pool.get("ReserveAssetKey", asset)
     if stored is None:
@@ -169,18 +173,18 @@ def decode_reserve(pool: PoolInstance, asset: str) -> Reserve | None:
 
 
 def shown_parameters(pool: PoolInstance, asset: str) -> tuple[Parameter, ...]:
-    """The configuration of a reserve that can be decoded."""
+    """The configuration of a reserve, for people. The reserve must be one that can be decoded."""
     reserve = Fields.of(pool.get("ReserveAssetKey", asset) or VOID, "ReserveData")
-    return tuple(parameters_of(reserve.struct("configuration"), _SHOWN))
+    return tuple(parameters_of(reserve.struct("configuration"), _PARAMETER_DECIMALS))
 
 
 def cash_key(market: str, asset: str, s_token: str) -> bytes:
-    """The ledger key of what lies in a reserve: the balance of its sToken in the asset."""
+    """The ledger key of a reserve's cash, which is the balance of its sToken."""
     return variant_key(market, "TokenBalance", address(asset), address(s_token))
 
 
 def config_hash(pool: PoolInstance) -> str:
-    """The `config_hash_of` the instance storage without what is state; of a reserve only its ``configuration``."""
+    """The `config_hash_of` the instance's storage, without its state. Of a reserve only ``configuration`` counts."""
     pairs: list[tuple[ScVal, ScVal]] = []
     for key, value in by_key(pool.storage.items()):
         kind, parts = key
@@ -195,7 +199,7 @@ def config_hash(pool: PoolInstance) -> str:
 
 
 def amount_of(value: ScVal | None, what: str) -> int:
-    """Shares, or base units, none where there is no value. Raises `DecodeError`."""
+    """A number of shares or of base units; 0 if there is no value. Raises `DecodeError` if it is negative."""
     number: int = 0 if value is None else expect(value, scval.I128, what)
     if number < 0:
         raise DecodeError(f"{what} is negative")
@@ -203,7 +207,10 @@ def amount_of(value: ScVal | None, what: str) -> int:
 
 
 def _tokens(reserve: Fields) -> tuple[str, str] | None:
-    """The share and the debt token of ``reserve_type``: [Fungible, sToken, debtToken], or [RWA] for one without."""
+    """The two tokens in a reserve's ``reserve_type``, which is [Fungible, sToken, debtToken]; None if it is [RWA].
+
+    Raises `DecodeError`.
+    """
     parts = expect(reserve.required("reserve_type"), scval.VEC, "ReserveData: field reserve_type")
     kind = expect(parts[0], scval.SYMBOL, "ReserveData: field reserve_type") if parts else "empty"
     if kind == "RWA":
@@ -217,6 +224,7 @@ def _tokens(reserve: Fields) -> tuple[str, str] | None:
 
 
 def _feed(value: ScVal | None) -> tuple[int | None, Feed | None]:
+    """The token's decimals and the first feed in a ``PriceFeed`` value. Raises `DecodeError`."""
     if value is None:
         return None, None
     config = Fields.of(value, "PriceFeed")

@@ -1,8 +1,8 @@
 """Slender's math of one reserve (docs/protocols/slender.md, "Formulas").
 
-Coefficients and rates a year have 9 decimals. The contract's views bring its two accrued rates from the last update
-to now with the interest rates that are stored, in whole windows of time, and so does this. Its products have to fit
-into 128 bits before they are divided, as here.
+Coefficients and annual rates have 9 decimals. Like the contract's views, this brings the two accrued rates from the
+last update to now, at the stored interest rates and in whole windows of time. As in the contract, a product must fit
+into 128 bits before it is divided.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from exporter.protocols.slender import layout
 from exporter.protocols.slender.layout import Reserve
 
 ONE, DECIMALS = 10**9, 9
-"""Of rates, coefficients and utilization."""
+"""The scale and the decimals of rates, coefficients and utilization."""
 
 SECONDS_PER_YEAR = 31_557_600
-"""The contract's year, 365.25 days."""
+"""The contract's year, which has 365.25 days."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lenders:
-    """What the lenders of a reserve have at one value of their accrued rate."""
+    """The position of a reserve's lenders at one value of their accrued rate."""
 
     owned: int
-    """Base units: the cash and what is lent."""
+    """What they own, in base units: the cash and what is lent."""
     utilization: int
-    """The lent share of what is owned, 9 decimals."""
+    """The share of it that is lent, with 9 decimals."""
     apr: int
-    """The lenders' annual rate on all that they own, 9 decimals."""
+    """Their annual rate on all that they own, with 9 decimals."""
 
 
 def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
@@ -43,13 +43,13 @@ def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
     accrued = accrue(reserve, close_time)
     stored = lenders_of(reserve, reserve.lender_ar)
     now = lenders_of(reserve, accrued.lender_ar)
-    supplied = now.owned if reserve.s_supply else 0  # without shares nobody owns what lies there
+    supplied = now.owned if reserve.s_supply else 0  # without shares nobody owns the cash
     borrowed = times(accrued.borrower_ar, reserve.debt_supply)
     by_shares = borrowable(reserve.s_supply, reserve.debt_supply, accrued.borrower_ar, reserve.util_cap)
     return PoolNumbers(
         total_supplied=supplied,
         total_borrowed=borrowed,
-        total_collateral=0,  # collateral is supplied, and is in that total
+        total_collateral=0,  # collateral is supplied, so total_supplied has it
         last_accrual_time=reserve.last_update_timestamp,
         utilization_bps=exact.utilization_bps(borrowed, supplied),
         supply_apy_bps=stored.apr * 10_000 // ONE,
@@ -82,7 +82,7 @@ def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
 
 
 def lenders_of(reserve: Reserve, lender_ar: int) -> Lenders:
-    """What the lenders have at an accrued rate of theirs."""
+    """The position of the lenders at a value of their accrued rate. Raises `ExactError`."""
     with exact.naming("lent"):
         lent = times(lender_ar, reserve.debt_supply)
     owned = exact.add(reserve.cash, lent)
@@ -90,7 +90,7 @@ def lenders_of(reserve: Reserve, lender_ar: int) -> Lenders:
 
 
 def operations_of(reserve: Reserve, close_time: int) -> Operations:
-    """What the pause, the grace time after it and the reserve's flags allow."""
+    """The operations that the pause, the grace period after it, and the reserve's flags allow."""
     settings = reserve.settings
     in_grace = close_time < settings.grace_ends_at
     is_open = reserve.is_active and not settings.paused
@@ -111,7 +111,7 @@ def operations_of(reserve: Reserve, close_time: int) -> Operations:
 
 
 def risk_of(reserve: Reserve) -> Risk:
-    """Collateral, debt and limits of the reserve's configuration."""
+    """The terms of collateral, debt and limits in the reserve's configuration."""
     return Risk(
         risk_scope="reserve",
         collateral_factor_bps=reserve.discount * (10_000 - reserve.settings.initial_health) // 10_000,
@@ -127,19 +127,19 @@ def risk_of(reserve: Reserve) -> Risk:
 
 
 def borrowable(s_supply: int, debt_supply: int, coefficient: int, util_cap: int) -> int:
-    """The most that the utilization cap lets be borrowed, of any size.
+    """The most that can be borrowed, in base units, before the utilization exceeds its cap. It may have any size.
 
-    With n shares of debt in all the utilization is floor(10^9 × n / supply). An amount takes floor(10^9 × amount /
-    coefficient) shares, and one more unless it is a multiple of the coefficient.
+    The utilization with n shares of debt is floor(10^9 × n / supply). Borrowing an amount takes floor(10^9 × amount /
+    coefficient) shares, and one more unless the amount is a multiple of the coefficient.
     """
-    most = exact.ceil_divide((util_cap * (ONE // 10_000) + 1) * s_supply, ONE) - 1
-    free = max(most - debt_supply, 0)
-    amount = exact.ceil_divide(free * coefficient, ONE)
-    return amount if free % ONE == 0 else amount - 1
+    most_shares = exact.ceil_divide((util_cap * (ONE // 10_000) + 1) * s_supply, ONE) - 1
+    free_shares = max(most_shares - debt_supply, 0)
+    amount = exact.ceil_divide(free_shares * coefficient, ONE)
+    return amount if free_shares % ONE == 0 else amount - 1
 
 
 def accrue(reserve: Reserve, close_time: int) -> Reserve:
-    """The reserve with both accrued rates brought to the close time, by the interest rates of the state."""
+    """The reserve with both accrued rates brought to the close time (unix seconds), at the stored interest rates."""
     seconds = elapsed_seconds(reserve.last_update_timestamp, reserve.settings.window, close_time)
     return replace(
         reserve,
@@ -149,13 +149,19 @@ def accrue(reserve: Reserve, close_time: int) -> Reserve:
 
 
 def elapsed_seconds(last_update: int, window: int, close_time: int) -> int:
-    """The whole windows since the last update, in seconds; 0 where that is later, or the window has no length."""
+    """The seconds in all whole windows since the last update.
+
+    It is 0 if the last update is later than the close time, or if the window's length is 0.
+    """
     return max(close_time - last_update, 0) // window * window if window else 0
 
 
 @exact.naming("accrued rate")
 def accrued_rate(accrued: int, rate: int, seconds: int) -> int:
-    """The rate accrued × (1 + rate × seconds / year), 9 decimals, each step rounded down; unchanged in no time."""
+    """The rate accrued × (1 + rate × seconds / year), with 9 decimals. Each step is rounded down.
+
+    After 0 seconds it is unchanged.
+    """
     if seconds == 0:
         return accrued
     years = exact.multiply(seconds, ONE) // SECONDS_PER_YEAR
@@ -163,31 +169,31 @@ def accrued_rate(accrued: int, rate: int, seconds: int) -> int:
 
 
 def times(left: int, right: int) -> int:
-    """floor(left × right / 10^9), where the product has to fit."""
+    """The number floor(left × right / 10^9). Raises `ExactError` if the product does not fit into 128 bits."""
     return exact.multiply(left, right) // ONE
 
 
 @exact.naming("collateral coefficient")
 def collateral_coefficient(owned: int, s_supply: int) -> int:
-    """The value of a share of the supply, 1 without shares."""
+    """The worth of a share of the supply in base units, with 9 decimals; 1 without shares."""
     return exact.multiply(owned, ONE) // s_supply if s_supply else ONE
 
 
 @exact.naming("share")
-def share(lent: int, owned: int, of: int) -> int:
-    """The part of a number that the lent share of what is owned makes; 0 where nothing is owned."""
-    return exact.multiply_divide_floor(lent, of, owned) if owned else 0
+def share(lent: int, owned: int, number: int) -> int:
+    """The lent share of what is owned, times a number: floor(number × lent / owned). 0 if nothing is owned."""
+    return exact.multiply_divide_floor(lent, number, owned) if owned else 0
 
 
 def _read(key: bytes, step: Step) -> Iterator[Transition]:
-    """The accruals that a change of a pool's instance in a ledger shows."""
+    """The accruals that a ledger's change of a pool's instance shows."""
     was, is_now = (layout.decode_instance(entry) for entry in changed(key, step))
     for asset in was.reserves:
         old, new = (layout.decode_reserve(pool, asset) for pool in (was, is_now))
         if old is None or new is None or not old.debt_supply:
             continue
         if old.last_update_timestamp < new.last_update_timestamp:
-            # An operation grows the accrued rates by the rates that follow from what it did.
+            # The contract accrues with the rates that follow from the operation, which are the new ones.
             before = replace(old, lender_ir=new.lender_ir, borrower_ir=new.borrower_ir)
             after = {"lender_ar": new.lender_ar, "borrower_ar": new.borrower_ar}
             yield Transition(partial(_accrued_rates, before, step.time), after)

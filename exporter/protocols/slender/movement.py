@@ -1,4 +1,4 @@
-"""How a simulated network moves pools of Slender (`exporter.protocols.movement`)."""
+"""Describes how a simulated network moves Slender's pools (`exporter.protocols.movement`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from exporter.protocols.movement import DataLookup, MovingPool, NumberField, fie
 
 
 def moving_pools(key: bytes, look: DataLookup) -> Iterator[MovingPool]:
-    """Every reserve of a market, by its instance."""
+    """The reserves of the market whose instance has this ledger key."""
     if not is_instance_key(key):
         return
     market = strkey.encode_contract(key[8:40])

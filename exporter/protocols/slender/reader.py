@@ -1,4 +1,8 @@
-"""Reading every Slender market: its instance, its reserves and feeds, and what becomes of each that cannot be read."""
+"""Reads every Slender market.
+
+The first request has the markets' instances, which contain the reserves; the second has the reserves' cash and price
+feeds. A market or reserve that cannot be read is recorded as unread.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from exporter.protocols.slender import layout
 
 NAME = "slender"
 MARKET_NAME = "Slender"
-"""The contract has no name of its own."""
+"""The name of every market, because the contract itself has none."""
 
 
 class _Reader(Collector):
@@ -26,10 +30,11 @@ class _Reader(Collector):
         self.deployments = deployments
         self.pools: dict[str, layout.PoolInstance] = {}
         self.reserves: list[tuple[Market, str, layout.Reserve]] = []
-        """Those that can be decoded: the market, the token, and what the pool keeps."""
+        """The market, the token and the state of each reserve that can be decoded."""
         self.pools_read: list[PoolRead[layout.Reserve]] = []
 
     def take_market(self, market: str, entry: Entry | None) -> None:
+        """Decode a market's instance and the reserves in it. Raises `DecodeError`."""
         if not self.market_is_there(market, entry):
             return
         pool = self.pools[market] = layout.decode_instance(required(entry, "the market's instance"))
@@ -38,6 +43,7 @@ class _Reader(Collector):
         self.take_reserves(market, pool)
 
     def take_reserves(self, market: str, pool: layout.PoolInstance) -> None:
+        """Record a market, and decode each of its reserves."""
         members, decoded = [], {}
         for asset in pool.reserves:
             reserve, is_rwa = None, False
@@ -51,25 +57,25 @@ class _Reader(Collector):
             if reserve is not None:
                 decoded[asset] = reserve
         feeds = {reserve.feed and reserve.feed.contract for reserve in decoded.values()}
-        found = Market(
+        read_market = Market(
             address=market,
             protocol=NAME,
             version=layout.VERSION,
             name=MARKET_NAME,
             status="paused" if pool.settings.paused else "active",
-            oracle=feeds.pop() if len(feeds) == 1 else None,  # each reserve has a feed of its own
+            oracle=feeds.pop() if len(feeds) == 1 else None,  # None if the reserves have different feeds
             config_hash=layout.config_hash(pool),
             wasm_hash=pool.wasm_hash,
             members=tuple(members),
         )
-        self.reading.markets.append(found)
-        self.reserves += [(found, asset, reserve) for asset, reserve in decoded.items()]
+        self.reading.markets.append(read_market)
+        self.reserves += [(read_market, asset, reserve) for asset, reserve in decoded.items()]
 
     def take_cash(self, market: Market, asset: str, reserve: layout.Reserve, entry: Entry | None) -> None:
-        """Take a reserve with its cash.
+        """Record a reserve with its cash as a pool. Raises `UnreadError` or `DecodeError`.
 
-        The contract takes a missing balance for 0. It is 0 only where nothing was ever supplied: whoever supplies
-        writes it, and nothing removes it, so a missing one with shares or debt is a contradiction.
+        The contract counts a missing balance as 0. Supplying writes the balance and nothing removes it, so it can only
+        be missing if nothing was ever supplied. If there are shares or debt, a missing balance is a contradiction.
         """
         what = f"the reserve's cash, TokenBalance of sToken {reserve.s_token},"
         if entry is None and (reserve.s_supply or reserve.debt_supply):
@@ -93,21 +99,24 @@ class _Reader(Collector):
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read the candidates: nothing on the chain lists Slender's markets. Raises `SourceError` alone."""
+    """Read the candidates. There are no others, because nothing on the chain lists Slender's markets.
+
+    Raises only `SourceError`; what is wrong with a market or reserve is in the reading.
+    """
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     entries = await view.read([instance_key(market) for market in markets])
     reader.each_market(markets, lambda market: reader.take_market(market, entries[instance_key(market)]))
     await view.make_room(sum(len(market.members) for market in reader.reading.markets))
-    keys = [layout.cash_key(found.address, asset, reserve.s_token) for found, asset, reserve in reader.reserves]
+    keys = [layout.cash_key(market.address, asset, reserve.s_token) for market, asset, reserve in reader.reserves]
     tokens = dict.fromkeys(asset for _, asset, _ in reader.reserves)
     feeds = instance_keys(reserve.feed and reserve.feed.contract for *_, reserve in reader.reserves)
     shares = [instance_key(reserve.s_token) for *_, reserve in reader.reserves]
     entries = await view.read([*keys, *feeds, *shares, *map(instance_key, tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
-    for key, (found, asset, reserve) in zip(keys, reader.reserves, strict=True):
-        with reader.record_unread(found.address, asset):
-            reader.take_cash(found, asset, reserve, entries[key])
+    for key, (market, asset, reserve) in zip(keys, reader.reserves, strict=True):
+        with reader.record_unread(market.address, asset):
+            reader.take_cash(market, asset, reserve, entries[key])
     feeds_by_pool = [(pool.state.feed, pool.token_address) for pool in reader.pools_read]
     assets = {(feed.contract, token): feed.asset for feed, token in feeds_by_pool if feed is not None}
     reader.reading.quotes = await read_asset_quotes(view, assets)

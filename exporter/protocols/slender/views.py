@@ -1,4 +1,7 @@
-"""Slender's own views of a reserve: its state, shares and cash, and its two coefficients as of the call's time."""
+"""Compares our numbers with Slender's own views of a reserve: its state, shares, cash, and its two coefficients.
+
+The coefficients are accrued to the time of the call.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def _reserve(pool: AnyPool) -> Reserve:
 
 
 def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-    """The calls to make, or why there are none, market by market."""
+    """The calls to make for all reserves."""
     for pool in reading.pools:
         market, reserve = pool.market.address, _reserve(pool)
         asset, s_token, debt_token = map(address, (pool.pool, reserve.s_token, reserve.debt_token))
@@ -33,7 +36,7 @@ def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
 
 
 def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
-    """The fields in a result next to our own. Raises `DecodeError`."""
+    """The fields in a view's result, next to our own. Raises `DecodeError`."""
     function, reserve = asked.call.function, _reserve(computed.pool)
     row = computed.row
     if function == "get_reserve":

@@ -1,4 +1,7 @@
-"""XOXNO Lending: a market is a controller, a pool a token in a hub of its pool contract (docs/protocols/xoxno.md)."""
+"""XOXNO Lending: a market is a controller, and a pool is a token in a hub of its pool contract.
+
+docs/protocols/xoxno.md has more.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """How XOXNO Lending keeps its state in the ledger (docs/protocols/xoxno.md, "Keys").
 
-One pool contract holds every hub market, under a symbol with a `HubAssetKey`: a hub's number and a token.
+One pool contract holds all hub markets. The key of a hub market's entry is a symbol with a `HubAssetKey`, which is the
+hub's number and a token.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from exporter.protocols.base import Parameter
 from exporter.protocols.collector import Queued, config_hash_of, parameters_of, proposed
 
 VERSION = "v1"
-"""The one form of entries that is known; the contracts themselves have no number of their version."""
+"""The version of all markets, because only one form of entries is known. The contracts state no version."""
 
 RAY_DECIMALS = 27
 RAY: int = 10**RAY_DECIMALS
 BPS = 10_000
 HIGHEST_INDEX = 10**36
-"""The contract lets no index grow above it."""
+"""The contract lets no index grow above this number."""
 
 CONFIGURATION = (
     "Accumulator",
@@ -41,7 +42,7 @@ CONFIGURATION = (
     "PriceAggregator",
     "SwapAggregator",
 )
-"""Keys of the controller's instance that are its configuration: all that its code writes there but its owner."""
+"""The names in a controller's instance that are its configuration: all that its code writes there, except the owner."""
 
 _RAY_FIELDS = (
     "base_borrow_rate",
@@ -61,61 +62,66 @@ INDEX = Number(scval.I128, 1, HIGHEST_INDEX)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """The numbers of a ``Params`` entry. Rates are annual; rates and utilizations are RAY."""
+    """The numbers of a ``Params`` entry. Rates are annual. Rates and utilizations have 27 decimals (RAY)."""
 
     base_borrow_rate: int
     """The rate at a utilization of 0."""
     max_borrow_rate: int
-    """The rate that no utilization exceeds."""
+    """The rate that is never exceeded."""
     mid_utilization: int
-    """Where the first segment of the curve ends."""
+    """The utilization at which the first segment of the curve ends."""
     optimal_utilization: int
-    """Where the second segment of the curve ends."""
+    """The utilization at which the second segment of the curve ends."""
     slope1: int
-    """What the first segment adds to the rate."""
+    """The rate that the first segment adds."""
     slope2: int
-    """What the second segment adds to the rate."""
+    """The rate that the second segment adds."""
     slope3: int
-    """What the third segment adds to the rate."""
+    """The rate that the third segment adds."""
     max_utilization: int
-    """The utilization that no loan may exceed; RAY or more is no limit."""
+    """The utilization that no loan may exceed. A number of RAY or more is no limit."""
     reserve_factor: int
-    """Basis points of the borrowers' interest that suppliers do not get."""
+    """The share of the borrowers' interest that suppliers do not get, in basis points."""
     asset_decimals: int
-    """Decimals of the token."""
+    """The token's decimals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """The numbers of a ``State`` entry. The value of a scaled amount is amount × index / RAY, and is RAY, too."""
+    """The numbers of a ``State`` entry.
+
+    The value of a scaled amount is amount × index / RAY, in whole tokens with 27 decimals.
+    """
 
     borrow_index: int
-    """RAY: the value of one scaled unit of debt."""
+    """The value of one scaled unit of debt, in RAY."""
     borrowed: int
-    """All debt, scaled."""
+    """All debt, as a scaled amount."""
     cash: int
-    """Base units of the token that can be paid out."""
+    """What can be paid out, in base units of the token."""
     revenue: int
-    """The protocol's own part of what is supplied, scaled."""
+    """The protocol's own part of the supply, as a scaled amount."""
     supplied: int
-    """All that is supplied, scaled, with the revenue."""
+    """The whole supply, with the revenue, as a scaled amount."""
     supply_index: int
-    """RAY: the value of one scaled unit of supply."""
+    """The value of one scaled unit of supply, in RAY."""
     last_timestamp: int
-    """Unix milliseconds: when the contract last added interest."""
+    """The time at which the contract last added interest, in unix milliseconds."""
 
 
 class HubAsset(NamedTuple):
-    """The identity of a hub market; the same token in two hubs is two markets."""
+    """The identity of a hub market. The same token in two hubs is two hub markets."""
 
     hub: int
     token: str
 
     @property
     def pool(self) -> str:
+        """The pool's id: the hub's number, a hyphen, and the token."""
         return f"{self.hub}-{self.token}"
 
     def value(self) -> ScVal:
+        """The contract's `HubAssetKey`."""
         return struct_map({"asset": address(self.token), "hub_id": u32(self.hub)})
 
 
@@ -124,14 +130,14 @@ class Controller(NamedTuple):
 
     wasm_hash: str
     pool: str
-    """The contract that keeps its hub markets."""
+    """The pool contract, which keeps the hub markets."""
     aggregator: str | None
     """The price aggregator; None if the instance names no contract."""
     status: str
     last_spoke: int | None
-    """The number of the last spoke; the first is 1. None if the instance does not say it."""
+    """The number of the last spoke, where the first is 1. None if the instance does not say it."""
     storage: tuple[tuple[str, ScVal], ...]
-    """The values of `CONFIGURATION` that are there, with their names."""
+    """The names and values of `CONFIGURATION` that the instance has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,23 +153,25 @@ class Spoke:
     frozen: bool
     """Whether nobody can supply or borrow."""
     can_be_collateral: bool
+    """Whether supply of the hub market can secure a debt."""
     can_be_borrowed: bool
+    """Whether the hub market can be borrowed."""
     can_be_seized: bool
-    """Whether a liquidator can seize it as collateral."""
+    """Whether a liquidator can seize the collateral."""
     collateral_factor_bps: int
-    """Basis points of the value of collateral that counts when a debt is opened."""
+    """The share of the collateral's value that counts when a debt is opened, in basis points."""
     liquidation_threshold_bps: int
-    """Basis points of the value of collateral that counts against liquidation."""
+    """The share of the collateral's value that counts against liquidation, in basis points."""
     liquidation_bonus_bps: int
-    """Basis points that a liquidator gets above the debt."""
+    """What a liquidator gets in addition to the debt, in basis points."""
     supply_cap: int
-    """Base units; 0 is closed."""
+    """The most that may be supplied, in base units; 0 closes it."""
     borrow_cap: int
-    """Base units; 0 is closed."""
+    """The most that may be borrowed, in base units; 0 closes it."""
     supplied: int
-    """What the spoke's accounts supply: scaled, RAY."""
+    """What the spoke's accounts supply, as a scaled amount."""
     borrowed: int
-    """What the spoke's accounts owe: scaled, RAY."""
+    """What the spoke's accounts owe, as a scaled amount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,18 +185,18 @@ class HubMarket:
     paused: bool
     """Whether the controller is paused."""
     hub_active: bool | None
-    """Whether its hub is active; None if that is not known."""
+    """Whether the hub is active; None if that is not known."""
     spokes: tuple[Spoke, ...] | None
-    """The spokes that allow something with it; None if they could not be read."""
+    """The spokes that list the hub market; None if they could not be read."""
 
     @property
     def unit(self) -> int:
-        """A base unit of the token, in RAY of a whole token."""
+        """One base unit of the token, as a number of whole tokens with 27 decimals."""
         return int(10 ** (RAY_DECIMALS - self.parameters.asset_decimals))
 
 
 def hub_asset(pool: str) -> HubAsset:
-    """The hub and the token of a pool id. Raises `DecodeError` unless it is their one spelling."""
+    """The hub and the token of a pool's id. Raises `DecodeError` unless the id is spelled in the only valid way."""
     hub, separator, token = pool.partition("-")
     if separator and hub.isascii() and hub.isdigit() and strkey.is_contract(token) and len(hub) <= 10:
         asset = HubAsset(int(hub), token)
@@ -200,17 +208,17 @@ def hub_asset(pool: str) -> HubAsset:
 
 
 def pool_key(contract: str, name: str, pool: HubAsset) -> bytes:
-    """The ledger key of a hub market's ``State`` or ``Params``, in the pool contract."""
+    """The ledger key of a hub market's ``State`` or ``Params`` entry, which the pool contract keeps."""
     return variant_key(contract, name, pool.value())
 
 
 def controller_key(controller: str, name: str, number: int, *pool: HubAsset) -> bytes:
-    """The ledger key of a ``Hub``, of a ``Spoke``, or of its ``SpokeAsset`` or ``SpokeUsage`` for a hub market."""
+    """The ledger key of a ``Hub`` or ``Spoke``, or of a spoke's ``SpokeAsset`` or ``SpokeUsage`` for a hub market."""
     return variant_key(controller, name, u32(number), *(each.value() for each in pool))
 
 
 def oracle_key(aggregator: str, token: str) -> bytes:
-    """The ledger key of a token's configuration, in the price aggregator."""
+    """The ledger key of a token's configuration, which the price aggregator keeps."""
     return variant_key(aggregator, "Oracle", price_key(token))
 
 
@@ -220,7 +228,7 @@ def price_key(token: str) -> ScVal:
 
 
 def decode_controller(entry: Entry) -> Controller:
-    """Decode a controller's instance, with keys of either form. Raises `DecodeError` naming the field."""
+    """A controller's instance, whose keys may be symbols or variants. Raises `DecodeError`, which names the field."""
     instance, wasm_hash = coded_instance(entry.contract_data(), "controller instance")
     storage = named(instance.storage)
     fields = Fields((((scval.SYMBOL, name), value) for name, value in storage.items()), "controller instance")
@@ -237,7 +245,7 @@ def decode_controller(entry: Entry) -> Controller:
 
 
 def pool_contract(instance: Entry) -> str:
-    """The pool contract of a controller: hub markets can be found under its entries alone. Raises `DecodeError`."""
+    """The pool contract that a controller's instance names. Raises `DecodeError`."""
     return decode_controller(instance).pool
 
 
@@ -248,23 +256,25 @@ def pool_in(entry: ContractData) -> str | None:
     try:
         fields = Fields.of(entry.key[1][1], "the key of a State")
         return HubAsset(fields.u32("hub_id"), fields.address("asset")).pool
-    except DecodeError:  # no code that is known writes such a key
+    except DecodeError:  # no known code writes such a key
         return None
 
 
 def proposed_owner_key(controller: str) -> bytes:
-    """The ledger key of who is to own a controller; it is there until that is accepted, or for a bounded time."""
+    """The ledger key of a controller's proposed owner. It exists for some time, or until the proposal is accepted."""
     return variant_key(controller, "PendingOwner", durability=TEMPORARY)
 
 
 def decode_proposed_owner(entry: Entry) -> Queued:
-    """Who has to accept to own a controller: an address, or a struct with one. Raises `DecodeError`."""
+    """The proposed owner of a controller, from an address or a struct that has one. Raises `DecodeError`."""
     value = entry.value
-    return proposed(value if value[0] == scval.ADDRESS else Fields.of(value, "owner").required("address"), "owner")
+    if value[0] != scval.ADDRESS:
+        value = Fields.of(value, "owner").required("address")
+    return proposed(value, "owner")
 
 
 def decode_parameters(entry: Entry) -> tuple[str, Parameters, tuple[Parameter, ...]]:
-    """The token that a ``Params`` entry says it is of, its numbers, and what is shown. Raises `DecodeError`."""
+    """The token that a ``Params`` entry names, its numbers, and its parameters for people. Raises `DecodeError`."""
     fields = Fields.of(entry.value, "Params")
     scales = dict.fromkeys(_RAY_FIELDS, RAY_DECIMALS) | {"reserve_factor": 4, "flashloan_fee": 4, "is_flashloanable": 0}
     parameters = Parameters(
@@ -283,7 +293,7 @@ def decode_parameters(entry: Entry) -> tuple[str, Parameters, tuple[Parameter, .
 
 
 def decode_state(entry: Entry) -> State:
-    """Decode a ``State`` entry. Raises `DecodeError` naming the field."""
+    """The numbers of a ``State`` entry. Raises `DecodeError`, which names the field."""
     fields = Fields.of(entry.value, "State")
     return State(
         borrow_index=fields.number("borrow_index", *INDEX),
@@ -297,7 +307,7 @@ def decode_state(entry: Entry) -> State:
 
 
 def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | None) -> Spoke:
-    """A spoke's terms for a hub market; one without an entry takes nothing new. Raises `DecodeError`."""
+    """A spoke's terms for a hub market. A spoke without a ``Spoke`` entry takes nothing new. Raises `DecodeError`."""
     fields = Fields.of(asset.value, "SpokeAsset")
     used = None if usage is None else Fields.of(usage.value, "SpokeUsage")
     return Spoke(
@@ -319,14 +329,14 @@ def decode_spoke(number: int, spoke: Entry | None, asset: Entry, usage: Entry | 
 
 
 def config_hash(controller: Controller, pools: Iterable[tuple[HubAsset, Entry | None]]) -> str:
-    """The `config_hash_of` the controller's `CONFIGURATION`, and of each pool's ``Params``; spokes are not in it."""
+    """The `config_hash_of` a controller's `CONFIGURATION` and its pools' ``Params``. Spokes do not count."""
     stored = [((scval.SYMBOL, name), value) for name, value in controller.storage]
-    return config_hash_of(
-        stored, ((pool.value(), _configured(entry)) for pool, entry in sorted(pools, key=lambda pair: pair[0]))
-    )
+    in_order = sorted(pools, key=lambda pair: pair[0])
+    return config_hash_of(stored, ((pool.value(), _value_of(entry)) for pool, entry in in_order))
 
 
-def _configured(entry: Entry | None) -> ScVal:
+def _value_of(entry: Entry | None) -> ScVal:
+    """An entry's value; an empty vector if there is none, or if it cannot be decoded."""
     try:
         return vec() if entry is None else entry.value
     except DecodeError:

@@ -1,9 +1,9 @@
 """XOXNO Lending's math, function by function as the contract has it (docs/protocols/xoxno.md, "Formulas").
 
-Scaled amounts, their values, indexes, utilization and rates, also that of a millisecond, are RAY (27 decimals). `cash`
-and what is published of the totals are token base units, the reserve factor is basis points, times are milliseconds.
-RAY × RAY needs up to 256 bits in between, as in the contract; every value with a name must fit into signed 128 bits.
-Otherwise there is an ExactError.
+Scaled amounts, their values, indexes, utilizations and rates have 27 decimals (RAY). ``cash`` and the published totals
+are in base units of the token, the reserve factor is in basis points, and times are in milliseconds. A product of two
+numbers in RAY may need 256 bits, as in the contract, but every value that has a name must fit into signed 128 bits.
+Otherwise an `ExactError` is raised.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, RAY, RAY_DECIMAL
 from exporter.protocols.xoxno.terms import terms_of
 
 YEAR_MILLISECONDS = 31_556_926_000
-"""The contract's year, 365.2422 days, and the longest chunk in which it accrues."""
+"""The contract's year, which has 365.2422 days. It is also the longest chunk of time in which interest is added."""
 
 _SERIES_TERMS = 8
 
-# The daily form of XOXNO's own API: a rate of a year is compounded 365 times with 86,400,000 ms of the contract's year
-# each. 365 × 86,400,000 / 31,556,926,000 is this fraction in lowest terms.
+# XOXNO's own API compounds an annual rate 365 times, each time with 86,400,000 ms of the contract's year. The fraction
+# is 365 × 86,400,000 / 31,556,926,000 in lowest terms.
 _DAYS = 365
 _DAYS_NUMERATOR, _DAYS_DENOMINATOR = 15_768_000, 15_778_463
 
@@ -74,11 +74,11 @@ def project(pool: PoolRead[HubMarket], close_time: int) -> PoolNumbers:
 
 
 CURVE = ("base_borrow_rate", "slope1", "slope2", "slope3", "mid_utilization", "optimal_utilization", "max_borrow_rate")
-"""The parameters of the rate curve, all RAY; rates are of a year."""
+"""The parameters of the rate curve. All have 27 decimals, and rates are annual."""
 
 
 class Rates(NamedTuple):
-    """The utilization, and the annual rates of debt and of supply there, RAY."""
+    """The utilization of a state, and its annual rates of debt and of supply, all in RAY."""
 
     utilization: int
     borrow_apr: int
@@ -86,13 +86,13 @@ class Rates(NamedTuple):
 
 
 def values(state: State) -> tuple[int, int]:
-    """The value of what is supplied and of what is borrowed."""
+    """The value of the supply and the value of the debt, in RAY of the whole token."""
     supplied = value_of(state.supplied, state.supply_index)
     return supplied, value_of(state.borrowed, state.borrow_index)
 
 
 def rates(state: State, parameters: Parameters) -> Rates:
-    """The utilization of a state, and the annual rates there."""
+    """The utilization of a state, and its annual rates. Raises `ExactError`."""
     supplied, borrowed = values(state)
     used = utilization(borrowed, supplied)
     borrow_apr = rate_at(used, parameters)
@@ -100,7 +100,7 @@ def rates(state: State, parameters: Parameters) -> Rates:
 
 
 def rate_at(utilization: int, parameters: Parameters) -> int:
-    """The annual rate that borrowers pay at a utilization, RAY."""
+    """The annual rate that borrowers pay at a utilization, in RAY."""
     return borrow_rate(
         utilization,
         parameters.base_borrow_rate,
@@ -115,19 +115,22 @@ def rate_at(utilization: int, parameters: Parameters) -> int:
 
 @exact.naming("value of shares")
 def value_of(scaled: int, index: int) -> int:
-    """The value of scaled amounts: half up of scaled × index / RAY, in RAY of the whole token."""
+    """The value of a scaled amount, in RAY of the whole token: scaled × index / RAY, rounded half up."""
     return exact.multiply_divide_half_up(scaled, index, RAY)
 
 
 @exact.naming("base units")
 def base_units(value: int, decimals: int) -> int:
-    """A value in RAY as token base units: half up of value / 10^(27 - decimals), the second of two roundings."""
+    """A value in base units of the token: value / 10^(27 - decimals), rounded half up. The value was rounded, too."""
     return exact.multiply_divide_half_up(value, 1, 10 ** (RAY_DECIMALS - decimals))
 
 
 @exact.naming("utilization")
 def utilization(borrowed: int, supplied: int) -> int:
-    """The utilization that drives the rates: half up of borrowed × RAY / supplied, values both; it may be above RAY."""
+    """The utilization from which the rates follow: borrowed × RAY / supplied, rounded half up, of the two values.
+
+    It may be above RAY.
+    """
     return exact.multiply_divide_half_up(borrowed, RAY, supplied) if supplied else 0
 
 
@@ -135,23 +138,25 @@ def utilization(borrowed: int, supplied: int) -> int:
 def borrow_rate(
     utilization: int, base: int, slope1: int, slope2: int, slope3: int, mid: int, optimal: int, highest: int
 ) -> int:
-    """The rate a year that borrowers pay, RAY: three segments over the utilization; both knots belong to the upper one.
+    """The annual rate that borrowers pay, in RAY. It has three segments; each knot belongs to the upper one.
 
-    Where optimal and the utilization are RAY the last segment divides by zero.
+    Raises `ExactError` if both the optimal and the given utilization are RAY, because the last segment then divides by
+    zero.
     """
     used = exact.clamp(utilization, 0, RAY)
     if used < mid:
-        start, end, slope, below = 0, mid, slope1, 0
+        start, end, slope, lower_slopes = 0, mid, slope1, 0
     elif used < optimal:
-        start, end, slope, below = mid, optimal, slope2, slope1
+        start, end, slope, lower_slopes = mid, optimal, slope2, slope1
     else:
-        start, end, slope, below = optimal, RAY, slope3, exact.add(slope1, slope2)
-    run = exact.multiply_divide_half_up(used - start, slope, RAY)
-    rise = exact.multiply_divide_half_up(run, RAY, exact.subtract(end, start))
-    return min(exact.add(exact.add(base, below), rise), highest)
+        start, end, slope, lower_slopes = optimal, RAY, slope3, exact.add(slope1, slope2)
+    product = exact.multiply_divide_half_up(used - start, slope, RAY)
+    rise = exact.multiply_divide_half_up(product, RAY, exact.subtract(end, start))
+    return min(exact.add(exact.add(base, lower_slopes), rise), highest)
 
 
 def _knots(own: Mapping[str, int]) -> Iterator[int]:
+    """The utilizations at which a segment ends, or at which the rate reaches its maximum."""
     start, rate, highest = 0, own["base_borrow_rate"], own["max_borrow_rate"]
     for end, slope in (
         (own["mid_utilization"], own["slope1"]),
@@ -169,14 +174,17 @@ RATE_MODEL = RateModel(CURVE, RAY, _knots, borrow_rate)
 
 @exact.naming("supply rate")
 def supply_rate(utilization: int, borrow_rate: int, reserve_factor: int) -> int:
-    """The rate a year that suppliers earn, RAY: hu(hu(U, borrow rate, RAY), BPS - reserve factor, BPS)."""
+    """The annual rate that suppliers earn, in RAY: U × borrow rate / RAY × (BPS - reserve factor) / BPS.
+
+    Each of the two divisions is rounded half up.
+    """
     earned = exact.multiply_divide_half_up(utilization, borrow_rate, RAY)
     return exact.multiply_divide_half_up(earned, BPS - reserve_factor, BPS)
 
 
 @exact.naming("growth")
 def growth(rate: int, milliseconds: int) -> int:
-    """The factor by which a debt grows, RAY: eight terms of e^(rate × time), each step rounded half up."""
+    """The factor by which a debt grows, in RAY: eight terms of e^(rate × time). Each step is rounded half up."""
     x = exact.multiply(exact.multiply_divide_half_up(rate, 1, YEAR_MILLISECONDS), milliseconds)
     power, result = x, exact.add(x, RAY)
     for k in range(2, _SERIES_TERMS + 1):
@@ -186,7 +194,10 @@ def growth(rate: int, milliseconds: int) -> int:
 
 
 def accrue(state: State, parameters: Parameters, now: int) -> State:
-    """The state at ``now`` (milliseconds), in chunks of at most a year; never back. Raises `ExactError`."""
+    """The state with interest up to ``now`` (unix milliseconds), added in chunks of at most a year.
+
+    A state that is newer than ``now`` is not changed. Raises `ExactError`.
+    """
     remaining = now - state.last_timestamp
     while remaining > 0:
         chunk = min(remaining, YEAR_MILLISECONDS)
@@ -196,7 +207,7 @@ def accrue(state: State, parameters: Parameters, now: int) -> State:
 
 
 def _accrue_chunk(before: State, parameters: Parameters, chunk: int) -> State:
-    """The state after one chunk of this many milliseconds (docs/protocols/xoxno.md, "Formulas")."""
+    """The state with the interest of one chunk, in milliseconds (docs/protocols/xoxno.md, "Formulas")."""
     supply, debt = values(before)
     rate = rate_at(utilization(debt, supply), parameters)
     with exact.naming("borrow index"):
@@ -208,28 +219,32 @@ def _accrue_chunk(before: State, parameters: Parameters, chunk: int) -> State:
     supply_index = before.supply_index
     if rewards and supply:
         with exact.naming("supply index"):
-            raised = exact.add(supply, rewards) * RAY // before.supplied  # saturates at the highest index
+            raised = exact.add(supply, rewards) * RAY // before.supplied
             supply_index = min(max(raised, supply_index), HIGHEST_INDEX)
     with exact.naming("revenue"):
-        given = exact.subtract(value_of(before.supplied, supply_index), supply)
-        owed = exact.add(fee, exact.subtract(rewards, given))
-        added = exact.clamp(owed * RAY // supply_index, 0, exact.INT128_MAX - before.supplied)
+        # What the index did not give to suppliers, because it is rounded down or at its bound, goes to the protocol.
+        suppliers_gain = exact.subtract(value_of(before.supplied, supply_index), supply)
+        protocols_gain = exact.add(fee, exact.subtract(rewards, suppliers_gain))
+        new_shares = exact.clamp(protocols_gain * RAY // supply_index, 0, exact.INT128_MAX - before.supplied)
         return replace(
             before,
             borrow_index=borrow_index,
             supply_index=supply_index,
-            supplied=before.supplied + added,
-            revenue=exact.add(before.revenue, added),
+            supplied=before.supplied + new_shares,
+            revenue=exact.add(before.revenue, new_shares),
         )
 
 
 def apy_bps(rate: int) -> int:
-    """The yield of a rate a year in whole basis points, compounded by the day as in XOXNO's own API."""
+    """The yield of an annual rate in whole basis points, compounded daily as in XOXNO's own API."""
     return exact.annual_yield_bps(rate * _DAYS_NUMERATOR, _DAYS, RAY * _DAYS_DENOMINATOR)
 
 
 def _read(key: bytes, step: Step) -> Iterator[Transition]:
-    """The accruals in the ledger's own changes, for the check of the math (docs/lake.md)."""
+    """The accrual that a ledger's change of a hub market shows, if it shows one (docs/lake.md).
+
+    Raises `UntriedError`.
+    """
     entry = step.before(key.replace(encode_scval(symbol("State")), encode_scval(symbol("Params")), 1))
     old, new = (layout.decode_state(state) for state in changed(key, step))
     time = step.time * 1000
@@ -238,8 +253,8 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
     if entry is None:
         raise UntriedError
     _, parameters, _ = layout.decode_parameters(entry)
-    after = {"borrow_index": new.borrow_index}  # not the revenue, which a fee of the same call would change
-    if new.supply_index >= old.supply_index:  # or there was a loss
+    after = {"borrow_index": new.borrow_index}  # a fee of the same call may change the revenue, so it is not compared
+    if new.supply_index >= old.supply_index:  # a lower index means that there was a loss
         after["supply_index"] = new.supply_index
     yield Transition(partial(_accrued_fields, old, parameters, time), after)
 

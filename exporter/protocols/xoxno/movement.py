@@ -1,4 +1,4 @@
-"""How a simulated network moves pools of XOXNO Lending (`exporter.protocols.movement`)."""
+"""Describes how a simulated network moves the pools of XOXNO Lending (`exporter.protocols.movement`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from exporter.protocols.movement import DataLookup, MovingPool, NumberField, fie
 
 
 def moving_pools(key: bytes, look: DataLookup) -> Iterator[MovingPool]:
-    """A hub market, by the entry of its state."""
+    """The hub market whose ``State`` entry has this ledger key."""
     asset = dict(pairs_of(decode_contract_data(look(key) or b"").key[1][1]))
     token, at = str(asset[symbol("asset")][1]), fields_at(key)
     unit = 10 ** (27 - token_decimals(look, token))

@@ -1,7 +1,7 @@
-"""XOXNO's price aggregator, and the oracle of its own that it asks (docs/oracles.md, "XOXNO").
+"""Answers calls of XOXNO's price aggregator, and of the oracle of its own that it asks (docs/oracles.md, "XOXNO").
 
-The aggregator's prices are in WAD, 18 decimals. A source that cannot be read is missing; one that is broken makes the
-price unusable. The sources that ask an Aquarius pool for its reserves have no rule here.
+The aggregator's prices have 18 decimals (WAD). A source that cannot be read counts as missing. A source that is broken
+makes the price unusable. Sources that ask an Aquarius pool for its reserves have no rule here.
 """
 
 from __future__ import annotations
@@ -48,41 +48,45 @@ class Observation(NamedTuple):
     """A price that a source gave."""
 
     price: int
-    """WAD."""
+    """The price, in WAD."""
     time: int
-    """Unix seconds."""
+    """The time of the price, in unix seconds."""
 
 
-class Reading(NamedTuple):
-    """A price of a source, and what the aggregator thinks of it."""
+class SourcePrice(NamedTuple):
+    """A price that a source gave, and how the aggregator judges it."""
 
     price: int
-    """WAD."""
+    """The price, in WAD."""
     time: int
-    """Unix seconds."""
+    """The time of the price, in unix seconds."""
     stale: bool
-    """Whether it is older than the source or the token allows."""
+    """Whether the price is older than the source or the token allows."""
     market: bool
-    """Whether it is the price of a market, and not a fundamental one."""
+    """Whether it is a market price, and not a fundamental one."""
 
 
 class PriceStatus(NamedTuple):
-    """What the aggregator says of a key; everything is zero or false where there is no price."""
+    """What the aggregator answers about a key. Everything is zero or false if there is no price."""
 
     final_wad: int = 0
-    """The price that counts: the mean of the two sources."""
+    """The price that counts, which is the mean of the two sources."""
     primary_wad: int = 0
     """The price of the first source; 0 if it is missing."""
     secondary_wad: int = 0
     """The price of the second source, or of the only one; 0 if it is missing."""
     price_timestamp: int = 0
-    """Unix seconds of the older source."""
+    """The time of the older source, in unix seconds."""
     stale: bool = False
+    """Whether a source is too old, or the times of the two differ too much."""
     deviation: bool = False
     """Whether the sources deviate too much, or one of two is missing."""
     valid: bool = False
+    """Whether the price can be used."""
 
     def encoded(self) -> ScVal:
+        """The status as the contract's struct."""
+
         def of_kind(name: str, value: int) -> ScVal:
             if isinstance(value, bool):
                 return (scval.BOOL, value)
@@ -92,23 +96,26 @@ class PriceStatus(NamedTuple):
 
 
 class _SourceError(Exception):
-    """A key or a source of it is broken in a way that leaves the key without a price."""
+    """A key, or a source of it, is broken in a way that leaves the key without a price."""
 
 
 def recognises(_host: StorageHost, contract: Contract) -> bool:
-    """Whether a contract has an index of oracles, or signers and a threshold, under the variants of an enum."""
+    """Whether a contract's instance has an index of oracles, as the aggregator has, or signers and a threshold."""
     names = [name for name in ("OracleKeys", "Signers", "Threshold") if vec(symbol(name)) in contract.storage]
     return "OracleKeys" in names or len(names) == 2
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """The answer of the aggregator's ``quotes()``, or of one of the oracle's reading functions."""
+    """The answer of the aggregator's ``quotes()``, or of one of the oracle's reading functions.
+
+    Raises `TrapError` or `NotFromStorageError`.
+    """
     is_aggregator = vec(symbol("OracleKeys")) in contract.storage
     match [is_aggregator, *call]:
         case [True, "quotes", keys]:
             session = _Session(host, contract)
             statuses = {key: session.status(key).encoded() for key in items(keys, "keys")}
-            return (scval.MAP, tuple(sorted(statuses.items(), key=_order)))
+            return (scval.MAP, tuple(sorted(statuses.items(), key=_map_order)))
         case [False, "decimals"]:
             return u32(ORACLE_DECIMALS)
         case [False, "read_price_data_for_feed", feed]:
@@ -119,19 +126,21 @@ def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
     raise unknown_function(call)
 
 
-def _order(pair: tuple[ScVal, ScVal]) -> tuple[str, bytes]:
+def _map_order(pair: tuple[ScVal, ScVal]) -> tuple[str, bytes]:
+    """The order of keys in the contract's map: by variant, then by content."""
     kind, content = _variant(pair[0])
     return kind, content[1].encode() if content[0] == scval.SYMBOL else encode_scval(content)
 
 
 class _Session:
-    """One call, and the keys whose prices are being resolved."""
+    """One call of the aggregator, with the keys whose prices are being resolved."""
 
     def __init__(self, host: StorageHost, contract: Contract) -> None:
         self.host, self.contract = host, contract
         self.resolving: list[ScVal] = []
 
     def status(self, key: ScVal) -> PriceStatus:
+        """The status of a key. A key that depends on itself has no price."""
         if key in self.resolving:
             return PriceStatus()
         if len(self.resolving) > MAX_DEPTH:
@@ -145,14 +154,15 @@ class _Session:
         sources = items(oracle.get("sources") or vec(), "sources")
         self.resolving.append(key)
         try:
-            readings = [self.read(source, oracle) for source in sources if len(sources) in (1, 2)]
+            prices = [self.read(source, oracle) for source in sources if len(sources) in (1, 2)]
         except _SourceError:
             return PriceStatus()
         finally:
             self.resolving.pop()
-        return _combined(readings, oracle) if readings else PriceStatus()
+        return _combined(prices, oracle) if prices else PriceStatus()
 
-    def read(self, source: ScVal, oracle: Fields) -> Reading | None:
+    def read(self, source: ScVal, oracle: Fields) -> SourcePrice | None:
+        """The price of a source; None if it gives none. Raises `_SourceError`."""
         kind, content = _variant(source)
         if kind not in ("Feed", "Scaled"):
             raise _no_rule(kind)
@@ -175,7 +185,7 @@ class _Session:
         stale |= self.host.now - time > oracle.u64("max_price_stale_seconds")
         provider, content = _variant(present(feed.get("provider")))
         nature = Fields.of(content, provider).get("nature")
-        return Reading(price, time, stale, provider == "Reflector" or nature == vec(symbol("Market")))
+        return SourcePrice(price, time, stale, provider == "Reflector" or nature == vec(symbol("Market")))
 
     def observation(self, feed: Fields) -> Observation | None:
         """The price that a feed's provider gives; None if it gives none."""
@@ -183,10 +193,10 @@ class _Session:
         fields, decimals = Fields.of(content, provider), feed.u32("decimals")
         contract = fields.address("contract")
         if provider in ("RedStone", "Xoxno"):
-            answered = self.host.try_call(contract, "read_price_data_for_feed", present(fields.get("feed_id")))
-            if answered is None:
+            answer = self.host.try_call(contract, "read_price_data_for_feed", present(fields.get("feed_id")))
+            if answer is None:
                 return None
-            data = Fields.of(answered, "price")
+            data = Fields.of(answer, "price")
             times = data.u64("package_timestamp") // 1000, data.u64("write_timestamp") // 1000
             price: int = expect(present(data.get("price")), scval.U256, "price")
             return None if price > I128_MAX else self.usable(price, min(times), max(times), decimals)
@@ -198,8 +208,8 @@ class _Session:
         asset = vec(symbol("Other" if kind == "Symbol" else "Stellar"), name)
         mode, records = _variant(present(fields.get("read_mode")))
         if mode == "Spot":
-            answered = self.host.try_call(contract, "lastprice", asset)
-            spot = None if answered is None else price_parts(answered)
+            answer = self.host.try_call(contract, "lastprice", asset)
+            spot = None if answer is None else price_parts(answer)
             if spot is None:
                 return None
             price, time = spot
@@ -207,13 +217,13 @@ class _Session:
         return self.average(contract, asset, expect(records, scval.U32, "Twap"), decimals)
 
     def average(self, contract: str, asset: ScVal, records: int, decimals: int) -> Observation | None:
-        """The mean of an oracle's last records, none of which may be missing, with the time of the oldest."""
+        """The mean of an oracle's last records, with the time of the oldest. None if one of them is missing."""
         if not 0 < records <= MAX_TWAP_RECORDS:
             raise TrapError(f"Error(Contract, #{NO_RECORDS if records == 0 else MANY_RECORDS})")
-        answered = self.host.try_call(contract, "prices", asset, u32(records))
-        if answered is None or answered == VOID:
+        answer = self.host.try_call(contract, "prices", asset, u32(records))
+        if answer is None or answer == VOID:
             return None
-        history = [part for item in items(answered, "prices()") if (part := price_parts(item)) is not None]
+        history = [price for price in map(price_parts, items(answer, "prices()")) if price is not None]
         resolution = self.host.try_call(contract, "resolution")
         if len(history) not in (records, records + 1) or resolution is None:
             return None
@@ -225,16 +235,19 @@ class _Session:
         return self.usable(sum(prices) // len(prices), times[-1], max(times), decimals)
 
     def usable(self, price: int, time: int, newest: int, decimals: int) -> Observation | None:
-        """The price in WAD; None if it is not above zero, does not fit, or has a record (``newest``) of the future."""
+        """The price in WAD with its time. ``newest`` is the time of its newest record.
+
+        None if the price is not above zero, if it does not fit, or if its newest record is of the future.
+        """
         if newest > self.host.now + MAX_FUTURE_SECONDS or price <= 0 or decimals > WAD_DECIMALS:
             return None
         scaled = price * 10 ** (WAD_DECIMALS - decimals)
         return None if scaled > I128_MAX else Observation(scaled, time)
 
 
-def _combined(readings: list[Reading | None], oracle: Fields) -> PriceStatus:
-    """One price of one or two sources; if one of two is missing there is none, but a deviation."""
-    first, second = readings[0], readings[-1]
+def _combined(prices: list[SourcePrice | None], oracle: Fields) -> PriceStatus:
+    """The price that follows from one or two sources. If one of two is missing there is a deviation and no price."""
+    first, second = prices[0], prices[-1]
     if first is None or second is None:
         only = first or second
         if only is None:
@@ -246,14 +259,14 @@ def _combined(readings: list[Reading | None], oracle: Fields) -> PriceStatus:
             stale=only.stale,
             deviation=True,
         )
-    apart = first.market and second.market and abs(first.time - second.time) > MAX_SPREAD_SECONDS
+    are_apart = first.market and second.market and abs(first.time - second.time) > MAX_SPREAD_SECONDS
     low, high = sorted((first.price, second.price))
     price = (low + high) // 2 if low + high <= I128_MAX or first is second else 0
-    stale = first.stale or second.stale or apart
+    stale = first.stale or second.stale or are_apart
     deviation = False
     if first is not second:
-        most = oracle.struct("tolerance").u32("upper_ratio_bps")
-        deviation = low <= 0 or (high * 10_000 + low // 2) // low > most
+        highest_ratio_bps = oracle.struct("tolerance").u32("upper_ratio_bps")
+        deviation = low <= 0 or (high * 10_000 + low // 2) // low > highest_ratio_bps
     is_sane = price > 0 and oracle.i128("min_sanity_price_wad") <= price <= oracle.i128("max_sanity_price_wad")
     return PriceStatus(
         final_wad=price,
@@ -267,6 +280,7 @@ def _combined(readings: list[Reading | None], oracle: Fields) -> PriceStatus:
 
 
 def _variant(value: ScVal) -> tuple[str, ScVal]:
+    """The name and the content of an enum's variant; void if it has no content."""
     parts = items(value, "a variant")
     name: str = expect(parts[0], scval.SYMBOL, "a variant") if parts else ""
     return name, parts[1] if len(parts) > 1 else VOID
@@ -277,6 +291,7 @@ def _no_rule(kind: str) -> NotFromStorageError:
 
 
 def _aggregate(host: StorageHost, contract: Contract, feed: ScVal) -> ScVal:
+    """The oracle's stored aggregate of a feed. Raises `TrapError` if there is none, or if it is too old."""
     stored = host.data(contract.address, vec(symbol("CurrentAggregate"), feed))
     if stored is None:
         raise TrapError(NO_DATA)
@@ -288,9 +303,10 @@ def _aggregate(host: StorageHost, contract: Contract, feed: ScVal) -> ScVal:
 
 
 def _last_price(host: StorageHost, contract: Contract, feed: ScVal) -> ScVal:
+    """The oracle's answer of ``lastprice``: a feed's price, or void if there is none or it is too old."""
     try:
         data = Fields.of(_aggregate(host, contract, feed), "aggregate")
-    except TrapError:  # there is none, or it is too old
+    except TrapError:
         return VOID
     price: int = expect(present(data.get("price")), scval.U256, "price")
     if price > I128_MAX:

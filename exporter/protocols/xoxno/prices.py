@@ -1,4 +1,7 @@
-"""Prices of XOXNO's aggregator: many in one call, each alone where that fails (docs/protocols/xoxno.md, "Prices")."""
+"""Asks XOXNO's price aggregator for prices: for many in one call and, if that fails, for each in a call of its own.
+
+docs/protocols/xoxno.md, "Prices", has the sources.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,21 @@ from exporter.protocols.xoxno.layout import price_key
 WAD_DECIMALS = 18
 TOKENS_PER_CALL = 32
 MAX_FUTURE_SECONDS = 60
-"""The aggregator takes no price of more after the ledger."""
+"""The aggregator refuses a price whose time is further after the ledger's than this."""
 
 _Pair = tuple[str, str]
 
 
 async def read_prices(view: LedgerView, asked: Mapping[_Pair, Entry | None]) -> Mapping[_Pair, Quote]:
-    """A quote for each (aggregator, token), of which the ``Oracle`` entry is given. Raises `SourceError` only."""
+    """The quote of each pair of aggregator and token in ``asked``, which has the token's ``Oracle`` entry.
+
+    Raises only `SourceError`.
+    """
     parts = parts_of(asked, TOKENS_PER_CALL)
     results: dict[_Pair, CallResult] = {}
-    while parts:  # twice at most: the second time each is of one token
-        answers = await view.call([ContractCall(to, "quotes", (vec(*map(price_key, tokens)),)) for to, tokens in parts])
+    while parts:  # at most twice: the second time each part has one token
+        calls = [ContractCall(contract, "quotes", (vec(*map(price_key, tokens)),)) for contract, tokens in parts]
+        answers = await view.call(calls)
         failed = []
         for (aggregator, tokens), answer in zip(parts, answers, strict=True):
             failed += [(aggregator, token) for token in tokens if answer.value is None and len(tokens) > 1]
@@ -37,7 +44,10 @@ async def read_prices(view: LedgerView, asked: Mapping[_Pair, Entry | None]) -> 
 
 
 def price_failure(quote: Quote, close_time: int) -> str | None:
-    """Why a quote is not a valid price: the aggregator's verdict when it was called, then the token's limit of age."""
+    """Why a quote is not a valid price at the close time (unix seconds); None if it is.
+
+    The reason is the aggregator's verdict when it was called, or else the token's own limit of age.
+    """
     if quote.failure is not None or quote.price is None or quote.timestamp is None or quote.max_age is None:
         return quote.failure or "the price aggregator gave no price"
     age = close_time - quote.timestamp
@@ -49,16 +59,16 @@ def price_failure(quote: Quote, close_time: int) -> str | None:
 
 
 def _quote(aggregator: str, token: str, result: CallResult, oracle: Entry | None) -> Quote:
-    """The quote with the token's limit of age; without a readable limit there is no price."""
+    """The quote with the token's limit of age. There is no price if the limit cannot be read."""
     if oracle is None:
         return Quote(aggregator, token, failure="the price aggregator has no oracle for this token")
     if result.value is None:
         return Quote(aggregator, token, failure=f"quotes() failed: {result.reason}", is_known=result.refused)
     try:
-        answered = dict(expect(result.value, scval.MAP, "quotes()") or ()).get(price_key(token))
-        if answered is None:
+        statuses = dict(expect(result.value, scval.MAP, "quotes()") or ())
+        if price_key(token) not in statuses:
             return Quote(aggregator, token, failure="quotes() gave no status of this token")
-        status = Fields.of(answered, "quotes()")
+        status = Fields.of(statuses[price_key(token)], "quotes()")
         price, time = status.i128("final_wad"), status.u64("price_timestamp")
         verdict = _verdict(status, price)
         limit = None if verdict else Fields.of(oracle.value, "the limit of age: Oracle").u64("max_price_stale_seconds")
@@ -68,17 +78,17 @@ def _quote(aggregator: str, token: str, result: CallResult, oracle: Entry | None
 
 
 def _verdict(status: Fields, price: int) -> str | None:
-    """Why a status is not valid, in the order in which the aggregator looks for reasons; None when it is."""
+    """Why a status is not valid; None if it is. The reasons have the order in which the aggregator checks them."""
     valid, stale, deviation = (status.boolean(name) for name in ("valid", "stale", "deviation"))
     if valid and not stale and not deviation:
         return None if price > 0 else f"the price is {price}, not above zero"
-    legs = [status.i128("primary_wad"), status.i128("secondary_wad")]
-    if not any(legs) and not status.u64("price_timestamp"):
+    source_prices = [status.i128("primary_wad"), status.i128("secondary_wad")]
+    if not any(source_prices) and not status.u64("price_timestamp"):
         return "the price aggregator could not get a price"
     if stale:
         return "the price aggregator says that the price is stale"
     if deviation:
-        how = "gave one price of its two" if 0 in legs else "says that its two sources deviate too much"
+        how = "gave one price of its two" if 0 in source_prices else "says that its two sources deviate too much"
         return f"the price aggregator {how}"
     if price <= 0:
         return f"the price is {price}, not above zero"

@@ -1,8 +1,8 @@
 """Reads XOXNO Lending. A controller or hub market that cannot be read is recorded as unread.
 
-The first request has the controllers and the tokens, the second the hub markets with their hubs, spokes and oracles,
-the third what the accounts of those spokes use that list a hub market. Nothing on the chain lists the hub markets:
-deployments, the operator, events and earlier runs name them.
+The first request has the controllers and the tokens. The second has the hub markets with their hubs, spokes and
+oracles. The third has, for each spoke that lists a hub market, what the spoke's accounts use of it. Nothing on the
+chain lists the hub markets; lists, the operator, events and earlier runs name them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ POOL = "pool"
 """The role of the contract that holds the hub markets' entries."""
 
 MAX_SPOKE_ASSETS = 4_096
-"""Most pairs of a spoke and a pool of one controller; with more of them, no spoke is read."""
+"""The largest number of pairs of a spoke and a pool of one controller. If there are more, no spoke is read."""
 
 CREATED = ("market", "create")
 PARAMETERS_SET = ("market", "batch_params_update")
@@ -48,10 +48,12 @@ class _Reader(Collector):
         self.deployments = deployments
         self.controllers: dict[str, layout.Controller] = {}
         self.spokes: dict[str, range] = {}
-        """The numbers of a controller's spokes; none where they are not read."""
+        """The numbers of each controller's spokes, if they are read."""
         self.named: dict[str, dict[layout.HubAsset, bool]] = {candidate.address: {} for candidate in candidates}
-        """The hub markets of each controller, and whether each is expected: it was there once, or the operator named
-        it. An expected one that is absent is a failure; one of a list or an event is not created, or not yet.
+        """The hub markets of each controller that something names, and whether each is expected to exist.
+
+        It is expected if an earlier run read it or if the operator named it. If it is then absent, that is a failure. A
+        hub market that only a list or an event names may not be created yet.
         """
         for listed in (pool for deployment in deployments for pool in deployment.pools):
             if listed.market in self.named:
@@ -63,11 +65,13 @@ class _Reader(Collector):
         self.named = {market: dict(sorted(pools.items())) for market, pools in self.named.items()}
 
     def take_pool_id(self, market: str, pool: str, *, expected: bool) -> None:
+        """Add a hub market that something names, by the pool's id."""
         with self.record_unread(market, pool):
             asset = layout.hub_asset(pool)
             self.named[market][asset] = expected or self.named[market].get(asset, False)
 
     def take_controller(self, market: str, entries: Entries) -> None:
+        """Decode a controller's instance, and compare it with the lists. Raises `DecodeError`."""
         entry = entries[instance_key(market)]
         if not self.market_is_there(market, entry):
             return
@@ -77,13 +81,15 @@ class _Reader(Collector):
         if controller.aggregator is None:
             self.notice(f"market {market} names no price aggregator, so its pools have no price")
         listed = next((item for item in self.deployments if market in item.markets), None)
-        for role, named, does in (
+        for role, contract, uses in (
             (POOL, controller.pool, "keeps its pools in"),
             ("price_aggregator", controller.aggregator, "takes its prices from"),
         ):
-            known = listed and listed.address(role)
-            if None not in (known, named) and known != named:
-                self.notice(f"market {market} {does} contract {named}, not the listed {known}, and was read so")
+            listed_contract = None if listed is None else listed.address(role)
+            if contract is not None and listed_contract not in (None, contract):
+                self.notice(
+                    f"market {market} {uses} contract {contract}, not the listed {listed_contract}, and was read so"
+                )
         self.controllers[market] = controller
         last = controller.last_spoke
         if last is None or last * len(self.named[market]) > MAX_SPOKE_ASSETS:
@@ -93,7 +99,10 @@ class _Reader(Collector):
             self.spokes[market] = range(1, last + 1)
 
     def keys(self, market: str) -> Iterator[bytes]:
-        """The keys of a controller's hub markets, the busiest first, of their oracles, and of what says more of it."""
+        """The ledger keys of a controller's hub markets, of their oracles, hubs and spokes.
+
+        The entries that change most often come first.
+        """
         controller, pools = self.controllers[market], self.named[market]
         yield from (layout.pool_key(controller.pool, name, pool) for name in ("State", "Params") for pool in pools)
         if controller.aggregator is not None:
@@ -106,7 +115,7 @@ class _Reader(Collector):
         yield from instance_keys([controller.aggregator])
 
     def keys_of(self, market: Market, pool: layout.HubAsset, entries: Entries) -> Iterator[bytes]:
-        """The ledger keys of a hub market's entries: at the pool contract, its hub, its spokes and the oracle's."""
+        """The ledger keys of the entries of one hub market, with those of its hub, its spokes and its oracle."""
         controller = self.controllers[market.address]
         yield instance_key(controller.pool)
         yield from (layout.pool_key(controller.pool, name, pool) for name in ("State", "Params"))
@@ -121,26 +130,24 @@ class _Reader(Collector):
                 yield layout.controller_key(market.address, "SpokeUsage", spoke, pool)
 
     def spokes_of(self, market: str, pool: layout.HubAsset, entries: Entries) -> tuple[layout.Spoke, ...] | None:
-        """The spokes that list a hub market, with their terms; None if these cannot be determined."""
+        """The spokes that list a hub market, with their terms. None if these cannot be determined."""
         if market not in self.spokes:
             return None
+        spokes = []
         try:
-            return tuple(
-                layout.decode_spoke(
-                    spoke,
-                    entries[layout.controller_key(market, "Spoke", spoke)],
-                    asset,
-                    entries[layout.controller_key(market, "SpokeUsage", spoke, pool)],
-                )
-                for spoke in self.spokes[market]
-                if (asset := entries[layout.controller_key(market, "SpokeAsset", spoke, pool)]) is not None
-            )
+            for number in self.spokes[market]:
+                asset = entries[layout.controller_key(market, "SpokeAsset", number, pool)]
+                if asset is not None:
+                    spoke = entries[layout.controller_key(market, "Spoke", number)]
+                    usage = entries[layout.controller_key(market, "SpokeUsage", number, pool)]
+                    spokes.append(layout.decode_spoke(number, spoke, asset, usage))
         except DecodeError as error:
             self.notice(f"market {market}: what spokes allow with pool {pool.pool} cannot be determined: {error}")
             return None
+        return tuple(spokes)
 
     def hub_active(self, market: str, hub: int, entries: Entries) -> bool | None:
-        """Whether a hub is active: one without an entry is not. None if its entry cannot be decoded."""
+        """Whether a hub is active. A hub without an entry is not. None if its entry cannot be decoded."""
         entry = entries[layout.controller_key(market, "Hub", hub)]
         try:
             return entry is not None and Fields.of(entry.value, "Hub").boolean("is_active")
@@ -149,6 +156,7 @@ class _Reader(Collector):
             return None
 
     def take_pools(self, market: str, entries: Entries) -> None:
+        """Record a market, and each of its hub markets as a pool."""
         controller = self.controllers[market]
         self.take_code(market, f"pool contract {controller.pool}", entries[instance_key(controller.pool)])
         proposed = entries[layout.proposed_owner_key(market)]
@@ -172,7 +180,7 @@ class _Reader(Collector):
             address=market,
             protocol=PROTOCOL,
             version=layout.VERSION,
-            name="XOXNO Lending",  # the contracts have no name of their own
+            name="XOXNO Lending",  # the contracts themselves have no name
             status=controller.status,
             oracle=controller.aggregator,
             config_hash=layout.config_hash(controller, [(pool, stored[pool][1]) for pool in members]),
@@ -187,6 +195,10 @@ class _Reader(Collector):
     def take_pool(
         self, market: Market, pool: layout.HubAsset, stored: Sequence[Entry | None], entries: Entries
     ) -> None:
+        """Record a hub market as a pool, from its ``State`` and its ``Params`` entry.
+
+        Raises `UnreadError` or `DecodeError`.
+        """
         state_entry, parameters_entry = (
             required(
                 entry, f"the pool's {what} entry", f"the pool was found or listed, but its {what} entry is missing"
@@ -213,7 +225,10 @@ class _Reader(Collector):
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read the controllers and hub markets that deployments and candidates name. Raises `SourceError` alone."""
+    """Read the controllers and hub markets that the deployments and candidates name.
+
+    Raises only `SourceError`; what is wrong with a controller or hub market is in the reading.
+    """
     reader = _Reader(candidates, deployments)
     markets = sorted(reader.named)
     tokens = dict.fromkeys(pool.token for market in markets for pool in reader.named[market])
@@ -243,7 +258,7 @@ async def read_markets(
 
 
 def event_filters(deployments: Sequence[Deployment]) -> tuple[EventFilter, ...]:
-    """The wanted events: the creations of all controllers, and the updates of all pool contracts."""
+    """The events to ask for: controllers that create hub markets, and pool contracts that update them."""
     controllers = tuple(address for deployment in deployments for address in deployment.markets)
     pools = tuple(address for deployment in deployments for address in deployment.addresses(POOL))
     created = (EventFilter(controllers, CREATED),) if controllers else ()
@@ -252,7 +267,7 @@ def event_filters(deployments: Sequence[Deployment]) -> tuple[EventFilter, ...]:
 
 
 def candidates_in(event: ContractEvent) -> list[Candidate]:
-    """The hub markets that an event names and no list has, each once. Raises `DecodeError`."""
+    """The hub markets that an event names and that no list has, each once. Raises `DecodeError`."""
     topics = tuple(str(payload) for kind, payload in event.topics[:2] if kind == scval.SYMBOL)
     if topics not in (CREATED, PARAMETERS_SET, STATE_CHANGED):
         raise DecodeError(f"the event's topics {topics} do not name a hub market")
@@ -284,7 +299,7 @@ def candidates_in(event: ContractEvent) -> list[Candidate]:
 
 
 class _Listed(NamedTuple):
-    """A controller of the lists, and its hub markets there."""
+    """A controller in the package's lists, and the ids of its hub markets there."""
 
     controller: str
     pools: frozenset[str]
@@ -292,13 +307,16 @@ class _Listed(NamedTuple):
 
 @cache
 def _listed() -> Mapping[str, _Listed]:
-    """The controllers of the lists, keyed by their own address and by that of their pool contract.
+    """The controllers in the package's lists, keyed by their own address and by that of their pool contract.
 
-    Events come from either contract, and do not name the other.
+    An event comes from one of the two contracts, and does not name the other.
     """
+    deployments = [item for network in ("mainnet", "testnet", "local") for item in deployments_of(network)]
     by_contract: dict[str, _Listed] = {}
-    for deployment in (item for network in ("mainnet", "testnet", "local") for item in deployments_of(network)):
-        for controller in deployment.markets if deployment.protocol == PROTOCOL else ():
+    for deployment in deployments:
+        if deployment.protocol != PROTOCOL:
+            continue
+        for controller in deployment.markets:
             pools = frozenset(pool.pool for pool in deployment.pools if pool.market == controller)
             contracts = (controller, *deployment.addresses(POOL))
             by_contract |= dict.fromkeys(contracts, _Listed(controller, pools))

@@ -1,6 +1,6 @@
-"""XOXNO's own views of its pools (docs/protocols/xoxno.md, "Views").
+"""Compares our numbers with XOXNO's own views of its pools (docs/protocols/xoxno.md, "Views").
 
-``get_bulk_indexes`` alone brings the indexes to now; the views of a single pool use the stored ones.
+Only ``get_bulk_indexes`` brings the indexes to the time of the call. The views of a single pool use the stored ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _borrowed(market: HubMarket) -> int:
 
 
 def _half_up(market: HubMarket, shares: int, index: int) -> int:
-    """A stored amount in token base units, by two divisions; each rounds half up."""
+    """A stored amount in base units of the token. It takes two divisions, and each rounds half up."""
     unit = market.unit
     return ((shares * index + RAY // 2) // RAY + unit // 2) // unit
 
@@ -52,11 +52,11 @@ _SINGLE: Mapping[str, tuple[str, Callable[[ComputedPool], object]]] = {
     "get_supplied_amount": ("stored total_supplied", lambda computed: _supplied(_hub_market(computed))),
     "get_utilisation": ("stored_utilization", lambda computed: computed.row["stored_utilization"]),
 }
-"""The field that each view of a single pool gives, and where the exporter has it. All give one i128."""
+"""The field that each view of a single pool gives, and how the exporter computes it. Each view gives one i128."""
 
 
 def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-    """The calls to make, or why there are none, market by market."""
+    """The calls to make for all pools, and for each market of which no pool could be read the reason."""
     with_pools = {pool.market.address for pool in reading.pools}
     for market in reading.markets:
         if market.address not in with_pools:
@@ -70,7 +70,7 @@ def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
 
 
 def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
-    """The fields in a result next to our own. Raises `DecodeError`."""
+    """The fields in a view's result, next to our own. Raises `DecodeError`."""
     if asked.call.function == _BULK:
         items: Sequence[ScVal] = expect(value, scval.VEC, _BULK) or ()
         if len(items) != 1:
