@@ -1,8 +1,8 @@
-"""Alula: one pool a token, all state of a pool in one entry, stored state and no accrual.
+"""Alula: a market is a contract, and each of its pools has one token and keeps all its state in one entry.
 
-What is published is what the contract's own view gives: its yields come from the utilization rounded up and from the
-stored rate modifier, and its totals are those of the last accrual (docs/protocols/alula.md, "Views"). The published
-utilization is rounded down, as in Alula's own service.
+The published numbers are those of the contract's own view, which adds no interest: yields follow from the utilization,
+rounded up, and from the stored rate modifier; totals are those of the last accrual (docs/protocols/alula.md, "Views").
+The published utilization is rounded down, as in Alula's own service.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from exporter.protocols.alula.views import VIEWS
 from exporter.protocols.protocol import Coverage, Discovery, PriceRule, Protocol, WithoutPrice, Words, not_older_than
 
 MAX_PRICE_AGE = 360
-"""A price older than this is refused; one of exactly this age is good (docs/protocols/alula.md, "Prices")."""
+"""The contract refuses a price that is more than this many seconds old (docs/protocols/alula.md, "Prices")."""
 
 WORDS = Words(
     coverage=Coverage(

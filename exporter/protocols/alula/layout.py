@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
@@ -37,13 +37,13 @@ STATUS_NAMES = {
     "Frozen": FROZEN,
     "FrozenByAdmin": "frozen_by_admin",
 }
-"""By the variant of MarketStatus."""
+"""Our names for the variants of the contract's MarketStatus."""
 
 MAX_POOLS = 64
-"""The contract allows 25; a list longer than this is not one of Alula's."""
+"""The largest number of pools that is read. The contract allows 25."""
 
 NOT_CONFIGURATION = frozenset({"FlashReserved", "MarketConfigUpdate", "ProposedAdmin"})
-"""Instance keys that hold state, or what is only queued or proposed."""
+"""Names in a market's instance that hold state, or what is only queued or proposed."""
 
 QUEUED_MARKET, _QUEUED_UPGRADE = "MarketConfigUpdate", "QueuedInMarketUpgrade"
 _MARKET_LIMITS = {
@@ -51,11 +51,11 @@ _MARKET_LIMITS = {
     "MaxPositions": "max_positions",
     "MinCollateralValueCents": "min_collateral_value_cents",
 }
-"""The settings that can be queued for a market, by their keys in the instance."""
+"""The settings of a market for which a change can be queued, by their names in the instance."""
 
 DECIMALS = Number(scval.U32, most=MAX_TOKEN_DECIMALS)
 TAKE_RATE = Number(scval.U32, most=10_000)
-"""Basis points; with a higher take rate suppliers would pay."""
+"""The range of the take rate, in basis points. With a higher one suppliers would have to pay."""
 
 CURVE = ("base_apr_bps", "kink1_apr_bps", "kink1_ur_bps", "kink2_apr_bps", "kink2_ur_bps", "max_apr_bps")
 """The parameters of the rate curve, in the order in which `exporter.protocols.alula.math.kinked_apr` takes them."""
@@ -71,9 +71,10 @@ _HEALTH_BPS = (
 
 @dataclass(frozen=True, slots=True)
 class MarketInstance:
-    """A market's instance entry; ``queue_seconds`` is how long a queued change waits.
+    """A market's instance entry.
 
-    ``market`` has neither pools nor the hash of the configuration yet.
+    ``market`` has neither pools nor the hash of the configuration yet. ``queue_seconds`` is how long a queued change
+    has to wait; None if the entry does not have it.
     """
 
     market: Market
@@ -85,10 +86,10 @@ class MarketInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateTerms:
-    """What a pool's rates follow from besides its state, all in basis points."""
+    """The parameters from which, with its state, a pool's rates follow. All are in basis points."""
 
     base_apr_bps: int
-    """The annual borrow rate without utilization."""
+    """The annual borrow rate at a utilization of 0."""
     kink1_apr_bps: int
     """The annual borrow rate at the first kink."""
     kink1_ur_bps: int
@@ -100,49 +101,49 @@ class RateTerms:
     max_apr_bps: int
     """The annual borrow rate at full utilization."""
     take_rate_bps: int
-    """The part of the borrowers' interest that suppliers do not get."""
+    """The share of the borrowers' interest that suppliers do not get."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Terms that only operations and shown numbers follow from; None if the entry lacks them."""
+    """Terms of a pool that do not change its rates or totals. Each is None if the entry lacks it."""
 
     open_ltv_bps: int | None
-    """Basis points of the value of collateral that count when a debt is opened."""
+    """The share of the collateral's value that counts when a debt is opened, in basis points."""
     close_ltv_bps: int | None
-    """Basis points of the value of collateral that count against liquidation."""
+    """The share of the collateral's value that counts against liquidation, in basis points."""
     liability_factor_bps: int | None
-    """Basis points that the value of a debt counts."""
+    """What the value of a debt counts, in basis points."""
     utilization_ratio_limit_bps: int | None
-    """Utilization that no borrower may exceed, basis points."""
+    """The utilization that no borrower may exceed, in basis points."""
     max_liquidation_incentive_bps: int | None
-    """The most that a liquidator gets above the debt, basis points."""
+    """The most that a liquidator gets in addition to the debt, in basis points."""
     supply_limit: int | None
-    """Base units that may be supplied; 0 is no limit."""
+    """The most that may be supplied, in base units; 0 is no limit."""
     flags: int | None
-    """Bits of the operations that are open."""
+    """The bits of the operations that are open."""
     bad_debt_lock_d: int | None
-    """Unix seconds until which bad debt locks the pool."""
+    """The time up to which bad debt locks the pool, in unix seconds."""
     bad_debt_request_count: int | None
-    """How many requests to the insurance fund are open."""
+    """The number of open requests to the insurance fund."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """The state of a pool. Amounts are base units of its token."""
+    """The state of a pool. Amounts are in base units of its token."""
 
     interest_rate_modifier_bps: int
-    """The reactive factor of the borrow rate, basis points."""
+    """The reactive factor of the borrow rate, in basis points."""
     last_accrual_timestamp: int
-    """Unix seconds."""
+    """The time of the last accrual, in unix seconds."""
     take_rate_fees_sum: int
-    """Fees that are earned and not paid out."""
+    """The fees that are earned and not paid out yet."""
     total_available: int
-    """What lies in the pool, fees included."""
+    """The cash of the pool, with the fees."""
     total_borrowed: int
-    """The debt as of the last accrual."""
+    """The debt at the last accrual."""
     total_collateral: int
-    """Plain collateral, which is not lent."""
+    """The plain collateral, which is not lent."""
     total_d_tokens: int
     """All shares of the debt."""
     total_j_tokens: int
@@ -150,20 +151,20 @@ class Pool:
     rates: RateTerms
     limits: Limits
     supply_reward_reason: RewardReason
-    """What is known of the suppliers' reward: nothing is paid, or what is paid is not read."""
+    """Why the suppliers' reward has no number: nothing is paid, or what is paid is not read."""
     borrow_reward_reason: RewardReason
-    """What is known of the borrowers' reward, likewise."""
+    """Why the borrowers' reward has no number: nothing is paid, or what is paid is not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolEntry:
-    """A ``Pool`` entry: its identity, its state, and the parameters that are shown."""
+    """A ``Pool`` entry: its identity, its state, and its parameters for people (``shown``)."""
 
     pool_address: str
     token_address: str
     token_symbol: str
     decimals: int
-    """Decimals of the token, as the entry has them."""
+    """The token's decimals, as the entry has them."""
     pool: Pool
     shown: tuple[Parameter, ...]
 
@@ -179,13 +180,13 @@ def pool_key(market: str, pool: str) -> bytes:
 
 
 def decode_instance(entry: Entry) -> MarketInstance:
-    """Decode a market's instance entry. Raises `DecodeError` naming the field when it is not one."""
+    """A market's instance, from its entry. Raises `DecodeError`, which names the field that is wrong."""
     data = entry.contract_data()
     instance, wasm_hash = coded_instance(data, "market instance")
     settings = Fields(((symbol(name), value) for name, value in named(instance.storage).items()), "market instance")
     variant, _ = _variant(settings, "MarketStatus", "market instance")
     manager = None
-    with suppress(DecodeError):  # nothing is computed from it
+    with suppress(DecodeError):  # no number follows from the manager
         manager = settings.contract("DeployerHost")
     return MarketInstance(
         market=Market(
@@ -207,61 +208,62 @@ def decode_instance(entry: Entry) -> MarketInstance:
 
 
 def record_key(manager: str, market: str) -> bytes:
-    """The ledger key of a manager's record of a market that it deployed; it has no list of them."""
+    """The ledger key of a manager's record of a market that it deployed. The manager has no list of its markets."""
     return variant_key(manager, "DeployedMarket", address(market))
 
 
 def queued_pool_key(market: str, pool: str) -> bytes:
-    """The ledger key of what a pool's configuration is to become."""
+    """The ledger key of a pool's queued configuration."""
     return variant_key(market, "QueuedPoolSet", address(pool))
 
 
 def queued_upgrade_key(manager: str, market: str) -> bytes:
-    """The ledger key of what a market's code is to become, at its manager."""
+    """The ledger key of a market's queued code, which its manager keeps."""
     return variant_key(manager, _QUEUED_UPGRADE, address(market))
 
 
 def decode_queued_pool(entry: Entry, pool: PoolEntry | None, wait: int | None) -> Queued:
-    """The queued configuration of a pool, and from when it holds. Raises `DecodeError`."""
+    """The queued configuration of a pool in words, and the time from which it can be applied. Raises `DecodeError`."""
     queued = Fields.of(entry.value, "QueuedPoolSet")
     config = queued.struct("new_config")
     rates = _rates_of(config, "QueuedPoolSet.new_config")
     before, decimals = ((), 0) if pool is None else (pool.shown, pool.decimals)
-    return differences(before, _shown(config, rates, decimals)), _from_when(queued, wait)
+    return differences(before, _shown(config, rates, decimals)), _time_of_effect(queued, wait)
 
 
 def decode_queued_market(instance: MarketInstance) -> Queued:
-    """Queued limits of a market, and from when they hold. Raises `DecodeError`."""
+    """The queued limits of a market in words, and the time from which they can be applied. Raises `DecodeError`."""
     queued = instance.settings.struct(QUEUED_MARKET)
-    before, after = (
-        [replace(item, name=names[item.name]) for item in parameters_of(part, dict.fromkeys(names, 0))]
-        for part, names in (
-            (instance.settings, _MARKET_LIMITS),
-            (queued, {f"new_{name}": name for name in _MARKET_LIMITS.values()}),
-        )
-    )
-    return differences(before, after), _from_when(queued, instance.queue_seconds)
+    before = _renamed_parameters(instance.settings, _MARKET_LIMITS)
+    after = _renamed_parameters(queued, {f"new_{name}": name for name in _MARKET_LIMITS.values()})
+    return differences(before, after), _time_of_effect(queued, instance.queue_seconds)
+
+
+def _renamed_parameters(stored: Fields, names: Mapping[str, str]) -> list[Parameter]:
+    """The parameters under these names, each with the new name that ``names`` has for it."""
+    return [replace(item, name=names[item.name]) for item in parameters_of(stored, dict.fromkeys(names, 0))]
 
 
 def decode_queued_upgrade(entry: Entry, record: Entry | None) -> Queued:
-    """The code queued for a market, and from when. Raises `DecodeError`.
+    """The hash of the code queued for a market, and the time from which it can be applied. Raises `DecodeError`.
 
-    No source shows the form of the entry: it is taken for a struct with one hash.
+    No source shows the form of the entry. It is read as a struct that has one hash.
     """
     pairs = expect(entry.value, scval.MAP, _QUEUED_UPGRADE) or ()
     hashes = [value[1] for _, value in pairs if value[0] == scval.BYTES and len(value[1]) == 32]
     if len(hashes) != 1:
         raise DecodeError(f"{_QUEUED_UPGRADE}: it has {len(hashes)} hashes of code, not one")
     wait = None if record is None or record.value[0] != scval.U64 else record.value[1]
-    return hashes[0].hex(), _from_when(Fields(pairs, _QUEUED_UPGRADE), wait)
+    return hashes[0].hex(), _time_of_effect(Fields(pairs, _QUEUED_UPGRADE), wait)
 
 
-def _from_when(queued: Fields, wait: int | None) -> int | None:
+def _time_of_effect(queued: Fields, wait: int | None) -> int | None:
+    """The time (unix seconds) from which a queued change can be applied, after a wait in seconds."""
     return None if wait is None else queued.u64("queued_in_timestamp") + wait
 
 
 def decode_pool(entry: Entry) -> PoolEntry:
-    """Decode a ``Pool`` entry. Raises `DecodeError` naming the field, also for an unknown model of interest."""
+    """A ``Pool`` entry. Raises `DecodeError`, which names the field, also if the model of interest is unknown."""
     stored = Fields.of(entry.value, "Pool")
     config = stored.struct("config")
     decimals = stored.number("token_decimals", *DECIMALS)
@@ -282,8 +284,8 @@ def decode_pool(entry: Entry) -> PoolEntry:
             total_j_tokens=stored.number("total_j_tokens", *AMOUNT),
             rates=rates,
             limits=_limits_of(stored, config),
-            supply_reward_reason=_farm(stored, "farm_supply"),
-            borrow_reward_reason=_farm(stored, "farm_debt"),
+            supply_reward_reason=_farm_reason(stored, "farm_supply"),
+            borrow_reward_reason=_farm_reason(stored, "farm_debt"),
         ),
         shown=tuple(_shown(config, rates, decimals)),
     )
@@ -330,18 +332,18 @@ def _optional_struct(config: Fields, name: str) -> Fields | None:
 
 
 def _optional_number(part: Fields | None, name: str) -> int | None:
-    """A number that may be missing, or of another kind: then the operations that depend on it are not known."""
+    """A number; None if it is missing or of another type. The operations that depend on it are then not known."""
     return None if part is None else next((item.value for item in parameters_of(part, {name: 0})), None)
 
 
-def _farm(pool: Fields, name: str) -> RewardReason:
-    """Nothing is paid where there is no farm; what one pays is in a contract that is not read."""
+def _farm_reason(pool: Fields, name: str) -> RewardReason:
+    """Why a reward has no number: there is no farm, or the farm's contract is not read."""
     value = pool.get(name)
     return RewardReason.NO_EMISSIONS if value is not None and value[0] == scval.VOID else RewardReason.NOT_READ
 
 
 def config_hash(instance: MarketInstance, entries: Iterable[Entry | None]) -> str:
-    """The `config_hash_of` the instance without `NOT_CONFIGURATION`, and of each pool's token and ``config``."""
+    """The `config_hash_of` a market's instance, without `NOT_CONFIGURATION`, and its pools' tokens and ``config``."""
     state = [symbol(name) for name in NOT_CONFIGURATION]
     storage = [
         ((kind, parts), value)
@@ -349,11 +351,12 @@ def config_hash(instance: MarketInstance, entries: Iterable[Entry | None]) -> st
         if not (kind == scval.VEC and parts and parts[0] in state)
     ]
     pools = zip(instance.market.members, entries, strict=True)
-    configs = [(address(pool), _configured(entry)) for pool, entry in pools]
+    configs = [(address(pool), _config_value(entry)) for pool, entry in pools]
     return config_hash_of(by_key(storage), configs)
 
 
-def _configured(entry: Entry | None) -> ScVal:
+def _config_value(entry: Entry | None) -> ScVal:
+    """A pool's token and configuration. A vector without content stands for an entry that is missing."""
     if entry is None:
         return (scval.VEC, None)
     try:
@@ -365,7 +368,7 @@ def _configured(entry: Entry | None) -> ScVal:
 
 
 def _shown(config: Fields, rates: RateTerms, decimals: int) -> Iterator[Parameter]:
-    """Rates, ratios and factors have 4 decimals, the limit of the supply is in base units of the token."""
+    """A pool's parameters for people. Rates, ratios and factors have 4 decimals; the supply limit has the token's."""
     yield from (Parameter(item.name, getattr(rates, item.name), 4) for item in fields(rates))
     yield from parameters_of(config, {"target_utilization_ratio_bps": 4, "ir_reactivity_constant": 0})
     for part, scales in (
@@ -373,11 +376,12 @@ def _shown(config: Fields, rates: RateTerms, decimals: int) -> Iterator[Paramete
         ("health_config", dict.fromkeys(_HEALTH_BPS, 4) | {"supply_limit": decimals}),
         ("status", {"flags": 0}),
     ):
-        with suppress(DecodeError):  # nothing is computed from these
+        with suppress(DecodeError):  # no number follows from these
             yield from parameters_of(config.struct(part), scales)
 
 
 def _variant(part: Fields, name: str, what: str) -> tuple[str, tuple[ScVal, ...]]:
+    """The name and the values of the enum variant in a field. Raises `DecodeError`."""
     items = expect(part.required(name), scval.VEC, f"{what}: field {name}")
     if not items:
         raise DecodeError(f"{what}: field {name} has no variant")

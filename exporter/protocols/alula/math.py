@@ -1,8 +1,8 @@
 """Alula's math of one pool, function by function as the contract has it (docs/protocols/alula.md).
 
-Scales: utilization, rates a year, the rate modifier, the take rate and what a share is worth are basis points; the
-growth of a debt has 18 decimals; totals and fees are token base units. Every value that has a name in the contract must
-fit into signed 128 bits, as it must there; products before a division may be wider.
+Utilizations, annual rates, the rate modifier, the take rate and the worth of a share are in basis points. The growth of
+a debt has 18 decimals. Totals and fees are in base units of the token. A value that has a name in the contract must fit
+into signed 128 bits here, as it must there; a product that is then divided may be larger.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from exporter.tree.values import RewardReason
 BPS = 10_000
 SCALED_ONE = 10**18
 SECONDS_PER_YEAR = 31_556_926
-"""The contract's year, 365.2422 days."""
+"""The contract's year, which has 365.2422 days."""
 
 LOWEST_MODIFIER, HIGHEST_MODIFIER = 1_000, 100_000
 MODIFIER_SECONDS = 900
-"""More time than this does not move the modifier further, in the newest contract."""
+"""The most time for which the newest contract moves the modifier at once."""
 
 POOL_STATUSES = {
     "enabled": "depositing, borrowing, adding collateral and flash loans are open, as far as the market is",
@@ -38,13 +38,13 @@ POOL_STATUSES = {
 }
 
 _DEPOSIT, _BORROW, _EVERYTHING = 1, 2, 15
-"""Flags of a pool."""
+"""The flags of a pool."""
 
 _REVISION = "whether one can leave a frozen market depends on the contract's revision, and which one runs is not known"
 
 
 def project(pool: PoolRead[Pool], close_time: int) -> PoolNumbers:
-    """The numbers of a pool. As in the contract's own views, nothing accrues. Raises `ExactError`."""
+    """The numbers of a pool. No interest is added, as in the contract's own views. Raises `ExactError`."""
     state = pool.state
     borrowed, take_rate = state.total_borrowed, state.rates.take_rate_bps
     available, supplied = supply_of(state)
@@ -87,23 +87,23 @@ def project(pool: PoolRead[Pool], close_time: int) -> PoolNumbers:
 
 
 def _per_second(reason: RewardReason) -> int | None:
-    """What a side is paid: nothing without a farm, and what a farm pays is not known."""
+    """The reward a second: 0 without a farm, else None, because what a farm pays is not known."""
     return 0 if reason == RewardReason.NO_EMISSIONS else None
 
 
 def amounts_of(limits: Limits, available: int, supplied: int, used: int) -> Amounts:
-    """What can be withdrawn, borrowed and supplied at the most, in base units; ``used`` is the utilization."""
-    cap, most_used = limits.supply_limit or None, limits.utilization_ratio_limit_bps  # a limit of 0 is none
-    room = None if most_used is None else supplied * (most_used - used) // BPS
-    return Amounts(
-        available_to_withdraw=available,
-        available_to_borrow=None if room is None else exact.within(room, available),
-        available_to_supply=None if cap is None else max(cap - supplied, 0),
-    )
+    """The most that can be withdrawn, borrowed and supplied, in base units. ``used`` is the utilization."""
+    to_borrow = to_supply = None
+    if limits.utilization_ratio_limit_bps is not None:
+        left = supplied * (limits.utilization_ratio_limit_bps - used) // BPS
+        to_borrow = exact.within(left, available)
+    if limits.supply_limit:  # 0 is no limit
+        to_supply = max(limits.supply_limit - supplied, 0)
+    return Amounts(available_to_withdraw=available, available_to_borrow=to_borrow, available_to_supply=to_supply)
 
 
 def risk_of(limits: Limits, take_rate: int) -> Risk:
-    """Collateral, debt and limits of the pool's configuration."""
+    """The terms of collateral, debt and limits in the pool's configuration."""
     return Risk(
         risk_scope="reserve",
         collateral_factor_bps=limits.open_ltv_bps,
@@ -120,11 +120,12 @@ def risk_of(limits: Limits, take_rate: int) -> Risk:
 
 
 def _flag(flags: int | None, bit: int) -> bool | None:
+    """Whether a flag is set; None if the flags are not known."""
     return None if flags is None else flags & bit != 0
 
 
 def operations_of(status: str, limits: Limits, close_time: int) -> Operations:
-    """What a market's status and a pool's terms allow, and None where the entries do not say it."""
+    """The operations that a market's status and a pool's terms allow; None if the entries do not say it."""
     flags, requests, lock = limits.flags, limits.bad_debt_request_count, limits.bad_debt_lock_d
     is_known, is_frozen = status in STATUS_NAMES.values(), status in (FROZEN, "frozen_by_admin")
     unlocked = _all(None if requests is None else requests == 0, None if lock is None else lock <= close_time)
@@ -152,14 +153,14 @@ def operations_of(status: str, limits: Limits, close_time: int) -> Operations:
 
 
 def _all(*conditions: bool | None) -> bool | None:
-    """Whether all hold: not where one does not, and else None where one is not known."""
+    """Whether all conditions hold: False if one does not, else None if one is not known."""
     if False in conditions:
         return False
     return None if None in conditions else True
 
 
 def supply_of(pool: Pool) -> tuple[int, int]:
-    """What can be lent or withdrawn, less the fees that are not paid out yet; and all that suppliers own."""
+    """What can be lent or withdrawn, which does not include fees, and what suppliers own in all. Base units."""
     available = max(pool.total_available - pool.take_rate_fees_sum, 0)
     with exact.naming("total supply"):
         return available, exact.add(available, pool.total_borrowed)
@@ -167,7 +168,7 @@ def supply_of(pool: Pool) -> tuple[int, int]:
 
 @exact.naming("utilization")
 def utilization(total_borrowed: int, supplied: int) -> int:
-    """The utilization that drives the rates, rounded up; 0 where nothing is supplied."""
+    """The utilization from which the rates follow, rounded up; 0 if nothing is supplied."""
     return exact.multiply_divide_ceil(total_borrowed, BPS, supplied) if supplied else 0
 
 
@@ -175,7 +176,10 @@ def utilization(total_borrowed: int, supplied: int) -> int:
 def kinked_apr(
     utilization: int, base_apr: int, kink1_apr: int, kink1_ur: int, kink2_apr: int, kink2_ur: int, max_apr: int
 ) -> int:
-    """The rate before the modifier; a knot belongs to the upper slope. A second kink at 10000 divides by zero there."""
+    """The annual borrow rate before the modifier. Each kink belongs to the upper slope.
+
+    Raises `ExactError` if the second kink is at 10000 and the utilization reaches it, because that divides by zero.
+    """
     if utilization < kink1_ur:
         start, end, start_ur, end_ur = base_apr, kink1_apr, 0, kink1_ur
     elif utilization < kink2_ur:
@@ -187,12 +191,12 @@ def kinked_apr(
 
 @exact.naming("borrow APR")
 def borrow_apr(kinked: int, modifier: int) -> int:
-    """The rate a year that borrowers pay."""
+    """The annual rate that borrowers pay: the rate before the modifier times the modifier, rounded up."""
     return exact.multiply_divide_ceil(kinked, modifier, BPS)
 
 
 def borrow_apr_of(pool: Pool, used: int) -> int:
-    """The rate a year that a pool's borrowers pay at a utilization."""
+    """The annual rate that a pool's borrowers pay at a utilization."""
     curve = pool.rates
     kinked = kinked_apr(
         used,
@@ -217,18 +221,21 @@ RATE_MODEL = RateModel(
 
 @exact.naming("supply APR")
 def supply_apr(borrow_apr: int, utilization: int, take_rate: int) -> int:
-    """The rate a year that suppliers earn."""
+    """The annual rate that suppliers earn."""
     return exact.multiply_divide_floor(exact.multiply_divide_floor(borrow_apr, utilization, BPS), BPS - take_rate, BPS)
 
 
 def multiplier(apr: int, seconds: int) -> int:
-    """The factor, with 18 decimals, by which a debt grows in `seconds`: the growth of one second to their power."""
-    a_second = exact.multiply(apr, SCALED_ONE // BPS) // SECONDS_PER_YEAR
-    return exact.power_floor(a_second + SCALED_ONE, seconds, SCALED_ONE)
+    """The factor, with 18 decimals, by which a debt grows in some seconds: the growth of one second to their power."""
+    growth_per_second = exact.multiply(apr, SCALED_ONE // BPS) // SECONDS_PER_YEAR
+    return exact.power_floor(growth_per_second + SCALED_ONE, seconds, SCALED_ONE)
 
 
 def apy_bps(apr: int) -> int:
-    """The yield of a rate that is compounded every second for a year. The contract's own view fails beyond 32 bits."""
+    """The yield of a rate that is compounded every second for a year, in basis points.
+
+    The contract's own view fails if the yield has more than 32 bits; here it is then the largest integer of JSON.
+    """
     try:
         return multiplier(apr, SECONDS_PER_YEAR) // (SCALED_ONE // BPS) - BPS
     except ExactOverflowError:
@@ -237,18 +244,20 @@ def apy_bps(apr: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """What moves the rate modifier."""
+    """The parameters that move the rate modifier."""
 
     target_utilization_ratio_bps: int
+    """The utilization at which the modifier stays as it is, in basis points."""
     ir_reactivity_constant: int
-    """A plain number."""
+    """How fast the modifier moves, without decimals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accrued:
-    """A pool after an accrual, before the operation that it comes with.
+    """A pool after an accrual, and before the operation that follows.
 
-    Older contracts round the fees up (``fees_up``), and let all the time move the modifier (``modifier_wholly``).
+    Older contracts round the fees up (``fees_up``), and move the modifier for all the time that has passed
+    (``modifier_wholly``).
     """
 
     borrow_apr: int
@@ -261,7 +270,7 @@ class Accrued:
 
 
 def accrue(pool: Pool, steering: Steering, seconds: int) -> Accrued:
-    """A pool after the next transaction, some seconds (at least 0) after its last accrual. Raises `ExactError`."""
+    """The pool with the interest of some seconds (at least 0) since its last accrual. Raises `ExactError`."""
     borrowed, fees, take_rate = pool.total_borrowed, pool.take_rate_fees_sum, pool.rates.take_rate_bps
     used = utilization(borrowed, supply_of(pool)[1])
     apr = borrow_apr_of(pool, used)
@@ -280,7 +289,7 @@ def accrue(pool: Pool, steering: Steering, seconds: int) -> Accrued:
 
 
 def next_modifier(modifier: int, steering: Steering, used: int, seconds: int) -> int:
-    """The modifier after some seconds: lower above the target, higher below it, and always from 0.1 to 10."""
+    """The modifier after some seconds. It falls above the target and rises below it, and stays between 0.1 and 10."""
     difference = exact.subtract(used, steering.target_utilization_ratio_bps)
     moved = exact.multiply(seconds, abs(difference))
     moved = exact.multiply_divide_floor(moved, steering.ir_reactivity_constant, BPS)
@@ -289,7 +298,7 @@ def next_modifier(modifier: int, steering: Steering, used: int, seconds: int) ->
 
 
 def _read(key: bytes, step: Step) -> Iterator[Transition]:
-    """The accrual that a change of a pool's entry in a ledger shows."""
+    """The accrual that a ledger's change of a pool's entry shows, if it shows one."""
     was, is_now = changed(key, step)
     old, new = decode_pool(was).pool, decode_pool(is_now).pool
     last = old.last_accrual_timestamp
@@ -297,22 +306,23 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
         return
     config, after = Fields.of(was.value, "Pool").struct("config"), Fields.of(is_now.value, "Pool")
     steering = Steering(config.i128("target_utilization_ratio_bps"), config.u32("ir_reactivity_constant"))
-    noted = {
+    written = {
         "borrow_apr_bps": after.i128("borrow_apr_bps"),
         "supply_apr_bps": after.i128("supply_apr_bps"),
         "interest_rate_modifier_bps": new.interest_rate_modifier_bps,
     }
-    if new.take_rate_fees_sum >= old.take_rate_fees_sum:  # or they were paid out
-        noted["take_rate_fees_sum"] = new.take_rate_fees_sum
-    if new.total_d_tokens == old.total_d_tokens:
-        noted["total_borrowed"] = new.total_borrowed
-    yield Transition(partial(accrued_fields, old, steering, step.time - last, new), noted)
+    if new.take_rate_fees_sum >= old.take_rate_fees_sum:  # lower fees mean that they were paid out
+        written["take_rate_fees_sum"] = new.take_rate_fees_sum
+    if new.total_d_tokens == old.total_d_tokens:  # the operation neither lent nor took back
+        written["total_borrowed"] = new.total_borrowed
+    yield Transition(partial(accrued_fields, old, steering, step.time - last, new), written)
 
 
 def accrued_fields(pool: Pool, steering: Steering, seconds: int, after: Pool) -> dict[str, int]:
     """The fields that an accrual writes, under their names in the entry.
 
-    Fees and the rate modifier are those of the contract's revision that wrote the pool ``after`` it.
+    The revisions of the contract differ in the fees and in the rate modifier. Those that the pool has ``after`` the
+    accrual decide which revision wrote it.
     """
     accrued = accrue(pool, steering, seconds)
     fees, modifier = after.take_rate_fees_sum, after.interest_rate_modifier_bps

@@ -1,4 +1,4 @@
-"""How a simulated network moves pools of Alula (`exporter.protocols.movement`)."""
+"""Describes how a simulated network moves Alula's pools (`exporter.protocols.movement`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from exporter.protocols.movement import DataLookup, MovingPool, NumberField, bal
 
 
 def moving_pools(key: bytes, look: DataLookup) -> Iterator[MovingPool]:
-    """A pool, by its entry."""
+    """The pool whose ``Pool`` entry has this ledger key."""
     token, at = token_of_variant(key, look), fields_at(key)
     supply = (NumberField(key, (symbol("total_j_tokens"),), 10),)
     debt = at("total_borrowed"), at("total_d_tokens")

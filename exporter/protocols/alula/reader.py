@@ -1,4 +1,8 @@
-"""Reading every Alula market: which keys, in which waves, and what becomes of each that cannot be read."""
+"""Reads every Alula market.
+
+The first request has the markets with their lists of pools, the second their managers, pools and tokens. A market or
+pool that cannot be read is recorded as unread.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,7 @@ class _Reader(Collector):
         self.pools: dict[tuple[str, str], layout.PoolEntry] = {}
 
     def take_market(self, market: str) -> None:
+        """Decode a market's instance and its list of pools. Raises `UnreadError` or `DecodeError`."""
         instance_entry, list_entry = (self.entries[key] for key in layout.market_keys(market))
         if not self.market_is_there(market, instance_entry):
             return
@@ -46,7 +51,10 @@ class _Reader(Collector):
         self.instances[market] = replace(instance, market=read)
 
     def take_manager(self, market: str) -> None:
-        """See whether the manager that a market names has a record of it, archived or not. It is read in any case."""
+        """Look whether the manager that a market names has a record of it, which may be archived.
+
+        A market without a record is read, too, but the operator is told.
+        """
         manager = self.instances[market].manager
         record = None if manager is None else self.entries[layout.record_key(manager, market)]
         if manager is not None and record is not None:
@@ -59,18 +67,19 @@ class _Reader(Collector):
             self.take_pending(market, None, "code", partial(layout.decode_queued_upgrade, upgrade, record))
 
     def take_pools(self, market: str) -> None:
+        """Record a market, and each of its pools with what is queued for it."""
         instance = self.instances[market]
         members = instance.market.members
         pool_entries = [self.entries[layout.pool_key(market, pool)] for pool in members]
         lacking = [pool for pool, entry in zip(members, pool_entries, strict=True) if entry is None]
         if not self.list_is_its_own(market, members, lacking):
             return
-        taken = replace(instance.market, config_hash=layout.config_hash(instance, pool_entries))
-        self.reading.markets.append(taken)
+        read_market = replace(instance.market, config_hash=layout.config_hash(instance, pool_entries))
+        self.reading.markets.append(read_market)
         for pool, entry in zip(members, pool_entries, strict=True):
             with self.record_unread(market, pool):
                 missing = "the pool is listed, but its Pool entry is missing"
-                self.take_pool(taken, pool, required(entry, "the pool's entry", missing))
+                self.take_pool(read_market, pool, required(entry, "the pool's entry", missing))
             queued = self.entries[layout.queued_pool_key(market, pool)]
             if queued is not None:
                 now = self.pools.get((market, pool))
@@ -78,6 +87,7 @@ class _Reader(Collector):
                 self.take_pending(market, pool, "terms", decode)
 
     def take_pool(self, market: Market, pool: str, entry: Entry) -> None:
+        """Record a pool. Raises `UnreadError` or `DecodeError`."""
         decoded = layout.decode_pool(entry)
         if decoded.pool_address != pool:
             raise UnreadError("inconsistent", f"the entry of this pool says that it is of pool {decoded.pool_address}")
@@ -94,13 +104,13 @@ class _Reader(Collector):
             )
 
     def take_tokens(self, read: Mapping[str, Token]) -> None:
-        """Keep what the tokens say of themselves; for one that says nothing, the copy its first pool has of it."""
+        """Record the tokens. A token that does not give its symbol gets the copy that its first pool has of it."""
         tokens = dict(read)
         for (market, pool), decoded in self.pools.items():
             token, decimals = read[decoded.token_address], decoded.decimals
             if token.symbol is None:
-                unnamed = tokens[token.address].symbol is None
-                if unnamed and len(decoded.token_symbol) <= MAX_SYMBOL_LENGTH:
+                has_no_copy_yet = tokens[token.address].symbol is None
+                if has_no_copy_yet and len(decoded.token_symbol) <= MAX_SYMBOL_LENGTH:
                     tokens[token.address] = Token(token.address, decoded.token_symbol, decimals)
                     self.notice(
                         f"token {token.address} does not give its symbol ({token.failure}); "
@@ -114,7 +124,10 @@ class _Reader(Collector):
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read the candidates: nothing on the chain lists Alula's markets. Raises `SourceError` alone."""
+    """Read the candidates. There are no others, because nothing on the chain lists Alula's markets.
+
+    Raises only `SourceError`; what is wrong with a market or pool is in the reading.
+    """
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     reader.entries |= await view.read([key for market in markets for key in layout.market_keys(market)])
@@ -127,7 +140,7 @@ async def read_markets(
         if instance.manager is not None:
             keys += [key(instance.manager, market) for key in (layout.record_key, layout.queued_upgrade_key)]
     keys += instance_keys(instance.market.oracle for instance in reader.instances.values())
-    # A pool has the address of its token, so the tokens can be read along; should one not, it is read below.
+    # A pool's id is its token's address, so the tokens can be read along. A token with another address is read below.
     keys += dict.fromkeys(instance_key(pool) for _, pool in members)
     reader.entries |= await view.read(keys)
     reader.each_market(reader.instances, reader.take_manager)

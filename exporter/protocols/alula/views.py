@@ -1,4 +1,7 @@
-"""Alula's own view of a pool, which a refused price fails (docs/protocols/alula.md, "Views")."""
+"""Compares our numbers with Alula's own view of a pool (docs/protocols/alula.md, "Views").
+
+The view fails if the contract refuses the price.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,18 @@ from exporter.protocols.protocol import NoView, Pairs, ViewCall, Views
 VIEW = "get_pool_data"
 _BPS = 10_000
 _PRICE_REFUSED = re.compile(r"Error\(Contract, #50[0-2]\)")
-"""Unknown, stale, and not above zero (docs/protocols/alula.md, "Views")."""
+"""The contract's errors for a price that is unknown, stale, or not above zero (docs/protocols/alula.md, "Views")."""
 
 
 def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-    """The calls to make, or why there are none, market by market."""
+    """The calls to make for all pools."""
     for pool in reading.pools:
         call = ContractCall(pool.market.address, VIEW, (address(pool.pool),))
         yield ViewCall(pool.market.address, pool.pool, call)
 
 
 def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
-    """The fields in a result next to our own. Raises `DecodeError`."""
+    """The fields in the view's result, next to our own. Raises `DecodeError`."""
     row = computed.row
     view = Fields.of(value, VIEW)
     stored, apy = view.struct("pool"), view.struct("apy")
@@ -51,7 +54,7 @@ def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> 
 
 
 def refused(error: str, computed: ComputedPool) -> Pairs:
-    """The price, if the contract refuses it; nothing for other errors."""
+    """The price as a field that the contract does not have, if its error says that it refuses the price; else empty."""
     return {"oracle_price": (computed.row["oracle_price"], None)} if _PRICE_REFUSED.search(error) else {}
 
 

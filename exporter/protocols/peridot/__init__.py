@@ -1,4 +1,7 @@
-"""Peridot: a controller is the market, its vaults the pools, with Compound's rate model (docs/protocols/peridot.md)."""
+"""Peridot: a controller is a market, and its vaults are the pools. The rate model is Compound's.
+
+docs/protocols/peridot.md has more.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from exporter.protocols.peridot.views import VIEWS
 from exporter.protocols.protocol import Coverage, Discovery, PriceRule, Protocol, WithoutPrice, Words, not_older_than
 
 MAX_PRICE_AGE = 600
-"""A price older than this is refused: the controller takes twice its oracle's resolution, Reflector's 300 s."""
+"""A price older than this many seconds is refused.
+
+The controller takes prices of up to twice its oracle's resolution, which is 300 s for Reflector.
+"""
 
 WORDS = Words(
     coverage=Coverage(

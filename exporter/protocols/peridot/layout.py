@@ -1,4 +1,7 @@
-"""How Peridot's contracts keep their state and what is queued (docs/protocols/peridot.md, "Keys"): an entry a value."""
+"""How Peridot's contracts keep their state and queued changes in the ledger (docs/protocols/peridot.md, "Keys").
+
+Each value is an entry of its own.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,11 @@ from exporter.protocols.collector import Queued, config_hash_of, in_words, propo
 VERSION = "v1"
 SCALE = 10**6
 MAX_VAULTS = 64
-"""A controller with more is not one of Peridot's, whose users can enter a few."""
+"""The largest number of a controller's vaults that is read."""
 
 USUAL_AGE_MULTIPLIER = 2
+"""The ``OracleMaxAgeMultiplier`` of a controller that does not set one."""
+
 _USUAL_INCENTIVE = 1_080_000
 
 PAUSES: dict[str, str] = {
@@ -33,7 +38,7 @@ PAUSES: dict[str, str] = {
     "borrowing": "PauseBorrow",
     "liquidations": "PauseLiquidation",
 }
-"""The entry of each pause; a second one with ``Until`` says until when."""
+"""The name of each pause's entry. A second entry, whose name ends with ``Until``, has the pause's end."""
 
 _CONTROLLER_CONFIGURATION = (
     "SupportedMarkets",
@@ -69,7 +74,7 @@ _SETTING_ENTRIES = (
     "BorrowYearlyRateScaled",
 )
 
-_OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
+_NAMES_OF_CACHING_CODE = ("BoostedAssetCount", "BoostedHealthCache")
 _CONFIGURATION = (
     "UnderlyingToken",
     "Peridottroller",
@@ -77,7 +82,7 @@ _CONFIGURATION = (
     "BoostedVault",
     *_SETTING_ENTRIES,
 )
-_VAULT_ENTRIES = (*_CONFIGURATION, "RatesReady", *_OF_CACHING_CODE, *_STATE_ENTRIES)
+_VAULT_ENTRIES = (*_CONFIGURATION, "RatesReady", *_NAMES_OF_CACHING_CODE, *_STATE_ENTRIES)
 
 
 class BoostRule(IntEnum):
@@ -94,7 +99,7 @@ BOOST_RULES = {
     "2aa62df324ae3d28b6492e8e08d230a41c62e1fd6d4719e4bec5ee11b30c66bc": BoostRule.CACHED,
     "016c4baed7298f4835c49cae27857232ec9de9422bf77dcb55cc97d3664b05b6": BoostRule.CACHED,
 }
-"""The rule of each known code, keyed by its wasm hash (docs/protocols/peridot.md, "Revisions")."""
+"""The rule that each known code follows, by wasm hash (docs/protocols/peridot.md, "Revisions")."""
 
 Entries = Mapping[bytes, Entry | None]
 
@@ -103,10 +108,11 @@ class Pause(NamedTuple):
     """A pause that a controller stores for one vault."""
 
     what: str
-    """One of the names in `PAUSES`."""
+    """What is paused, one of the names in `PAUSES`."""
     vault: str
+    """The vault's address."""
     last_second: int | None
-    """Unix seconds: after this the pause ends by itself; None if it stays until somebody lifts it."""
+    """The last second of the pause, in unix seconds; None if it stays until somebody ends it."""
 
     def is_in_effect(self, time: int) -> bool:
         """Whether the pause is in effect at a time (unix seconds)."""
@@ -120,78 +126,86 @@ class Controller:
     wasm_hash: str
     oracle: str | None
     age_multiplier: int
-    """The controller takes prices of up to this many times its oracle's resolution."""
+    """The largest age of a price, as a multiple of the oracle's resolution."""
     supported: tuple[str, ...] | None
-    """The vaults that it lists; None if it has no list."""
+    """The vaults that the controller lists; None if it has no list."""
     pauses: tuple[Pause, ...]
+    """The pauses that are stored, some of which may have ended."""
     incentive: int
-    """What a liquidator gets for a debt of 1, 6 decimals."""
+    """What a liquidator gets for a debt of 1, with 6 decimals."""
     reward_token: str | None
-    """The token of the rewards; None if the controller does not name it."""
+    """The token of the rewards; None if the controller does not name one."""
 
     def paused(self, vault: str, time: int) -> frozenset[str]:
-        """Which of `PAUSES` are in effect for a vault at a time (unix seconds)."""
+        """The names in `PAUSES` of what is paused for a vault at a time (unix seconds)."""
         return frozenset(pause.what for pause in self.pauses if pause.vault == vault and pause.is_in_effect(time))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredNumbers:
-    """The numbers that a vault keeps: base units of its token, unix seconds, factors of 6 decimals."""
+    """The numbers that a vault stores. Amounts are in base units of its token; factors have 6 decimals."""
 
     last_update_time: int
-    """When the vault last added interest."""
+    """The time at which the vault last added interest, in unix seconds."""
     total_borrowed: int
+    """The debt of all borrowers."""
     borrow_index: int
-    """18 decimals."""
+    """The index of debt, with 18 decimals."""
     borrow_principal: int | None
-    """What the borrow cap is held against; None if that is the debt."""
+    """What is compared with the borrow cap; None if that is the debt."""
     total_reserves: int
+    """The reserves that the vault has set aside."""
     total_admin_fees: int
+    """The admin fees that the vault has set aside."""
     total_deposited: int
-    """What suppliers have in the vault by its own count, which `implied_cash` starts from."""
+    """What suppliers have in the vault, by the vault's own count."""
     managed_cash: int | None
     """The cash that the vault keeps itself; None before the first operation of code that counts it."""
     boost_cached: int
-    """What the boosted cash was worth when it was last asked for."""
+    """The worth of the boosted cash when the vault last asked for it."""
     boost_cached_at: int
-    """When it was last asked for."""
+    """The time at which the vault last asked for it, in unix seconds."""
     initial_exchange_rate: int
-    """6 decimals: the value of the first receipt token."""
+    """The worth of the first receipt token, with 6 decimals."""
     reserve_factor: int
-    """Share of the borrowers' interest that goes to the reserves."""
+    """The share of the borrowers' interest that goes to the reserves."""
     admin_fee: int
-    """Share of the borrowers' interest that goes to the admin."""
+    """The share of the borrowers' interest that goes to the admin."""
     supply_cap: int
-    """0: no cap."""
+    """The most that may be supplied; 0 is no cap."""
     borrow_cap: int
-    """0: no cap."""
+    """The most that may be borrowed; 0 is no cap."""
     collateral_factor: int
-    """The vault's own, which counts if no controller governs it."""
+    """The vault's own collateral factor, which counts if no controller governs it."""
     fixed_rate: int
-    """The annual rate that counts where the model refuses to answer, 6 decimals; -1 without one."""
+    """The annual rate that counts if the model refuses to answer, with 6 decimals; -1 if there is none."""
     receipt_supply: int | None
-    """All receipt tokens; None if the instance does not say it."""
+    """All receipt tokens; None if the instance does not have their number."""
     boost_rule: BoostRule
+    """Which boosted cash the vault's code counts."""
     rates_ready: bool
-    """Whether anything can be borrowed at all."""
+    """Whether the vault can be borrowed from at all."""
 
     @property
     def set_aside(self) -> int:
-        """Reserves and admin fees."""
+        """The reserves and the admin fees together."""
         return self.total_reserves + self.total_admin_fees
 
     @property
     def implied_cash(self) -> int:
-        """The cash of its own that a vault counts: what it keeps, or, before its first operation, what it implies."""
+        """The cash that the vault counts as its own.
+
+        Before the first operation of code that counts cash, it follows from the other numbers, as in the contract.
+        """
         if self.managed_cash is not None:
             return self.managed_cash
         lent = self.total_borrowed + self.boost_cached
-        return max(self.total_deposited + self.set_aside - lent, 0)  # as the contract does it
+        return max(self.total_deposited + self.set_aside - lent, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The parameters of a rate model, 6 decimals."""
+    """The parameters of a rate model, with 6 decimals. Rates are annual."""
 
     base_rate: int
     multiplier: int
@@ -205,28 +219,28 @@ CURVE_ENTRIES = {
     "jump_multiplier": "JumpMultiplierPerYear",
     "kink": "Kink",
 }
-"""The entry of a rate model that has each field of `Curve`."""
+"""The name of the rate model's entry that has each field of `Curve`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cash:
-    """The cash of a vault, in base units."""
+    """The cash of a vault, in base units of its token."""
 
     net_cash: int
-    """What it counts as its cash, with what is boosted, less reserves and admin fees."""
+    """The vault's cash with the boosted cash, without reserves and admin fees."""
     managed_cash: int
-    """What it keeps itself."""
+    """The cash that the vault keeps itself."""
     live_cash: int
-    """What it has of its token: the rate takes this, and what counts of the boosted."""
+    """The vault's balance of its token, from which, with the boosted cash that counts, the rate follows."""
     boost_quoted: int
-    """What the boosted cash is worth now."""
+    """The worth of the boosted cash now."""
     payable: int | None
-    """What it can pay out, with what is boosted; None if it is not known."""
+    """What the vault can pay out, with the boosted cash; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """What the interest of a vault follows from."""
+    """Everything that the interest of a vault follows from."""
 
     numbers: StoredNumbers
     curve: Curve
@@ -239,26 +253,32 @@ class VaultState:
 
     books: Books
     receipt_supply: int
+    """All receipt tokens."""
     collateral_factor: int
-    """6 decimals: the controller's, or without one the vault's own."""
+    """The collateral factor of the controller or, without a controller, of the vault, with 6 decimals."""
     incentive: int
-    """What a liquidator gets for a debt of 1, 6 decimals."""
+    """What a liquidator gets for a debt of 1, with 6 decimals."""
     governed: bool
     """Whether a controller decides over the vault."""
     listed: bool | None
-    """Whether its controller lists it; None if that has no list."""
+    """Whether the controller lists the vault; None if the controller has no list."""
     paused: frozenset[str]
-    """Which of `PAUSES` are in effect at the ledger's close time."""
+    """The names in `PAUSES` of what is paused at the ledger's close time."""
     reward_token: str | None
+    """The token of the rewards; None if nothing is paid, or if the controller does not name the token."""
     supply_speed: int | None
-    """Base units of the reward token a second; None if it is not known."""
+    """What suppliers are paid, in base units of the reward token a second; None if it is not known."""
     borrow_speed: int | None
-    """Base units of the reward token a second; None if it is not known."""
+    """What borrowers are paid, in base units of the reward token a second; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vault:
-    """A vault's stored state. ``counts_cash``: its code is of the kind that counts the cash it keeps."""
+    """A vault's stored state.
+
+    ``model`` is the rate model's contract, and ``boosted`` the contract that boosts cash; None without such a contract.
+    ``counts_cash`` says whether the vault's code counts the cash that it keeps.
+    """
 
     token: str
     controller: str | None
@@ -269,48 +289,48 @@ class Vault:
 
     @property
     def cash_is_stored(self) -> bool:
-        """Whether the entries alone show what cash the vault counts."""
+        """Whether the vault's cash follows from its entries alone."""
         return self.boosted is None and self.numbers.managed_cash is not None
 
 
 def entry_keys(contract: str, names: Iterable[str]) -> list[bytes]:
-    """The ledger keys of a contract's entries, in the order of their names."""
+    """The ledger keys of a contract's entries with these names, in the same order."""
     return [variant_key(contract, name) for name in names]
 
 
 def pool_list_key(controller: str) -> bytes:
-    """The ledger key of the list of a controller's vaults."""
+    """The ledger key of a controller's list of its vaults."""
     return variant_key(controller, "SupportedMarkets")
 
 
 def controller_keys(controller: str) -> list[bytes]:
-    """The ledger keys of all that is read of a controller."""
+    """The ledger keys of all entries of a controller that are read."""
     return [instance_key(controller), *entry_keys(controller, _CONTROLLER_ENTRIES)]
 
 
 def vault_keys(vault: str) -> list[bytes]:
-    """The ledger keys of all that is read of a vault."""
+    """The ledger keys of all entries of a vault that are read."""
     return [instance_key(vault), *entry_keys(vault, _VAULT_ENTRIES)]
 
 
 def collateral_factor_key(controller: str, vault: str) -> bytes:
-    """The ledger key of the collateral factor that a controller has for a vault."""
+    """The ledger key of a vault's collateral factor, which its controller keeps."""
     return variant_key(controller, "MarketCF", address(vault))
 
 
 def speed_keys(controller: str, vault: str) -> list[bytes]:
-    """The ledger keys of what a controller pays the two sides of a vault, in the order of `SPEEDS`."""
+    """The ledger keys of the rewards of a vault's two sides, in the order of `SPEEDS`. The controller keeps them."""
     return [variant_key(controller, name, address(vault)) for name in SPEEDS.values()]
 
 
 def _stored(contract: str, what: str, names: Iterable[str], entries: Entries) -> Fields:
-    """The entries of a contract as the fields of a struct, archived or not. Raises `DecodeError`."""
+    """The entries of a contract as the fields of a struct. Archived entries count. Raises `DecodeError`."""
     by_name = ((name, entries.get(variant_key(contract, name))) for name in names)
     return Fields([(symbol(name), entry.value) for name, entry in by_name if entry is not None], what)
 
 
 def _instance(contract: str, what: str, entries: Entries) -> tuple[Fields, str]:
-    """A contract's instance storage, and the hash of its code."""
+    """The storage of a contract's instance, and the hash of its code. Raises `DecodeError`."""
     entry = entries.get(instance_key(contract))
     if entry is None:
         raise DecodeError(f"{what} instance is missing")
@@ -320,7 +340,7 @@ def _instance(contract: str, what: str, entries: Entries) -> tuple[Fields, str]:
 
 
 def _by_vault(stored: Fields, name: str) -> list[tuple[str, ScVal]]:
-    """The vaults of a stored map with their values; empty if the controller has no such map. Raises `DecodeError`."""
+    """The vaults in a stored map, with their values. Empty if the controller has no such map. Raises `DecodeError`."""
     if name not in stored:
         return []
     pairs = expect(stored.required(name), scval.MAP, name) or ()
@@ -330,7 +350,7 @@ def _by_vault(stored: Fields, name: str) -> list[tuple[str, ScVal]]:
 
 
 def _marked(stored: Fields, name: str) -> list[str]:
-    """The vaults to which a stored map gives true."""
+    """The vaults whose value in a stored map is true. Raises `DecodeError`."""
     return [vault for vault, value in _by_vault(stored, name) if expect(value, scval.BOOL, name)]
 
 
@@ -343,7 +363,7 @@ def _pauses(stored: Fields) -> Iterator[Pause]:
 
 
 def decode_controller(controller: str, entries: Entries) -> Controller:
-    """Decode a controller's entries. Raises `DecodeError` naming one of another form, and `UnreadError`."""
+    """A controller's state, from its entries. Raises `DecodeError`, which names the entry that is wrong."""
     _, wasm_hash = _instance(controller, "controller", entries)
     stored = _stored(controller, "controller", _CONTROLLER_ENTRIES, entries)
     supported, reward_token = _marked(stored, "SupportedMarkets"), stored.get(_REWARD_TOKEN)
@@ -360,7 +380,7 @@ def decode_controller(controller: str, entries: Entries) -> Controller:
 
 
 def decode_vault(vault: str, entries: Entries) -> Vault:
-    """Decode a vault's entries. Raises `DecodeError` naming one that is missing or another, and `UnreadError`."""
+    """A vault's state, from its entries. Raises `DecodeError`, which names the entry that is missing or wrong."""
     instance, wasm_hash = _instance(vault, "vault", entries)
     stored = _stored(vault, "vault", _VAULT_ENTRIES, entries)
     controller, model, boosted = (
@@ -378,8 +398,8 @@ def decode_vault(vault: str, entries: Entries) -> Vault:
 
 
 def _numbers_of(stored: Fields, instance: Fields, wasm_hash: str, *, has_model: bool) -> StoredNumbers:
-    def amount(name: str, usual: int = 0) -> int:
-        return stored.number(name, *_AMOUNT) if name in stored else usual
+    def amount(name: str, default: int = 0) -> int:
+        return stored.number(name, *_AMOUNT) if name in stored else default
 
     def factor(name: str) -> int:
         return stored.number(name, *_FACTOR) if name in stored else 0
@@ -388,7 +408,7 @@ def _numbers_of(stored: Fields, instance: Fields, wasm_hash: str, *, has_model: 
         return stored.number(name, *_AMOUNT) if name in stored else None
 
     cached_at = "BoostedUnderlyingUpdatedAt"
-    caching = any(name in stored for name in _OF_CACHING_CODE)
+    is_caching_code = any(name in stored for name in _NAMES_OF_CACHING_CODE)
     return StoredNumbers(
         last_update_time=stored.number("LastUpdateTime", *TIME),
         total_borrowed=stored.number("TotalBorrowed", *_AMOUNT),
@@ -408,13 +428,16 @@ def _numbers_of(stored: Fields, instance: Fields, wasm_hash: str, *, has_model: 
         collateral_factor=amount("CollateralFactorScaled", 500_000),
         fixed_rate=amount("BorrowYearlyRateScaled", -1),
         receipt_supply=instance.number("TotalSupply", *AMOUNT) if "TotalSupply" in instance else None,
-        boost_rule=BOOST_RULES.get(wasm_hash, BoostRule.CACHED if caching else BoostRule.UNKNOWN),
+        boost_rule=BOOST_RULES.get(wasm_hash, BoostRule.CACHED if is_caching_code else BoostRule.UNKNOWN),
         rates_ready=stored.boolean("RatesReady") if "RatesReady" in stored else has_model,
     )
 
 
 def decode_curve(vault: Vault, entries: Entries) -> Curve:
-    """The parameters of a vault's rate model; without one the same rate at every utilization. Raises `DecodeError`."""
+    """The parameters of a vault's rate model. Without a model the rate is the same at every utilization.
+
+    Raises `DecodeError`.
+    """
     if vault.model is not None:
         stored = _stored(vault.model, f"rate model {vault.model}", CURVE_ENTRIES.values(), entries)
         return Curve(
@@ -429,7 +452,7 @@ def decode_curve(vault: Vault, entries: Entries) -> Curve:
 
 
 def decode_speed(entry: Entry | None) -> int | None:
-    """A speed: 0 without an entry, None for one of another form."""
+    """The reward in an entry, in base units a second. 0 without an entry; None if it cannot be decoded."""
     try:
         return 0 if entry is None else decode_amount(entry.value, "speed")
     except DecodeError:
@@ -437,7 +460,7 @@ def decode_speed(entry: Entry | None) -> int | None:
 
 
 def decode_amount(value: ScVal, what: str) -> int:
-    """A u128 that fits into signed 128 bits, as every amount of a token does. Raises `DecodeError`."""
+    """An amount from a u128. Raises `DecodeError` if it exceeds signed 128 bits, which no amount of a token does."""
     amount: int = expect(value, scval.U128, what)
     if amount > INT128_MAX:
         raise DecodeError(f"{what} is {amount}, more than any token has")
@@ -445,7 +468,7 @@ def decode_amount(value: ScVal, what: str) -> int:
 
 
 def shown_parameters(vault: VaultState, boosted: str | None) -> tuple[Parameter, ...]:
-    """The rate model, the factors and the limits (base units of the token) of a vault."""
+    """The parameters of a vault's rate model, its factors, and its limits, which are in base units of the token."""
     numbers, curve = vault.books.numbers, vault.books.curve
     return (
         Parameter("base_rate", curve.base_rate, 6),
@@ -463,7 +486,7 @@ def shown_parameters(vault: VaultState, boosted: str | None) -> tuple[Parameter,
 
 
 def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], entries: Entries) -> str:
-    """The `config_hash_of` all entries of controller and rate models, and of those of vaults that are not state."""
+    """The `config_hash_of` the configuration of a controller, its vaults, and their rate models."""
     keys = entry_keys(controller, _CONTROLLER_CONFIGURATION)
     keys += [key for vault in vaults for key in entry_keys(vault, _CONFIGURATION)]
     keys += [collateral_factor_key(controller, vault) for vault in vaults]
@@ -472,42 +495,52 @@ def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], e
     for key in sorted(set(keys)):
         entry = entries.get(key)
         if entry is not None:
-            with suppress(DecodeError):  # whoever reads it names it; here it must not cost the other vaults
+            with suppress(DecodeError):  # decoding the vault reports it, and here it must not cost the other vaults
                 pairs.append(((scval.BYTES, key), entry.value))
     return config_hash_of(pairs)
 
 
-class Change(NamedTuple):
-    """A change that can be queued: its kind, what it is of, and the entries of the value and of the time."""
+class QueueableChange(NamedTuple):
+    """A change that a contract can queue."""
 
     kind: str
+    """The kind of `exporter.protocols.base.Pending`."""
     subject: str
+    """What changes, in words; empty if the kind says it."""
     value: str
+    """The name of the entry that has the queued value."""
     time: str | None
+    """The name of the entry that has the time; None if the change has none."""
 
 
 ADMIN = "Admin"
-UPGRADE = Change("code", "", "PendingUpgradeHash", "PendingUpgradeEta")
-OF_VAULT = (UPGRADE, Change("admin", "admin", "PendingAdmin", None))
+UPGRADE = QueueableChange("code", "", "PendingUpgradeHash", "PendingUpgradeEta")
+OF_VAULT = (UPGRADE, QueueableChange("admin", "admin", "PendingAdmin", None))
 OF_CONTROLLER = (
     *OF_VAULT,
-    Change("oracle", "", "PendingOracle", "PendingOracleEta"),
-    Change("terms", "close factor", "PendingCloseFactorScaled", "PendingCloseFactorEta"),
-    Change("terms", "liquidation incentive", "PendingLiqIncentiveScaled", "PendingLiqIncentiveEta"),
+    QueueableChange("oracle", "", "PendingOracle", "PendingOracleEta"),
+    QueueableChange("terms", "close factor", "PendingCloseFactorScaled", "PendingCloseFactorEta"),
+    QueueableChange("terms", "liquidation incentive", "PendingLiqIncentiveScaled", "PendingLiqIncentiveEta"),
 )
-OF_VAULT_AT_CONTROLLER = (Change("terms", "collateral factor", "PendingMarketCF", "PendingMarketCFEta"),)
+OF_VAULT_AT_CONTROLLER = (QueueableChange("terms", "collateral factor", "PendingMarketCF", "PendingMarketCFEta"),)
 
 
-def queued_keys(contract: str, changes: Iterable[Change], *values: ScVal) -> Iterator[bytes]:
-    """The ledger keys of what a contract has queued; ``values`` is a vault where it is of one at its controller."""
+def queued_keys(contract: str, changes: Iterable[QueueableChange], *values: ScVal) -> Iterator[bytes]:
+    """The ledger keys of the changes that a contract may have queued.
+
+    ``values`` is the vault, if the contract is a controller and the changes concern one of its vaults.
+    """
     for change in changes:
         yield variant_key(contract, change.value, *values)
         if change.time is not None:
             yield variant_key(contract, change.time, *values)
 
 
-def decode_queued(change: Change, entry: Entry, time: Entry | None = None) -> Queued:
-    """The queued value, and from when it holds; without an entry of its time the contract refuses it."""
+def decode_queued(change: QueueableChange, entry: Entry, time: Entry | None = None) -> Queued:
+    """A queued change in words, and the time from which it can be put into effect. Raises `DecodeError`.
+
+    The contract refuses a change whose time has no entry, so the words then say that the time is missing.
+    """
     if change.kind == "admin":
         return proposed(entry.value, change.subject)
     if change.kind == "terms":
@@ -519,7 +552,7 @@ def decode_queued(change: Change, entry: Entry, time: Entry | None = None) -> Qu
         if len(code) != 32:
             raise DecodeError(f"{change.value}: a hash has 32 bytes, not {len(code)}")
         value = code.hex()
-    shown = f"{change.subject}: {value}" if change.subject else value
+    words = f"{change.subject}: {value}" if change.subject else value
     if time is None:
-        return f"{shown}; its time is missing", None
-    return shown, expect(time.value, scval.U64, change.time or "")
+        return f"{words}; its time is missing", None
+    return words, expect(time.value, scval.U64, change.time or "")

@@ -1,7 +1,8 @@
 """Peridot's math of one vault (docs/protocols/peridot.md, "Formulas"), and its accruals in the ledger's own changes.
 
-Scales: utilization, rates a year and factors have 6 decimals, the borrow index 18; amounts are token base units. The
-contract computes in unsigned 128 bits; here every value that has a name must fit into signed 128.
+Utilizations, annual rates and factors have 6 decimals, and the borrow index has 18. Amounts are in base units of the
+token. The contract computes with unsigned 128 bits. Here every value that has a name must fit into signed 128 bits;
+otherwise an `ExactError` is raised.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ _BPS = SCALE // 10_000
 
 
 class Accrued(NamedTuple):
-    """The utilization and the rate before an accrual, and after it the debt, its index, and what is set aside."""
+    """A vault after an accrual: its debt, the index, and what is set aside.
+
+    ``used`` and ``rate`` are the utilization before the accrual and the annual rate at it.
+    """
 
     used: int
     rate: int
@@ -58,8 +62,9 @@ class Accrued(NamedTuple):
 def project(pool: PoolRead[VaultState], close_time: int) -> PoolNumbers:
     """The numbers of a vault at the ledger's close time.
 
-    Raises ExactError where the contract refuses: without a rate, or with one above 1000 percent, and with only one of
-    receipt tokens and what is owned; and for `BoostRule.UNKNOWN` where its two rules differ.
+    Raises `ExactError` if the contract would refuse: there is no rate, the rate is above 1000 percent, or there are
+    receipt tokens but nothing is owned, or the other way round. It is also raised for `BoostRule.UNKNOWN`, if the two
+    rules give different numbers.
     """
     vault = pool.state
     if vault.books.numbers.boost_rule != BoostRule.UNKNOWN:
@@ -69,8 +74,10 @@ def project(pool: PoolRead[VaultState], close_time: int) -> PoolNumbers:
         for rule in (BoostRule.QUOTED, BoostRule.CACHED)
     )
     if quoted != cached:
-        what = "one rate: its code is not known, and may count boosted cash in two ways that differ"
-        raise ExactOverflowError(f"{what}: the result does not fit")
+        raise ExactOverflowError(
+            "one rate: its code is not known, and may count boosted cash in two ways that differ: the result does not "
+            "fit"
+        )
     return quoted
 
 
@@ -83,17 +90,17 @@ def _projected(address: str, vault: VaultState, close_time: int) -> PoolNumbers:
     books = vault.books
     numbers, cash = books.numbers, books.cash
     accrued = accrue(books, close_time)
-    kept = min(numbers.reserve_factor + numbers.admin_fee, SCALE)
+    both_factors = min(numbers.reserve_factor + numbers.admin_fee, SCALE)
     aside = exact.add(accrued.reserves, accrued.admin_fees)
     owned = total_underlying(cash.net_cash, numbers.total_borrowed)
     net_cash = exact.subtract(cash.net_cash, exact.subtract(aside, _set_aside(numbers)))
     supplied = total_underlying(net_cash, accrued.borrowed)
     now = _rate(books, accrued.borrowed, aside, accrued.boost_cached, close_time)
-    earned = supply_rate(accrued.rate, numbers.total_borrowed, owned, kept)
+    earned = supply_rate(accrued.rate, numbers.total_borrowed, owned, both_factors)
     return PoolNumbers(
         total_supplied=supplied,
         total_borrowed=accrued.borrowed,
-        total_collateral=0,  # receipt tokens are the collateral, and supplied
+        total_collateral=0,  # receipt tokens are the collateral, so total_supplied has it
         last_accrual_time=numbers.last_update_time,
         utilization_bps=exact.utilization_bps(accrued.borrowed, supplied),
         supply_apy_bps=earned // _BPS,
@@ -103,7 +110,7 @@ def _projected(address: str, vault: VaultState, close_time: int) -> PoolNumbers:
         index_decimals=18,
         stored_supply_apr=earned,
         stored_borrow_apr=accrued.rate,
-        accrued_supply_apr=supply_rate(now.rate, accrued.borrowed, supplied, kept),
+        accrued_supply_apr=supply_rate(now.rate, accrued.borrowed, supplied, both_factors),
         accrued_borrow_apr=now.rate,
         apr_decimals=6,
         stored_utilization=accrued.used,
@@ -116,26 +123,29 @@ def _projected(address: str, vault: VaultState, close_time: int) -> PoolNumbers:
         share_supply=vault.receipt_supply,
         operations=operations_of(vault),
         amounts=amounts_of(vault, supplied, accrued.borrowed),
-        risk=risk_of(vault, kept),
+        risk=risk_of(vault, both_factors),
         rewards=rewards_of(vault),
     )
 
 
 def amounts_of(vault: VaultState, supplied: int, borrowed: int) -> Amounts:
-    """How much can be withdrawn, borrowed and supplied at most; None without a cap, or if it is not known."""
+    """The most that can be withdrawn, borrowed and supplied. None without a cap, or if it is not known."""
     numbers, payable = vault.books.numbers, vault.books.cash.payable
-    free = exact.subtract(supplied, borrowed)
+    not_lent = exact.subtract(supplied, borrowed)
     principal = borrowed if numbers.borrow_principal is None else numbers.borrow_principal
-    lendable = numbers.borrow_cap - principal if numbers.borrow_cap else None
+    left_by_cap = numbers.borrow_cap - principal if numbers.borrow_cap else None
     return Amounts(
-        available_to_withdraw=None if payable is None else exact.within(payable, free),
-        available_to_borrow=None if payable is None else exact.within(payable, free, lendable),
+        available_to_withdraw=None if payable is None else exact.within(payable, not_lent),
+        available_to_borrow=None if payable is None else exact.within(payable, not_lent, left_by_cap),
         available_to_supply=max(numbers.supply_cap - supplied, 0) if numbers.supply_cap else None,
     )
 
 
-def risk_of(vault: VaultState, kept: int) -> Risk:
-    """Collateral, debt and limits of a vault; ``kept`` is the reserve factor and the admin fee together."""
+def risk_of(vault: VaultState, both_factors: int) -> Risk:
+    """The terms of collateral, debt and limits of a vault.
+
+    ``both_factors`` is the sum of the reserve factor and the admin fee.
+    """
     numbers = vault.books.numbers
     factor_bps = vault.collateral_factor // _BPS
     return Risk(
@@ -147,14 +157,14 @@ def risk_of(vault: VaultState, kept: int) -> Risk:
         liquidation_kind="fixed",
         supply_cap=numbers.supply_cap or None,
         borrow_cap=numbers.borrow_cap or None,
-        reserve_factor_bps=kept // _BPS,
+        reserve_factor_bps=both_factors // _BPS,
         can_be_collateral=factor_bps > 0,
         can_be_borrowed=numbers.rates_ready,
     )
 
 
 def operations_of(vault: VaultState) -> Operations:
-    """Who may do what (docs/protocols/peridot.md, "Statuses")."""
+    """The operations that the controller's pauses and its list allow (docs/protocols/peridot.md, "Statuses")."""
     is_open = {what: what not in vault.paused for what in PAUSES}
     listed, ready = vault.listed, vault.books.numbers.rates_ready
     can_borrow, can_liquidate, reason = True if listed else None, listed, None
@@ -177,7 +187,7 @@ def operations_of(vault: VaultState) -> Operations:
 
 
 def rewards_of(vault: VaultState) -> Rewards:
-    """What the controller pays both sides; None where the speed, or the token that it pays in, could not be read."""
+    """The rewards of both sides. None if a speed, or the token in which it is paid, could not be read."""
     supply, borrow = (
         None if speed and vault.reward_token is None else speed for speed in (vault.supply_speed, vault.borrow_speed)
     )
@@ -198,7 +208,10 @@ def _reward_reason(speed: int | None) -> RewardReason:
 
 
 def accrue(books: Books, close_time: int) -> Accrued:
-    """Bring a vault to the close time, as its next operation would."""
+    """The vault with interest up to the close time (unix seconds), as its next operation would add it.
+
+    Raises `ExactError`.
+    """
     numbers = books.numbers
     borrowed, index = numbers.total_borrowed, numbers.borrow_index
     before = _rate(books, borrowed, _set_aside(numbers), numbers.boost_cached, close_time)
@@ -223,7 +236,7 @@ def accrue(books: Books, close_time: int) -> Accrued:
 
 
 def elapsed_seconds(since: int, close_time: int) -> int:
-    """The seconds up to the close time; 0 where that is earlier."""
+    """The seconds from a time up to the close time; 0 if the close time is earlier."""
     return max(close_time - since, 0)
 
 
@@ -232,7 +245,7 @@ def _set_aside(numbers: StoredNumbers) -> int:
 
 
 class Rate(NamedTuple):
-    """The utilization, the annual rate at it, and the cached boosted cash after it was asked for."""
+    """The utilization, the annual rate at it, and the vault's cached worth of boosted cash afterwards."""
 
     used: int
     rate: int
@@ -240,17 +253,19 @@ class Rate(NamedTuple):
 
 
 def _rate(books: Books, borrowed: int, aside: int, cached: int, close_time: int) -> Rate:
-    """The rate of a vault with this debt. No rate, or one above 1000 percent, is refused."""
+    """The rate of a vault with this debt. Raises `ExactError` if there is none, or if it is above 1000 percent."""
     curve = books.curve
     boosted, cached = boosted_cash(books, borrowed, aside, cached, close_time)
-    used, refused = utilization(borrowed, exact.add(books.cash.live_cash, boosted), aside)
-    if refused:
+    used, is_refused = utilization(borrowed, exact.add(books.cash.live_cash, boosted), aside)
+    if is_refused:
         rate = books.numbers.fixed_rate
     else:
         rate = borrow_rate(used, curve.base_rate, curve.multiplier, curve.jump_multiplier, curve.kink)
     if rate < 0:
-        what = "a rate: its model refuses to answer, because more is set aside than there is, and there is no other"
-        raise ExactOverflowError(f"{what}: the result does not fit")
+        raise ExactOverflowError(
+            "a rate: its model refuses to answer, because more is set aside than there is, and there is no other: the "
+            "result does not fit"
+        )
     if rate > MAX_YEARLY_RATE:
         raise ExactOverflowError("a rate of at most 1000 percent a year: the result does not fit")
     return Rate(used, rate, cached)
@@ -258,40 +273,44 @@ def _rate(books: Books, borrowed: int, aside: int, cached: int, close_time: int)
 
 @exact.naming("boosted cash")
 def boosted_cash(books: Books, borrowed: int, aside: int, cached: int, close_time: int) -> tuple[int, int]:
-    """The boosted cash that counts for the rate where anything is borrowed, and the cached value after that."""
+    """The boosted cash that counts for the rate, and the cached worth afterwards.
+
+    It cannot exceed the larger of the cached worth and the worth that the vault's numbers imply by more than
+    `BOOST_TOLERANCE_BPS`.
+    """
     numbers, cash = books.numbers, books.cash
     deposited = exact.add(numbers.total_deposited, aside)
     implied = max(exact.subtract(exact.subtract(deposited, borrowed), cash.managed_cash), 0)
-    most_known = max(cached, implied)
-    most = exact.add(most_known, exact.multiply_divide_floor(most_known, BOOST_TOLERANCE_BPS, 10_000))
+    larger = max(cached, implied)
+    bound = exact.add(larger, exact.multiply_divide_floor(larger, BOOST_TOLERANCE_BPS, 10_000))
     if numbers.boost_rule == BoostRule.QUOTED:
-        return min(cash.boost_quoted, most), cash.boost_quoted
+        return min(cash.boost_quoted, bound), cash.boost_quoted
     is_fresh = elapsed_seconds(numbers.boost_cached_at, close_time) <= BOOST_CACHE_SECONDS
-    return min(cached if is_fresh else implied, most), cached
+    return min(cached if is_fresh else implied, bound), cached
 
 
 @exact.naming("total underlying")
 def total_underlying(net_cash: int, borrowed: int) -> int:
-    """What suppliers own, not below 0."""
+    """What suppliers own, at least 0."""
     return max(exact.add(net_cash, borrowed), 0)
 
 
 @exact.naming("utilization")
 def utilization(borrowed: int, cash: int, aside: int) -> tuple[int, bool]:
-    """The rate model's utilization, and whether it refuses to answer because more is set aside than there is.
+    """The rate model's utilization, and whether the model refuses to answer.
 
-    Where the model refuses, everything counts as lent.
+    It refuses if more is set aside than there is. Then everything counts as lent.
     """
     divisor = exact.subtract(exact.add(cash, borrowed), aside)
     if divisor > 0:
         return min(exact.multiply_divide_floor(borrowed, SCALE, divisor), SCALE), False
-    refused = divisor < 0 and borrowed != 0
-    return SCALE if refused else 0, refused
+    is_refused = divisor < 0 and borrowed != 0
+    return SCALE if is_refused else 0, is_refused
 
 
 @exact.naming("borrow rate")
 def borrow_rate(used: int, base: int, multiplier: int, jump_multiplier: int, kink: int) -> int:
-    """The jump rate model: another slope above the kink."""
+    """The annual rate of the jump rate model, which has a steeper slope above the kink."""
     below = min(used, kink)
     slope = exact.add(base, exact.multiply_divide_floor(below, multiplier, SCALE))
     return exact.add(slope, exact.multiply_divide_floor(used - below, jump_multiplier, SCALE))
@@ -301,24 +320,30 @@ RATE_MODEL = RateModel(tuple(CURVE_ENTRIES), SCALE, lambda own: (own["kink"],), 
 
 
 @exact.naming("supply rate")
-def supply_rate(rate: int, borrowed: int, owned: int, kept: int) -> int:
-    """The suppliers' annual rate; ``kept`` is the reserve factor and the admin fee together."""
-    lent = min(exact.multiply_divide_floor(borrowed, SCALE, owned), SCALE) if owned else 0
-    return lent * (rate * (SCALE - kept) // SCALE) // SCALE
+def supply_rate(rate: int, borrowed: int, owned: int, both_factors: int) -> int:
+    """The suppliers' annual rate. ``both_factors`` is the sum of the reserve factor and the admin fee."""
+    lent_share = min(exact.multiply_divide_floor(borrowed, SCALE, owned), SCALE) if owned else 0
+    return lent_share * (rate * (SCALE - both_factors) // SCALE) // SCALE
 
 
 @exact.naming("exchange rate")
 def exchange_rate(owned: int, vault: VaultState) -> int:
-    """The value of a receipt token, 6 decimals; the initial one where there are none and nothing is owned."""
+    """The worth of a receipt token, with 6 decimals. It is the initial one if there are none and nothing is owned.
+
+    Raises `ExactDivisionError` if there are receipt tokens but nothing is owned, or the other way round.
+    """
     if (owned == 0) != (vault.receipt_supply == 0):
-        what = "the contract refuses receipt tokens without anything that is owned, and the other way round"
-        raise ExactDivisionError(f"{what}: division by zero")
+        raise ExactDivisionError(
+            "the contract refuses receipt tokens without anything that is owned, and the other way round: division by "
+            "zero"
+        )
     if not owned:
         return vault.books.numbers.initial_exchange_rate
     return exact.multiply_divide_floor(owned, SCALE, vault.receipt_supply)
 
 
 def _read(key: bytes, step: Step) -> Iterator[Transition]:
+    """The accrual that a ledger's change of a vault shows, if it shows one. Raises `UntriedError`."""
     contract = strkey.encode_contract(key[8:40])
     keys = vault_keys(contract)
     old, new = (decode_vault(contract, {each: look(each) for each in keys}) for look in (step.before, step.first))
@@ -328,10 +353,10 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
     cash = was.implied_cash
     implied = was.total_deposited + was.set_aside - was.total_borrowed - cash
     if was.boost_rule != BoostRule.CACHED and (old.boosted is not None or implied > 0):
-        raise UntriedError  # no entry says what boosted cash counted
+        raise UntriedError  # no entry says which boosted cash counted
     balance = None if old.model is None else step.before(balance_key(old.token, contract))
     if old.model is not None and balance is None and cash:
-        raise UntriedError  # a token that keeps its balances in its own way
+        raise UntriedError  # the token keeps its balances in a way of its own
     curve_keys = [] if old.model is None else entry_keys(old.model, CURVE_ENTRIES.values())
     curve = decode_curve(old, {each: step.before(each) for each in curve_keys})
     counted = Cash(
@@ -342,16 +367,16 @@ def _read(key: bytes, step: Step) -> Iterator[Transition]:
         payable=None,
     )
     after = {"borrow_index": now.borrow_index}
-    if now.total_admin_fees >= was.total_admin_fees:  # or they were paid out
+    if now.total_admin_fees >= was.total_admin_fees:  # lower fees mean that they were paid out
         after["total_admin_fees"] = now.total_admin_fees
-    if was.receipt_supply != now.receipt_supply:  # a deposit or a redemption, which changes neither
+    if was.receipt_supply != now.receipt_supply:  # a deposit or a redemption, which changes neither debt nor reserves
         after["total_borrowed"] = now.total_borrowed
         after["total_reserves"] = now.total_reserves
     yield Transition(partial(accrued_fields, Books(was, curve, counted), step.time), after)
 
 
 def accrued_fields(books: Books, close_time: int) -> dict[str, int]:
-    """The numbers of a vault that an accrual changes, after it."""
+    """The numbers of a vault that an accrual changes, as they are after it."""
     accrued = accrue(books, close_time)
     return {
         "borrow_index": accrued.borrow_index,

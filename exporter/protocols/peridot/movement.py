@@ -1,4 +1,4 @@
-"""How a simulated network moves pools of Peridot (`exporter.protocols.movement`)."""
+"""Describes how a simulated network moves Peridot's pools (`exporter.protocols.movement`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENTRY_NAMES = {
 
 
 def moving_pools(key: bytes, look: DataLookup) -> Iterator[MovingPool]:
-    """A vault, by the entry of its last update."""
+    """The vault whose ``LastUpdateTime`` entry has this ledger key."""
     vault = strkey.encode_contract(key[8:40])
     token = text_at(look, variant_key(vault, "UnderlyingToken"))
 

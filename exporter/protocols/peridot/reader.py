@@ -1,7 +1,7 @@
 """Reads every Peridot market. A market or vault that cannot be read is recorded as unread.
 
-The first request has the controllers and the vaults that lists name, the second the vaults that the controllers list,
-the third the rate models, balances and tokens. What entries do not show is asked of the vaults themselves.
+The first request has the controllers and the vaults that lists name. The second has the vaults that the controllers
+list. The third has the rate models, balances and tokens. What does not follow from entries is asked from the vaults.
 """
 
 from __future__ import annotations
@@ -34,27 +34,32 @@ NAME = "peridot"
 
 @dataclass(slots=True)
 class PeridotReading(ProtocolReading):
-    """The reading, with the controllers, because their pauses end by themselves."""
+    """The reading with its controllers. A pause can end without an entry changing, so they are needed later."""
 
     controllers: dict[str, layout.Controller] = field(default_factory=dict)
 
     def at_close_time(self, close_time: int) -> None:
-        statuses = {}
-        for item in self.markets:
-            states = [self.controllers[item.address].paused(vault, close_time) for vault in item.members]
-            closed = all({"deposits", "borrowing"} <= state for state in states)
-            statuses[item.address] = "active" if not any(states) else "paused" if closed else "partly_paused"
-        self.markets = [replace(item, status=statuses[item.address]) for item in self.markets]
-        settled = {item.address: item for item in self.markets}
-        for at, pool in enumerate(self.pools):
+        """Set the statuses of markets, and what is paused in each vault, at a close time (unix seconds)."""
+        self.markets = [replace(market, status=self._status_of(market, close_time)) for market in self.markets]
+        markets = {market.address: market for market in self.markets}
+        for index, pool in enumerate(self.pools):
             paused = self.controllers[pool.market.address].paused(pool.pool, close_time)
             stored: layout.VaultState = pool.state
             state = replace(stored, paused=paused if stored.governed else frozenset())
-            self.pools[at] = replace(pool, market=settled[pool.market.address], state=state)
-        for (market, vault), shown in self.parameters.items():
+            self.pools[index] = replace(pool, market=markets[pool.market.address], state=state)
+        for (market, vault), parameters in self.parameters.items():
             paused = self.controllers[market].paused(vault, close_time)
-            pauses = (Parameter(f"{what}_paused", int(what in paused), 0) for what in layout.PAUSES)
-            self.parameters[market, vault] = tuple({item.name: item for item in (*shown, *pauses)}.values())
+            by_name = {item.name: item for item in parameters}
+            for what in layout.PAUSES:
+                by_name[f"{what}_paused"] = Parameter(f"{what}_paused", int(what in paused), 0)
+            self.parameters[market, vault] = tuple(by_name.values())
+
+    def _status_of(self, market: Market, close_time: int) -> str:
+        controller = self.controllers[market.address]
+        paused = [controller.paused(vault, close_time) for vault in market.members]
+        if not any(paused):
+            return "active"
+        return "paused" if all({"deposits", "borrowing"} <= each for each in paused) else "partly_paused"
 
 
 class _Reader(Collector):
@@ -69,7 +74,11 @@ class _Reader(Collector):
         self.entries: dict[bytes, Entry | None] = {}
         self.answers: dict[ContractCall, CallResult] = {}
         self.listed = defaultdict[str, set[str]](set)
-        self.named = {(item.address, item.pool) for item in candidates if item.configured and item.pool is not None}
+        """The vaults of each market that lists or candidates name."""
+        self.configured = {
+            (item.address, item.pool) for item in candidates if item.configured and item.pool is not None
+        }
+        """The vaults that the operator names, each with its market."""
         for deployment in deployments:
             for market in deployment.markets:
                 self.listed[market].update(deployment.addresses("vault"))
@@ -77,6 +86,7 @@ class _Reader(Collector):
             self.listed[candidate.address].update([] if candidate.pool is None else [candidate.pool])
 
     def take_market(self, market: str) -> None:
+        """Decode a controller. Raises `DecodeError`."""
         if not self.market_is_there(market, self.entries[instance_key(market)]):
             return
         controller = layout.decode_controller(market, self.entries)
@@ -97,25 +107,28 @@ class _Reader(Collector):
         self.members[market] = sorted({*listed, *(controller.supported or ())})
 
     def take_admin(self, market: str, role: str, contract: str) -> None:
+        """Record who is the admin of a contract of a market."""
         with suppress(DecodeError):
             entry = self.entries.get(variant_key(contract, layout.ADMIN))
             if entry is not None and entry.value[0] == scval.ADDRESS:
                 self.reading.held.append(Held(market, "admin", role, entry.value[1]))
 
     def take_queued(
-        self, market: str, pool: str | None, contract: str, changes: Iterable[layout.Change], *values: ScVal
+        self, market: str, pool: str | None, contract: str, changes: Iterable[layout.QueueableChange], *values: ScVal
     ) -> None:
+        """Record the changes that a contract has queued."""
         for change in changes:
             value, *time = (self.entries.get(key) for key in layout.queued_keys(contract, (change,), *values))
             if value is not None:
                 self.take_pending(market, pool, change.kind, partial(layout.decode_queued, change, value, *time))
 
     def take_vaults(self, market: str) -> None:
+        """Decode the vaults of a market. A known vault that neither exists nor is listed is left out."""
         listed = self.reading.controllers[market].supported
         for vault in list(self.members[market]):
             supported = listed is None or vault in listed
             if self.entries[instance_key(vault)] is None:
-                if supported or (market, vault) in self.named:
+                if supported or (market, vault) in self.configured:
                     self.unread(market, vault, "absent", "the ledger has no contract at this vault's address")
                 else:
                     self.members[market].remove(vault)
@@ -134,13 +147,14 @@ class _Reader(Collector):
                 self.vaults[market, vault] = decoded
 
     def append_market(self, market: str) -> Market:
+        """Record a market. Its status is set later, by `PeridotReading.at_close_time`."""
         models = {item.model for (owner, _), item in self.vaults.items() if owner == market and item.model is not None}
         controller, members = self.reading.controllers[market], tuple(self.members[market])
         read = Market(
             address=market,
             protocol=NAME,
             version=layout.VERSION,
-            name="Peridot",  # the contracts have no name of their own
+            name="Peridot",  # the contracts themselves have no name
             status="",
             oracle=controller.oracle,
             config_hash=layout.config_hash(market, members, models, self.entries),
@@ -151,6 +165,7 @@ class _Reader(Collector):
         return read
 
     def append_vault(self, market: Market, vault: str, balance: Balance) -> None:
+        """Record a vault as a pool. Raises `UnreadError` or `DecodeError`."""
         decoded, controller = self.vaults[market.address, vault], self.reading.controllers[market.address]
         governed, token = decoded.controller is not None, self.reading.tokens[decoded.token]
         if decoded.model is not None:
@@ -177,7 +192,7 @@ class _Reader(Collector):
             incentive=controller.incentive,
             governed=governed,
             listed=None if controller.supported is None else vault in controller.supported,
-            paused=frozenset(),  # and the market's status: as of a time, by `PeridotReading.at_close_time`
+            paused=frozenset(),  # `PeridotReading.at_close_time` sets it
             reward_token=controller.reward_token if supply_speed or borrow_speed else None,
             supply_speed=supply_speed,
             borrow_speed=borrow_speed,
@@ -187,7 +202,7 @@ class _Reader(Collector):
         self.reading.parameters[market.address, vault] = layout.shown_parameters(state, boosted=decoded.boosted)
 
     def keys_of(self, market: str, vault: str) -> list[bytes]:
-        """The ledger keys of a vault's entries, at the vault, its controller, its rate model and its token."""
+        """The ledger keys of a vault's entries at the vault, its controller, its rate model and its token."""
         decoded = self.vaults[market, vault]
         return [
             *layout.controller_keys(market),
@@ -200,12 +215,12 @@ class _Reader(Collector):
         ]
 
     def speeds(self, market: str, vault: str) -> tuple[int | None, int | None]:
-        """The rewards a second of suppliers and of borrowers of a vault."""
+        """The rewards of a vault's suppliers and borrowers, a second. None if one could not be read."""
         supply, borrow = map(layout.decode_speed, map(self.entries.get, layout.speed_keys(market, vault)))
         return supply, borrow
 
     def cash_of(self, market: str, vault: str, decoded: layout.Vault, balance: Balance) -> layout.Cash:
-        """What a vault counts as its own, what it gives its rate model, what it can pay out."""
+        """The cash of a vault. Raises `UnreadError` or `DecodeError` if its interest cannot be computed."""
         if not decoded.counts_cash:
             raise DecodeError(
                 "vault: entries ManagedCash and RatesReady are missing: it has the form of before 2026, in which "
@@ -215,12 +230,12 @@ class _Reader(Collector):
         borrowed, factors = numbers.total_borrowed, numbers.reserve_factor + numbers.admin_fee
         if borrowed and factors > layout.SCALE and numbers.boost_rule != layout.BoostRule.QUOTED:
             raise DecodeError("its reserve factor and admin fee are together above 1: the contract refuses to accrue")
-        held, failure = balance.amount, balance.failure
+        live_cash, failure = balance.amount, balance.failure
         if managed and not balance.stored:
-            held, failure = None, f"it has no balance of its token, although it counts {managed} as its own"
-        if held is None and borrowed:
+            live_cash, failure = None, f"it has no balance of its token, although it counts {managed} as its own"
+        if live_cash is None and borrowed:
             raise UnreadError("undecodable", failure)
-        if held is None:
+        if live_cash is None:
             self.notice(f"market {market}: what vault {vault} can pay out cannot be determined; {failure}")
         net_cash = managed - numbers.set_aside
         if not decoded.cash_is_stored:
@@ -234,33 +249,35 @@ class _Reader(Collector):
         return layout.Cash(
             net_cash=net_cash,
             managed_cash=managed,
-            live_cash=held or 0,
+            live_cash=live_cash or 0,
             boost_quoted=quoted,
-            payable=None if held is None else held + quoted,
+            payable=None if live_cash is None else live_cash + quoted,
         )
 
     def answer(self, vault: str, function: str) -> int:
+        """The amount that a vault's function gave. Raises `DecodeError`."""
         result = self.answers[ContractCall(vault, function)]
         if result.value is None:
             raise DecodeError(f"{function}() failed: {result.reason}")
         return layout.decode_amount(result.value, f"{function}()")
 
     async def read_prices(self, view: LedgerView) -> None:
+        """Ask the oracles for prices, by the symbols that the controllers have for tokens. Raises `SourceError`."""
         assets: dict[tuple[str, str], ScVal] = {}
         for pool in self.reading.pools:
             market, oracle, token = pool.market.address, str(pool.oracle), pool.token_address
             assets[oracle, token] = by_address(token)
-            kept = self.entries[_symbol_key(market, token)]
+            entry = self.entries[_symbol_key(market, token)]
             try:
-                if kept is not None:
-                    assets[oracle, token] = by_symbol(expect(kept.value, scval.SYMBOL, "OracleAssetSymbol"))
+                if entry is not None:
+                    assets[oracle, token] = by_symbol(expect(entry.value, scval.SYMBOL, "OracleAssetSymbol"))
             except DecodeError as error:
                 self.notice(f"market {market}, token {token}: {error}; its price is asked for by its address")
         self.reading.quotes = await read_asset_quotes(view, assets)
 
 
 def _symbol_key(market: str, token: str) -> bytes:
-    """The ledger key of the symbol under which a controller's oracle has a token."""
+    """The ledger key of the symbol under which a controller asks its oracle for a token."""
     return variant_key(market, "OracleAssetSymbol", address(token))
 
 
@@ -282,7 +299,7 @@ def _keys_of(vaults: Iterable[tuple[str, str]]) -> list[bytes]:
 async def read_markets(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all Peridot markets. Raises `SourceError` alone: what is wrong with a market or vault is in the reading."""
+    """Read all Peridot markets. Raises only `SourceError`; what is wrong with a market or vault is in the reading."""
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
     keys = _keys_of((market, vault) for market in markets for vault in reader.listed[market])
@@ -297,19 +314,21 @@ async def read_markets(
     reader.each_market(reader.members, reader.take_vaults)
 
     controllers, pools = reader.reading.controllers, reader.vaults.items()
-    held = [(decoded.token, vault) for (_, vault), decoded in pools]
+    balances_asked = [(decoded.token, vault) for (_, vault), decoded in pools]
     rewarded = [market for market, vault in reader.vaults if any(reader.speeds(market, vault))]
     rewards = (controllers[market].reward_token for market in rewarded)
-    tokens = dict.fromkeys([*(token for token, _ in held), *(token for token in rewards if token is not None)])
+    tokens = dict.fromkeys(
+        [*(token for token, _ in balances_asked), *(token for token in rewards if token is not None)]
+    )
     keys = instance_keys(controller.oracle for controller in controllers.values())
     for model in dict.fromkeys(decoded.model for _, decoded in pools if decoded.model is not None):
         keys += layout.entry_keys(model, layout.CURVE_ENTRIES.values())
         keys += layout.queued_keys(model, (layout.UPGRADE,))
     keys += [_symbol_key(market, decoded.token) for (market, _), decoded in pools]
-    keys += [balance_key(*pair) for pair in held]
+    keys += [balance_key(*pair) for pair in balances_asked]
     reader.entries |= await view.read([*keys, *map(instance_key, tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
-    balances = await read_balances(view, held)
+    balances = await read_balances(view, balances_asked)
 
     calls = [ContractCall(vault, "get_total_underlying") for (_, vault), item in pools if not item.cash_is_stored]
     calls += [

@@ -1,6 +1,6 @@
-"""Peridot's own views of a vault: what can be paid out, what is lent, the reserves and the exchange rate.
+"""Compares our numbers with Peridot's own views of a vault: its liquidity, its debt, its reserves, its exchange rate.
 
-None of them accrues, so they are held against the state as it was read, not against what is projected from it.
+No view accrues, so they are compared with the state as it was read, and not with the numbers projected from it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ FUNCTIONS = ("get_available_liquidity", "get_total_borrowed", "get_total_reserve
 
 
 def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-    """The calls to make, or why there are none, market by market."""
+    """The calls to make for all vaults."""
     for pool in reading.pools:
         for function in FUNCTIONS:
             yield ViewCall(pool.market.address, pool.pool, ContractCall(pool.pool, function))
 
 
 def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
-    """The fields in a result next to our own. Raises `DecodeError`."""
+    """The field in a view's result, next to our own. Raises `DecodeError`."""
     function = asked.call.function
     vault: VaultState = computed.pool.state
     numbers, supply = vault.books.numbers, vault.receipt_supply
