@@ -20,7 +20,7 @@ from exporter.ledger.codec.entries import data_key, decode_contract_data, encode
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
-from exporter.serve.assistant import Answers
+from exporter.serve.assistant.answers import Answers
 from exporter.stores.tree_sources import open_tree
 from tests.audit.test_on_chain import with_views
 from tests.job_runs import on_chain, run, settings_for

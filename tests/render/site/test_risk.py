@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from exporter.render.site.risk import risk_words
-from exporter.serve.assistant import _risk_in_words
+from exporter.serve.assistant.answers import _risk_in_words
 from exporter.tree.risk import (
     FALLS_BPS,
     MarketRisk,
