@@ -1,0 +1,1 @@
+"""Judges a published tree: checks, renders again, verifies, proves and compares it with the chain."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +36,7 @@ from exporter.job.exclude import remove_excluded
 from exporter.job.sources import OpenSource, RpcEndpoints, StoredLedger, open_evidence
 from exporter.job.unlisted import Budget, UnlistedMarkets, budget_of, unread_of
 from exporter.ledger.checkpoints import CHECKPOINT_LEDGERS
+from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
 from exporter.ledger.view import Certificate, LedgerView, ViewLimits
 from exporter.protocols import PROTOCOLS, oracle_forms
 from exporter.protocols.base import LEARNED, Candidate, ProtocolReading
@@ -146,72 +147,42 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
     off.
     """
     confirmed_before = set() if memory is None else memory.confirmed()
-    remembers = None if memory is None else remembered(opened.network, memory)
-    scope, context = search_scope(settings, opened, remembers), None
-    view = LedgerView(opened.source, view_limits(settings), scope.excluded)
-    deadline, began = settings.network.read_deadline.total_seconds(), monotonic()
-    read: list[ProtocolReading] = []
-
-    async def program(view: LedgerView) -> list[ProtocolReading]:
-        nonlocal scope, context, read
-        reading = _read_scope(view, scope.listed_alone(), has_all_contracts=opened.has_all_contracts)
-        if memory is None or context is not None:
-            read = await reading
-            return read
-        discovers = discover_context(view, opened.source, opened.network, PROTOCOLS, memory, deadline)
-        read, context = await gather_or_cancel(reading, discovers)
-        before, scope = scope, search_scope(settings, opened, context)
-        if scope.listed_alone().candidates != before.listed_alone().candidates:
-            read = await _read_scope(view, scope.listed_alone(), has_all_contracts=opened.has_all_contracts)
-        return read
-
-    def unlisted_candidates() -> Iterable[Candidate]:
-        """The candidates that are not listed, with those that the protocols' contracts name."""
-        candidates = scope.others()
-        addresses = {(item.protocol, item.address) for item in candidates}
-        named = {(item.protocol, item.address): item for reading in read for item in reading.named}
-        candidates += [item for key, item in named.items() if key not in addresses and scope.admits(item)]
-        return candidates
-
-    def budget() -> Budget:
-        pools = sum(len(market.members) for reading in read for market in reading.markets)
-        return budget_of(deadline, monotonic() - began, pools)
-
-    is_evidence = opened.evidence is not None
+    search = _Search(settings, opened, memory)
+    view = LedgerView(opened.source, view_limits(settings), search.scope.excluded)
     unlisted = UnlistedMarkets(
-        view, unlisted_candidates, lambda: scope.deployments, budget=None if is_evidence else budget
+        view,
+        search.unlisted_candidates,
+        lambda: search.scope.deployments,
+        budget=None if opened.evidence is not None else search.budget_left,
     )
     async with reading_deadline(settings):
-        reading = await view.run_until_consistent(program, unlisted)
+        reading = await view.run_until_consistent(search.read_listed, unlisted)
         ledger = reading.certificate.ledger
         close_time = await opened.source.close_time(ledger)
+    scope = search.scope
+
     gathered = unlisted.gather(ledger)
     readings = [*reading.result, *gathered.readings]
     for each in readings:
         remove_excluded(each, scope.excluded)
-    skipped = sorted([*scope.skipped, *gathered.skipped], key=lambda item: (item.market, item.protocol))
-    read_candidates = [item for group in scope.listed_alone().candidates.values() for item in group]
-    read_candidates += gathered.read
+    listed = [item for group in scope.listed_alone().candidates.values() for item in group]
+    read_candidates = [*listed, *gathered.read]
+
     notices = list(opened.notices if opened.evidence is None else opened.evidence.notices)
     discovered: list[Discovered] = []
-    if memory is not None and context is not None:
+    if memory is not None and search.context is not None:
         memory.notices.clear()  # the context has those from before
         discovered = learn(memory, readings, read_candidates, confirmed_before, ledger)
-        remember_named(memory, read, ledger)
-        notices += [*context.notices, *memory.notices]
-    entries, calls = {**reading.entries, **gathered.entries}, {**reading.calls, **gathered.calls}
-    key_count, call_count = len(entries), len(calls)
-    if opened.stored:  # the results of calls were derived from the entries that they looked at, so these are kept
-        looked_at = {key for answer in calls.values() for key in answer.footprint}
-        for answer in await opened.source.read_entries(sorted(looked_at - entries.keys())):
-            entries |= {key: answer.entries.get(key) for key in answer.asked}
+        remember_named(memory, search.readings, ledger)
+        notices += [*search.context.notices, *memory.notices]
+
+    skipped = sorted([*scope.skipped, *gathered.skipped], key=lambda item: (item.market, item.protocol))
+    entries = {**reading.entries, **gathered.entries}
+    calls = {**reading.calls, **gathered.calls}
+    certificate = replace(reading.certificate, keys=len(entries), calls=len(calls))
+    if opened.stored:
+        entries |= await _entries_of_calls(opened, calls, entries)
         calls = {}
-    learned = [
-        LearnedContract(protocol=item.protocol, label=item.label, role=contract.role, address=contract.address)
-        for item in scope.deployments
-        for contract in item.contracts
-        if contract.source == LEARNED
-    ]
     evidence = Evidence(
         settings.passphrase,
         ledger,
@@ -219,7 +190,7 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
         entries,
         calls,
         read_candidates,
-        learned,
+        _learned_contracts(scope),
         notices,
         has_all_contracts=opened.has_all_contracts,
         lists_compared=bool(scope.compared_lists),
@@ -227,7 +198,6 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
         skipped=skipped,
         excluded=sorted(scope.excluded),
     )
-    certificate = replace(reading.certificate, keys=key_count, calls=call_count)
     markets = MarketsRead(
         protocols=readings,
         listings=scope.listings,
@@ -241,6 +211,90 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
         skipped=skipped,
     )
     return markets, evidence
+
+
+class _Search:
+    """Where a run looks for markets, and what it has read of the listed ones.
+
+    Attributes:
+        scope: the candidates that are known so far. Discovery widens it once.
+        context: what discovery found; None until then, and if discovery is off.
+        readings: the newest readings of the listed markets.
+    """
+
+    def __init__(self, settings: Settings, opened: OpenSource, memory: Memory | None) -> None:
+        self._settings, self._opened, self._memory = settings, opened, memory
+        self._began = monotonic()
+        remembers = None if memory is None else remembered(opened.network, memory)
+        self.scope = search_scope(settings, opened, remembers)
+        self.context: DiscoveryContext | None = None
+        self.readings: list[ProtocolReading] = []
+
+    async def read_listed(self, view: LedgerView) -> list[ProtocolReading]:
+        """Read the listed markets. The first call also discovers, and reads again if that lists other markets.
+
+        A view calls this as often as it needs until everything is of one ledger.
+        """
+        reading = self._read_scope(view)
+        if self._memory is None or self.context is not None:
+            self.readings = await reading
+            return self.readings
+        discovers = discover_context(
+            view, self._opened.source, self._opened.network, PROTOCOLS, self._memory, self._deadline
+        )
+        self.readings, self.context = await gather_or_cancel(reading, discovers)
+        listed_before = self.scope.listed_alone().candidates
+        self.scope = search_scope(self._settings, self._opened, self.context)
+        if self.scope.listed_alone().candidates != listed_before:
+            self.readings = await self._read_scope(view)
+        return self.readings
+
+    def unlisted_candidates(self) -> Iterable[Candidate]:
+        """The candidates that are not listed, with those that the protocols' contracts name."""
+        others = self.scope.others()
+        addresses = {(item.protocol, item.address) for item in others}
+        named = {(item.protocol, item.address): item for reading in self.readings for item in reading.named}
+        others += [item for key, item in named.items() if key not in addresses and self.scope.admits(item)]
+        return others
+
+    def budget_left(self) -> Budget:
+        """What the markets that are not listed may cost, by the time that is left and the size of the listed ones."""
+        pools = sum(len(market.members) for reading in self.readings for market in reading.markets)
+        return budget_of(self._deadline, monotonic() - self._began, pools)
+
+    @property
+    def _deadline(self) -> float:
+        """The time limit of the whole reading, in seconds."""
+        return self._settings.network.read_deadline.total_seconds()
+
+    def _read_scope(self, view: LedgerView) -> Coroutine[Any, Any, list[ProtocolReading]]:
+        return _read_scope(view, self.scope.listed_alone(), has_all_contracts=self._opened.has_all_contracts)
+
+
+async def _entries_of_calls(
+    opened: OpenSource, calls: Mapping[ContractCall, SimulationAnswer], entries: Mapping[bytes, RawEntry | None]
+) -> dict[bytes, RawEntry | None]:
+    """The entries that the results of calls follow from in a stored ledger, but those that are in ``entries``.
+
+    A stored ledger cannot call contracts; its results are derived, so the evidence has what they are derived from.
+    """
+    looked_at = {key for answer in calls.values() for key in answer.footprint}
+    derived_from: dict[bytes, RawEntry | None] = {}
+    for answer in await opened.source.read_entries(sorted(looked_at - entries.keys())):
+        derived_from |= {key: answer.entries.get(key) for key in answer.asked}
+    return derived_from
+
+
+def _learned_contracts(scope: SearchScope) -> list[LearnedContract]:
+    """The contracts that no list has, and that an earlier run or this one learned from the chain."""
+    return [
+        LearnedContract(
+            protocol=deployment.protocol, label=deployment.label, role=contract.role, address=contract.address
+        )
+        for deployment in scope.deployments
+        for contract in deployment.contracts
+        if contract.source == LEARNED
+    ]
 
 
 async def read_protocols(

@@ -1,4 +1,6 @@
-"""The job: read every market at one ledger, compute, record, render, publish, verify, remember, compact, sweep.
+"""The job: reads every market at one ledger, computes, gathers the other inputs, renders and publishes the tree.
+
+After that it reads a sample back, saves what the next run needs, compacts the history and removes what has expired.
 
 `execute` lists the steps in their order, and `Job` has a method for each. An error ends the run with an exit code of
 its own. The last published run then stays as it was, unless the error of publishing says otherwise.
@@ -38,7 +40,7 @@ from exporter.job.inputs import RunInputs, run_settings
 from exporter.job.known_markets_file import load_memory, save_memory
 from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed, save_missed
 from exporter.job.reading import MarketsRead, read_markets
-from exporter.job.rendering import RenderedRun, render_run, times_of
+from exporter.job.rendering import render_run, times_of
 from exporter.job.report import (
     RunLog,
     report_dead_endpoints,
@@ -194,18 +196,18 @@ def execute(
             raise
         tables, surprises = job.compute(read, evidence)
         tables = replace(tables, risk=shown_risk(held, tables, settings.passphrase))
-        recorded = job.record(held, tables, evidence)
-        summary = job.publish(held, accepted, recorded)
+        gathered = job.gather_inputs(held, tables, evidence)
+        summary = job.publish(held, accepted, gathered.inputs)
         log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
         log.add(**job.proven(held))
         if not dry_run:
             log.add(**{"next_expected_at": None, **times_of(summary, settings.schedule.interval)})
-        code = ExitCode.UNREAD if surprises or recorded.lost.too_many else ExitCode.DONE
+        code = ExitCode.UNREAD if surprises or gathered.lost.too_many else ExitCode.DONE
         if not dry_run:
             job.read_back(store, summary)
             job.add_proof(held, summary, evidence.key, read)
-            job.remember(held, recorded)
-            job.judge_history(held, recorded.damage)
+            job.remember(held, gathered)
+            job.judge_history(held, gathered.damage)
             job.compact(held, tables)
             job.sweep(held, tables)
             if code == ExitCode.UNREAD:
@@ -215,10 +217,10 @@ def execute(
     return RunResult(int(code), tables.ledger, summary.run_id, not dry_run, log.facts)
 
 
-class Recorded(NamedTuple):
-    """A run that is ready to be written, the damage in the history's files, and the prices that the run lost."""
+class Gathered(NamedTuple):
+    """The inputs of a run, the damage in the history's files, and the prices that the run lost."""
 
-    rendered: RenderedRun
+    inputs: RunInputs
     damage: list[str]
     lost: LostPrices
 
@@ -295,10 +297,10 @@ class Job:
             facts.update(unpriced=len(tables.unpriced), unread=len(tables.unread))
             return tables, report_missing(self.settings, tables, read, self.log)
 
-    def record(self, held: HeldStore, tables: Tables, evidence: RenderedFile) -> Recorded:
-        """Gather the inputs that are in the output (the history and the previous run), and render the history file."""
+    def gather_inputs(self, held: HeldStore, tables: Tables, evidence: RenderedFile) -> Gathered:
+        """Read what the output has of earlier runs: the history, and what the previous run watched and changed."""
         ledger = tables.ledger
-        with self.log.step("record", "writing the history file") as facts:
+        with self.log.step("inputs", "reading the history and the previous run") as facts:
             manifest = read_history_manifest(held, older=True)
             damage = find_damage(held, manifest)
             self.log.add(damaged_history=damage)
@@ -332,9 +334,7 @@ class Job:
                 earlier_changes=earlier,
                 earlier_rows=earlier_rows,
             )
-            rendered = render_run(inputs)
-            facts.update(rows=rendered.part.entry.rows, bytes=rendered.part.entry.bytes)
-        return Recorded(rendered, damage, lost)
+        return Gathered(inputs, damage, lost)
 
     def _previous_run(self, held: HeldStore, before: int) -> tuple[WatchedFile | None, list[RunChange], pa.Table]:
         """What the published run watched, and the changes that it and earlier runs found, as a list and as a table.
@@ -362,24 +362,24 @@ class Job:
             ) from None
         return watched, earlier_changes(None if listed is None else listed.data, before), rows
 
-    def publish(self, held: HeldStore, accepted: AcceptedRun, recorded: Recorded) -> RunSummary:
-        """Publish the tree. All files are checked together before anything that readers can find is replaced."""
-        settings, replaced, rendered = self.settings, self.replaced_ledger, recorded.rendered
-        inputs, part, series = rendered.inputs, rendered.part, rendered.inputs.series
-        tables = inputs.tables
+    def publish(self, held: HeldStore, accepted: AcceptedRun, inputs: RunInputs) -> RunSummary:
+        """Render and publish the tree. All files are checked before anything that readers can find is replaced."""
+        settings, replaced = self.settings, self.replaced_ledger
+        tables, series = inputs.tables, inputs.series
         checker = TreeChecker(tables.ledger, inputs.settings.page_sizes, own_files_only=True)
         with (
             self.log.step("publish", "rendering and publishing") as facts,
             without_collecting(),
             self.log.console.progress("files") as progress,
         ):
-            publication = Publication(held, accepted, part, self.now)
+            rendered = render_run(inputs)
+            publication = Publication(held, accepted, rendered.part, self.now)
             lengths, reused = publication.reuse_unchanged_histories(
                 lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else (),
                 file_of(openapi_document()),
             )
             checker.seen.update(reused)  # the previous run checked them
-            checker.add_rendered(part.file)
+            checker.add_rendered(rendered.part.file)
             if tables.risk is not None:
                 checker.seen.add(tables.risk.key)  # the census checked it
 
@@ -427,7 +427,7 @@ class Job:
 
     def read_back(self, store: Store, summary: RunSummary) -> None:
         """Read some of the published files back, as a reader would. Raises `PublishedCheckError` if one is wrong."""
-        with self.log.step("verify", "reading back") as facts:
+        with self.log.step("read_back", "reading back") as facts:
             facts.update(files=read_back_sample(store, summary))
 
     def add_proof(self, held: HeldStore, summary: RunSummary, evidence_key: str, read: MarketsRead) -> None:
@@ -451,14 +451,14 @@ class Job:
             "proven": {"ledger": newest.observed_ledger, "entries": newest.entries, "confirmed": newest.confirmed},
         }
 
-    def remember(self, held: HeldStore, recorded: Recorded) -> None:
+    def remember(self, held: HeldStore, gathered: Gathered) -> None:
         """Save what the next run needs of the history. If that fails, the next run reads the history again."""
         with self.log.step("remember", "saving the history's state for the next run") as facts:
             with self.log.optional("the history's state was not saved; the next run reads the history again"):
-                series = recorded.rendered.inputs.series
+                series = gathered.inputs.series
                 facts.update(observations=series.row_count, bytes=save_series(held, series))
             with self.log.optional("the list of missing prices was not saved; the next run compares with an older one"):
-                save_missed(held, recorded.lost)
+                save_missed(held, gathered.lost)
 
     def judge_history(self, held: HeldStore, damage: list[str]) -> None:
         """Raise `PublishedCheckError` if earlier files of the history are damaged, or rollups still lack rows.
