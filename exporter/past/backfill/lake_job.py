@@ -37,8 +37,8 @@ from exporter.past.backfill.segments import EventNames, Segment, SegmentResult, 
 from exporter.past.backfill.start_state import StartState
 from exporter.past.lake.extract import Gap, LedgerChanges, LedgerRange, RangeOfLedgers, extract, packed, unpacked
 from exporter.past.lake.objects import LOOK_AHEAD_BYTES, LakeConfig
-from exporter.past.lake.proof import UNKNOWN_CODE, Tally
 from exporter.past.lake.replay import ReplayedState, wrongly_archived
+from exporter.past.lake.transitions import UNKNOWN_CODE, Tally
 from exporter.past.lake.watch import Watch
 from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.stores.store import Store

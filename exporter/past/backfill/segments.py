@@ -30,8 +30,8 @@ from exporter.ledger.source import RawEntry
 from exporter.ledger.view import read_at_one_ledger
 from exporter.past.lake.close_meta import EVENT, decode_event
 from exporter.past.lake.extract import LedgerChanges, unpacked
-from exporter.past.lake.proof import Prover, Tally
 from exporter.past.lake.replay import ReplayedState, wrongly_archived
+from exporter.past.lake.transitions import Prover, Tally
 from exporter.past.lake.watch import DATA, Watch
 from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Candidate, ProtocolReading

@@ -17,7 +17,7 @@ from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.lake.close_meta import CREATED, UPDATED, Change
 from exporter.past.lake.extract import LedgerChanges
-from exporter.past.lake.proof import Prover, Tally
+from exporter.past.lake.transitions import Prover, Tally
 from exporter.protocols.alula import math as alula
 from exporter.protocols.k2 import math as k2
 from exporter.protocols.k2.math import liquidity_rate
