@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 CLOSE_SECONDS = 5
 QUIET_LEDGERS = 30 * 86_400 // CLOSE_SECONDS
 SETTLING = 3
-"""How often every pool moves before the simulated past, so that markets get a usual size."""
+"""How often every pool moves before anything is published, so that markets get their usual size."""
 
 PAST_CLOSE_SECONDS = 4 * 3_600
 PAST_EVERY = 8 * 3_600
@@ -147,13 +147,13 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
         "output.uri": out,
         "output.report": report,
     }
-    before = past_ledgers + SETTLING if past_ledgers else 0
+    before = past_ledgers + SETTLING
     network = RecordedNetwork(
         copies=copies_for(pools),
         seed=seed,
         start_ledger=ledger - before,
         start_time=now - now % CLOSE_SECONDS - before * PAST_CLOSE_SECONDS,
-        close_seconds=PAST_CLOSE_SECONDS if past_ledgers else CLOSE_SECONDS,
+        close_seconds=PAST_CLOSE_SECONDS,
         window=QUIET_LEDGERS,
         quiet_ledgers=QUIET_LEDGERS,
     )
@@ -166,6 +166,8 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
             settings = load(None, flags | {"network.rpc_urls": [url]}, environment={}).settings
             return exporter.run(settings, console=console)
 
+    for _ in range(SETTLING):
+        network.advance(network.pools)
     if past_ledgers:
         from exporter.localnet.lake_writer import live_into_lake, live_through, remember
 
@@ -174,8 +176,6 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
             console.step("past", f"simulating {duration_text(past)}{' and replaying them' if new else ''}") as facts,
             tempfile.TemporaryDirectory(prefix="exporter-lake-") as folder,
         ):
-            for _ in range(SETTLING):
-                network.advance(network.pools)
             facts.update(ledgers=past_ledgers)
             if new:
                 state = live_into_lake(network, past_ledgers - 2, Path(folder))
@@ -195,7 +195,7 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
         if new:
             publish(Behaviour())
         close(usual)
-        network.close_seconds = CLOSE_SECONDS
+    network.close_seconds = CLOSE_SECONDS
     result = publish(Behaviour(advance_every_seconds=CLOSE_SECONDS))
     look = ("check", out) if "://" in out else ("serve", "--out", out)
     console.event("demo", f"view it with: {own_command(*look)}")

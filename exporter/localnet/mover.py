@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
+from exporter.localnet.market_sizes import MarketSize, market_sizes, size_by_chance
 from exporter.localnet.oracle import Prices
 from exporter.protocols import PROTOCOLS, accrual_rules
 from exporter.protocols.accrual import Step
-from exporter.protocols.movement import DataLookup, MovingPool, NumberField, token_decimals
+from exporter.protocols.movement import DataLookup, MovingPool, NumberField, token_decimals, token_symbol
 
-_MARKET_DOLLARS = (40_000, 60_000_000)
+_PULL = 1 / 20
+"""The part of its distance from where a pool belongs that one move takes back."""
 
 
 class Mover:
-    """Moves pools by chance, each around a size and a utilization of its own."""
+    """Moves pools by chance, each around a size and a utilization of its own.
 
-    def __init__(self, random: Random, prices: Prices) -> None:
+    ``labels`` are the deployments that contracts are of, ``copies`` which of these contracts are copies.
+    """
+
+    def __init__(
+        self, random: Random, prices: Prices, labels: Mapping[str, str] | None = None, copies: Container[str] = ()
+    ) -> None:
         self._random, self._prices = random, prices
-        self._aims: dict[tuple[bytes, str], tuple[float, float]] = {}  # supply in dollars, and the share that is lent
+        self._labels, self._copies = labels or {}, copies
+        self._sizes: dict[tuple[bytes, str], tuple[MarketSize, float, float]] = {}  # with dollars and share by now
         self._rules = accrual_rules()
         self._movable = {
             name: (rule.owns, moving_pools)
@@ -55,6 +63,8 @@ class Mover:
 
     def _move(self, pool: MovingPool, draft: Draft, time: int) -> None:
         before = self.accrue(pool, draft, time)
+        if (pool.key, pool.token) not in self._sizes:
+            self._resize(pool, draft)
         owed, free = pool.owed(draft.look), pool.free(draft.look)
         supplied, borrowed = self._operation(pool, owed, free)
         draft.add(pool.supply, supplied, owed + free)
@@ -66,33 +76,47 @@ class Mover:
         if pool.settled:
             self._compute(pool, before, draft, time, settled=True)
 
+    def _resize(self, pool: MovingPool, draft: Draft) -> None:
+        """Give a pool its size and its terms: all of its amounts change alike."""
+        size = self._size_of(pool, draft.before)
+        self._sizes[pool.key, pool.token] = size, size.dollars, size.utilization
+        if pool.term is not None:
+            for name, number in size.terms.items():
+                draft.put(pool.term(name), number)
+        wanted, total = self._tokens(pool, size.dollars), pool.owed(draft.look) + pool.free(draft.look)
+        kept = () if pool.fees is None else (pool.accrued(pool.fees),)
+        for item in (*pool.supply, *pool.debt, *pool.cash, *pool.aside, *kept) if total else ():
+            draft.put(item, item.read(draft.look) * wanted // total)
+        for item in pool.supply if total else ():
+            if not item.read(draft.look):  # cash that nobody supplied
+                draft.put(item, wanted * item.first)
+
+    def _size_of(self, pool: MovingPool, look: DataLookup) -> MarketSize:
+        label = self._labels.get(pool.market, "")
+        size = market_sizes().get(label, {}).get(token_symbol(look, pool.token))
+        if size is None:
+            return size_by_chance(self._random)
+        return size.smaller(self._random) if pool.market in self._copies else size
+
+    def _tokens(self, pool: MovingPool, dollars: float) -> int:
+        return int(dollars * 10 ** (14 + pool.decimals)) // self._prices.of(pool.token)
+
     def _operation(self, pool: MovingPool, owed: int, free: int) -> tuple[int, int]:
         """How much a user supplies (or takes back, below zero), or borrows (or repays)."""
-        price, supply, key = self._prices.of(pool.token), owed + free, (pool.key, pool.token)
-        dollars, share = self._aims.get(key) or self._first_aim(
-            supply * price / 10 ** (14 + pool.decimals), owed, supply
-        )
-        dollars *= 1 + self._random.gauss(0, 0.006)
-        share = min(max(share + self._random.gauss(0, 0.004), 0.15), 0.85)
-        self._aims[key] = dollars, share
-        wanted = int(dollars * 10 ** (14 + pool.decimals)) // price
+        size, dollars, share = self._sizes[pool.key, pool.token]
+        dollars *= 1 + self._random.gauss(0, 0.006) + (size.dollars / dollars - 1) * _PULL
+        share += self._random.gauss(0, 0.004) + (size.utilization - share) * _PULL
+        self._sizes[pool.key, pool.token] = size, dollars, share
+        supply, wanted = owed + free, self._tokens(pool, dollars)
         lent = int(wanted * share)
         if supply < wanted // 2:
             return wanted - supply, 0
-        if abs(owed - lent) > wanted // 4:
+        if abs(owed - lent) > wanted // 10:
             return 0, min(lent - owed, free * 9 // 10)
-        by_chance = int(wanted * self._random.gauss(0, 0.01))
+        by_chance = int(wanted * self._random.gauss(0, 0.006))
         if self._random.random() < 0.5:
-            return max(by_chance + (wanted - supply) // 50, -(free // 2)), 0
-        return 0, max(min(by_chance + (lent - owed) // 50, free // 2), -(owed // 2))
-
-    def _first_aim(self, dollars: float, owed: int, supply: int) -> tuple[float, float]:
-        """What a pool has, where that is of a market's size, or else a size by chance."""
-        low, high = _MARKET_DOLLARS
-        share = owed / max(supply, 1)
-        if not low <= dollars <= high:
-            dollars = low * (high / low) ** self._random.random()
-        return dollars, share if 0.1 <= share <= 0.9 else self._random.uniform(0.25, 0.7)
+            return max(by_chance + int((wanted - supply) * _PULL), -(free // 2)), 0
+        return 0, max(min(by_chance + int((lent - owed) * _PULL), free // 2), -(owed // 2))
 
     def _compute(self, pool: MovingPool, before: DataLookup, draft: Draft, time: int, *, settled: bool) -> None:
         def entries(look: DataLookup) -> Callable[[bytes], Entry | None]:

@@ -87,6 +87,8 @@ class RecordedNetwork(LocalNetwork):
             for market, factory in originals.items()
         }
         copied = [market for _ in range(1, copies) for market in originals]
+        self._labels, self._copied = _labels(), set(self.copies)
+        self._labels |= {copy: self._labels[market] for copy, market in zip(self.copies, copied, strict=True)}
         entries |= _copies(entries, list(zip(copied, self.copies, strict=True)))
         chain = Chain(
             entries,
@@ -101,7 +103,7 @@ class RecordedNetwork(LocalNetwork):
         answers = list(map(rewriting.answer, recording.answers)) if later else recording.answers
         played = PlayedAnswers(answers, start_ledger)
         super().__init__(chain, NETWORKS[NETWORK].passphrase, PROTOCOL_VERSION, played)
-        self._mover = Mover(self._random, self.prices)
+        self._mover = Mover(self._random, self.prices, self._labels, self._copied)
         fixed = {*without, *archived}
         self.pools = [pool for pool in self._mover.pools(list(entries), self.look) if not fixed & pool.keys]
 
@@ -126,6 +128,8 @@ class RecordedNetwork(LocalNetwork):
         """
         (known,) = (item for item in NETWORKS[NETWORK].deployments if (item.protocol, item.label) == ("blend", label))
         new, factory = derived_address(f"recorded network {name}"), known.address("factory") or ""
+        self._labels[new] = known.label
+        self._copied.add(new)
         state = {key: entry for key in self.chain.known_keys() if (entry := self.chain.stored(key)) is not None}
         copy = {key: entry.data for key, entry in _copies(state, [(known.markets[0], new)]).items()}
         if not through_factory:
@@ -137,6 +141,11 @@ class RecordedNetwork(LocalNetwork):
     def look(self, key: bytes) -> bytes | None:
         entry = self.chain.stored(key)
         return None if entry is None else entry.data
+
+
+def _labels() -> dict[str, str]:
+    """The label of the deployment that each recorded contract is of."""
+    return {each.address: item.label for item in NETWORKS[NETWORK].deployments for each in item.contracts}
 
 
 def _copies(entries: Mapping[bytes, RawEntry], pairs: Sequence[tuple[str, str]]) -> dict[bytes, RawEntry]:

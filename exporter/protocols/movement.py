@@ -7,7 +7,7 @@ published uses this.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import decode_contract_data, encode_contract_data, instance_key, variant_key
@@ -28,6 +28,8 @@ class NumberField:
     """The keys of nested maps that lead to the number; empty if the entry is the number."""
     first: int = 1
     """How much the number grows with the first base unit of a token."""
+    bits: tuple[int, int] | None = None
+    """Where the number is in a bitmap: its first bit and how many; None: it is all of it."""
 
     def read(self, look: DataLookup) -> int:
         """The number; 0 if the entry does not have it."""
@@ -36,7 +38,11 @@ class NumberField:
         for step in self.path:
             pairs = () if value is None else pairs_of(value)
             value = next((item for name, item in pairs if name == step), None)
-        return 0 if value is None else int(value[1])
+        whole = 0 if value is None else int(value[1])
+        if self.bits is None:
+            return whole
+        first, count = self.bits
+        return whole >> first & (1 << count) - 1
 
     def write(self, look: DataLookup, number: int) -> bytes | None:
         """The entry's LedgerEntryData XDR with another number; None if there is no entry."""
@@ -44,6 +50,9 @@ class NumberField:
         if data is None:
             return None
         entry = decode_contract_data(data)
+        if self.bits is not None:
+            whole = replace(self, bits=None).read(look)
+            number = whole + (number - self.read(look) << self.bits[0])
         return encode_contract_data(entry._replace(value=_with_number(entry.value, self.path, number)))
 
 
@@ -65,6 +74,10 @@ class MovingPool:
     """The fields that change when somebody borrows. The debt in tokens is the first one times ``index`` / ``scale``."""
     cash: tuple[NumberField, ...]
     """The fields that say how many tokens the pool holds."""
+    aside: tuple[NumberField, ...] = ()
+    """The fields of amounts that are neither: what the protocol keeps, and collateral that is not lent."""
+    term: Callable[[str], NumberField] | None = None
+    """The fields of the terms that its rates follow from, by name; None if they are not known here."""
     index: NumberField | None = None
     """The debt's index; None if the debt is kept in tokens."""
     scale: int = 1
@@ -132,6 +145,14 @@ def fields_at(key: bytes, *path: ScVal) -> Callable[[str], NumberField]:
 def token_decimals(look: DataLookup, token: str) -> int:
     """The decimals of a token, as its contract's instance states them."""
     return NumberField(instance_key(token), (symbol("METADATA"), symbol("decimal"))).read(look)
+
+
+def token_symbol(look: DataLookup, token: str) -> str:
+    """The symbol of a token, as its contract's instance has it; empty if it has none."""
+    value: ScVal = decode_contract_data(look(instance_key(token)) or b"").value
+    for step in (symbol("METADATA"), symbol("symbol")):
+        value = dict(pairs_of(value)).get(step, (scval.VOID, None))
+    return value[1].decode("utf-8", "replace") if value[0] == scval.STRING else ""
 
 
 def balance_field(look: DataLookup, token: str, holder: str) -> NumberField:

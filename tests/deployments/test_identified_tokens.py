@@ -9,6 +9,7 @@ from exporter.deployments.identified_tokens import IdentifiedToken, identified_t
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError
 from exporter.tree.pools import TokenIdentity
+from tools.recording import token_address
 
 ADDRESS = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"
 ISSUER = "GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN"
@@ -49,8 +50,20 @@ def test_a_derived_address_may_be_nobody_elses() -> None:
 
 
 def test_a_network_without_a_list_identifies_nothing() -> None:
-    """The recorded network's tokens are ours, and nobody stands behind them."""
-    assert {} == identities("local")
+    """A network that is not known here has no tokens that anybody stands behind."""
+    assert {} == identities("custom")
+
+
+def test_tokens_of_the_recording_say_that_they_are_of_it() -> None:
+    """Nobody can take a token of the demo for a real one: each identity there says so."""
+    identified = identified_tokens("local")
+
+    assert 4 == len(identified)
+    assert [] == [token.who for token in identified.values() if "record" not in token.who]
+    assert token_address("USST") not in identified
+    assert {"USDC", "EURC", "USDT0", "XLM"} == {
+        symbol for symbol in ("USDC", "EURC", "USDT0", "XLM", "wBTC", "wETH") if token_address(symbol) in identified
+    }
 
 
 @pytest.mark.parametrize(

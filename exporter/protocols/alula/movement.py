@@ -23,4 +23,5 @@ def moving_pools(key: bytes, look: DataLookup) -> Iterator[MovingPool]:
         supply=supply,
         debt=debt,
         cash=cash,
+        aside=(at("take_rate_fees_sum"), at("total_collateral")),
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval_encode import symbol, vec
+from exporter.protocols.k2.layout import BITS
 from exporter.protocols.movement import (
     DataLookup,
     MovingPool,
@@ -31,6 +32,7 @@ def moving_pools(key: bytes, look: DataLookup) -> Iterator[MovingPool]:
         supply=(supply,),
         debt=(debt,),
         cash=(balance_field(look, token, shares),),
+        term=lambda name: NumberField(key, (symbol("configuration"), symbol("data_low")), bits=BITS[name][:2]),
         index=at("variable_borrow_index"),
         scale=10**27,
         settled=("current_liquidity_rate", "current_variable_borrow_rate"),

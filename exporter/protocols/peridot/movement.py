@@ -26,6 +26,7 @@ def moving_pools(key: bytes, look: DataLookup) -> Iterator[MovingPool]:
         return NumberField(variant_key(vault, name), ())
 
     supply = NumberField(instance_key(vault), (vec(symbol("TotalSupply")),)), entry("TotalDeposited")
+    model = text_at(look, variant_key(vault, "InterestModel"))
     debt = entry("TotalBorrowed"), entry("TotalBorrowPrincipal")
     cash = entry("ManagedCash"), balance_field(look, token, vault)
     yield MovingPool(
@@ -36,4 +37,6 @@ def moving_pools(key: bytes, look: DataLookup) -> Iterator[MovingPool]:
         supply=supply,
         debt=debt,
         cash=cash,
+        aside=(entry("TotalReserves"), entry("TotalAdminFees")),
+        term=lambda name: NumberField(variant_key(model, name), ()),
     )

@@ -1,0 +1,100 @@
+"""The recorded network looks like the market: sizes, rates, utilizations and prices that mainnet has."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from random import Random
+
+import pytest
+
+from exporter.deployments.networks import NETWORKS
+from exporter.localnet.market_sizes import market_sizes, size_by_chance
+from exporter.localnet.player import NETWORK, RecordedNetwork
+from exporter.protocols.movement import NumberField
+from tests.localnet.test_player import tables_of
+
+DOLLARS = {
+    "blend": (50_000_000, 200_000_000),
+    "xoxno": (40_000, 150_000),
+    "peridot": (20_000, 90_000),
+    "alula": (6_000, 25_000),
+    "k2": (50, 300),
+    "slender": (50, 300),
+}
+"""What each protocol holds on mainnet in 2026, within a factor of two."""
+
+ONE_DOLLAR = {"USDC", "USDT0", "USST"}
+
+
+@pytest.mark.parametrize(
+    ("seed", "days"), [(1, 8), *(pytest.param(seed, 40, marks=pytest.mark.slow) for seed in range(1, 7))]
+)
+def test_a_demo_looks_like_the_market(seed: int, days: int) -> None:
+    """After days of moves each protocol has its size, and each pool a rate and a utilization that a market has."""
+    network = RecordedNetwork(seed=seed, close_seconds=86_400)
+    for _ in range(3 + days):
+        network.advance(network.pools)
+    rows = list(tables_of(network).pools.iter_rows(named=True))
+
+    dollars = dict.fromkeys(DOLLARS, 0)
+    for row in rows:
+        dollars[row["protocol"]] += int(row["tvl_usd_cents"]) // 100
+    assert [] == [name for name, (least, most) in DOLLARS.items() if not least <= dollars[name] <= most], dollars
+    strange = {}
+    for row in rows:
+        price = Fraction(int(row["oracle_price"]), 10 ** int(row["oracle_decimals"]))
+        plausible = (
+            2_000 <= row["utilization_bps"] <= 9_500
+            and 50 <= row["comparable_supply_apy_bps"] <= row["comparable_borrow_apy_bps"] <= 2_500
+            and (row["symbol"] not in ONE_DOLLAR or abs(price - 1) < Fraction(1, 100))
+        )
+        if not plausible:
+            strange[row["market_name"], row["symbol"]] = (
+                row["utilization_bps"],
+                row["comparable_supply_apy_bps"],
+                row["comparable_borrow_apy_bps"],
+                float(price),
+            )
+    assert {} == strange
+
+
+def test_a_first_move_gives_the_size() -> None:
+    """One move makes each recorded pool as large as the list says, whatever was recorded."""
+    network = RecordedNetwork()
+    network.advance(network.pools)
+    labels = {each.address: item.label for item in NETWORKS[NETWORK].deployments for each in item.contracts}
+    by_market = {pool.market: pool.protocol for pool in network.pools}
+    listed = sum(size.dollars for sizes in market_sizes().values() for size in sizes.values())
+    supplied = sum(map(int, tables_of(network).pools["supplied_usd_cents"]))
+
+    assert 24 == sum(map(len, market_sizes().values()))
+    assert set() == {labels[market] for market in by_market} - market_sizes().keys()
+    assert abs(supplied / 100 / listed - 1) < 0.05
+
+
+def test_copies_are_smaller_and_strangers_have_a_size() -> None:
+    """A copy has a half to a thousandth of what it is a copy of; a pool in no list gets a size by chance."""
+    original, random = market_sizes()["testnet"]["USDC"], Random(1)
+    sizes = [original.smaller(random).dollars for _ in range(100)]
+
+    assert 0.001 <= min(sizes) / original.dollars
+    assert max(sizes) / original.dollars <= 0.51
+    assert all(40_000 <= size_by_chance(random).dollars <= 60_000_000 for _ in range(100))
+
+
+def test_a_number_in_a_bitmap() -> None:
+    """Bits are read and written without the bits next to them."""
+    network = RecordedNetwork()
+    pool = next(pool for pool in network.pools if pool.protocol == "k2")
+    assert pool.term is not None
+    factor, cap = pool.term("reserve_factor"), pool.term("liquidation_threshold")
+    before = cap.read(network.look)
+    data = factor.write(network.look, 1_234)
+    assert data is not None
+
+    def look(key: bytes) -> bytes | None:
+        return data if key == pool.key else network.look(key)
+
+    whole = NumberField(factor.key, factor.path)
+    assert (1_234, before) == (factor.read(look), cap.read(look))
+    assert whole.read(look) - whole.read(network.look) == (1_234 - factor.read(network.look)) << 57
