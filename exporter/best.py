@@ -12,8 +12,8 @@ oracle of his own.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import polars as pl
 
@@ -48,13 +48,6 @@ def with_ranks(pools: pl.DataFrame) -> pl.DataFrame:
     return ranked.drop(ODD_PRICE)
 
 
-def best(ranked: Sequence[Mapping[str, Any]], side: Side) -> Mapping[str, Any] | None:
-    """The best of rows `with_ranks`; None if none counts."""
-    sign = 1 if side == "supply" else -1
-    counted = (row for row in ranked if row[f"no_{side}"] is None)
-    return max(counted, key=lambda row: (sign * row[f"{side}_rank_bps"], row["tvl_usd_cents"]), default=None)
-
-
 def in_order(ranked: pl.DataFrame, side: Side) -> pl.DataFrame:
     """All rows that count, the best first."""
     return ranked.filter(pl.col(f"no_{side}").is_null()).sort(
@@ -62,9 +55,18 @@ def in_order(ranked: pl.DataFrame, side: Side) -> pl.DataFrame:
     )
 
 
-def why_none(ranked: Sequence[Mapping[str, Any]], side: Side) -> str:
-    """Why no row counts: the reason of the row that passed the most checks."""
-    return max((str(row[f"no_{side}"]) for row in ranked), key=REASONS.index)
+def best_of_tokens(ranked: pl.DataFrame, side: Side) -> pl.DataFrame:
+    """The best row of each token that has a row which counts."""
+    return in_order(ranked, side).unique("token_address", keep="first", maintain_order=True)
+
+
+def why_none_of_tokens(ranked: pl.DataFrame, side: Side) -> pl.DataFrame:
+    """The row that passed the most checks, of each token that has no row which counts. Its reason is why."""
+    reason = pl.col(f"no_{side}")
+    checks_passed = reason.replace_strict(list(REASONS), list(range(len(REASONS))), return_dtype=pl.Int64)
+    none_counts = ranked.filter(reason.is_not_null().all().over("token_address"))
+    closest_first = none_counts.sort(checks_passed, descending=True, maintain_order=True)
+    return closest_first.unique("token_address", keep="first", maintain_order=True)
 
 
 def is_listed() -> pl.Expr:

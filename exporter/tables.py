@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import polars as pl
 from msgspec import Meta, Struct
@@ -38,6 +38,9 @@ FRAME_DTYPES: Mapping[ParquetType, pl.DataType] = {
 }
 
 _PLAIN = {str: ParquetType.UTF8, int: ParquetType.INT64, bool: ParquetType.BOOLEAN}
+
+
+_Row = TypeVar("_Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,15 @@ def bucket_columns(model: type[Struct], *place: str) -> dict[str, pl.DataType]:
     """The columns of a frame of buckets: whose they are, and in place of their two times the start (unix seconds)."""
     _, _, *rest = columns_of(model).items()
     return {**dict.fromkeys(place, pl.String()), "start": pl.Int64(), **dict(rest)}
+
+
+def rows_as(kind: type[_Row], frame: pl.DataFrame) -> list[_Row]:
+    """The rows of a frame as dicts, typed: ``kind`` is a TypedDict that has the columns to take, under their names.
+
+    mypy finds a misspelt column where a row is used. Raises `polars.exceptions.ColumnNotFoundError` if the frame does
+    not have a column that ``kind`` has.
+    """
+    return cast(list[_Row], frame.select(*kind.__annotations__).rows(named=True))
 
 
 def time_text(seconds: pl.Expr) -> pl.Expr:

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from exporter.best import best, in_order, why_none, with_ranks
+from exporter.best import best_of_tokens, in_order, why_none_of_tokens, with_ranks
 
 ROW: dict[str, Any] = {
     "pool": "first",
@@ -122,11 +122,14 @@ def test_a_funded_reward_wins() -> None:
     )
     for side in ("supply", "borrow"):
         assert ["rewarded", "large", "plain"] == in_order(rows, side)["pool"].to_list()
-        assert "rewarded" == (best(rows.to_dicts(), side) or {})["pool"]
+        assert ["rewarded"] == best_of_tokens(rows, side)["pool"].to_list()
     assert -100 == rows["borrow_rank_bps"][1]
 
 
 def test_the_reason_is_that_of_the_pool_that_comes_closest() -> None:
     """A token whose pools are closed or too small has none because it is too small."""
-    rows = ranked({"can_supply": False}, {"tvl_usd_cents": 5}).to_dicts()
-    assert (None, "too small") == (best(rows, "supply"), why_none(rows, "supply"))
+    rows = ranked({"can_supply": False}, {"tvl_usd_cents": 5}, {"token_address": "another"})
+
+    assert ["another"] == best_of_tokens(rows, "supply")["token_address"].to_list()
+    closest = why_none_of_tokens(rows, "supply").select("token_address", "no_supply")
+    assert [(ROW["token_address"], "too small")] == closest.rows()

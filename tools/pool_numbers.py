@@ -15,9 +15,9 @@ from typing import Any, Final, get_args
 
 from msgspec.structs import fields
 
-from exporter.tables import COLUMNS, SHARED, Column, column_type
+from exporter.tables import COLUMNS, FRAME_DTYPES, MARKETS_SCHEMA, SHARED, Column, column_type
 from exporter.tree import pools
-from exporter.tree.documents import MarketBackstop
+from exporter.tree.documents import MarketBackstop, MarketEntry
 from exporter.tree.values import ParquetType
 
 PATH: Final = Path(__file__).parent.parent / "exporter" / "protocols" / "numbers.py"
@@ -26,8 +26,8 @@ HEAD: Final = '''\
 """The numbers of one pool, typed. Generated from `exporter/tree/pools.py` by ``python -m tools.pool_numbers``.
 
 A protocol's math returns `PoolNumbers`. `PoolRow` is a row of the pools frame while it is computed, and when it is
-compared with a contract's own views. `BackstopRow` is a row of the backstops frame. Amounts are in base units, ``_bps``
-are basis points, times are unix seconds.
+compared with a contract's own views. `MarketRow` and `BackstopRow` are rows of the markets and backstops frames.
+Amounts are in base units, ``_bps`` are basis points, times are unix seconds.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ PYTHON_TYPES: Final = {
     ParquetType.TIMESTAMP: "int",
     ParquetType.BOOLEAN: "bool",
 }
+
+PYTHON_TYPES_OF_FRAMES: Final = {FRAME_DTYPES[kind]: python for kind, python in PYTHON_TYPES.items()}
 
 GROUPS: Final = {
     "Operations": ("operations", "Which operations the contract allows now.", pools.AssetOperations),
@@ -76,6 +78,11 @@ def module() -> str:
     )
     columns = [f"{column.name}: {_type(column)}\n" for column in COLUMNS]
     parts.append(_class("class PoolRow(TypedDict):", "A row of the pools frame: each column under its name.", columns))
+    parts.append(
+        _class(
+            "class MarketRow(TypedDict):", "A row of the markets frame: each column under its name.", _market_fields()
+        )
+    )
     parts.append(_dataclass("BackstopRow", "A row of the backstops frame: what insures a market.", _backstop_fields()))
     return "\n\n".join(parts)
 
@@ -119,6 +126,15 @@ def _backstop_fields() -> Iterator[str]:
     for found in fields(MarketBackstop):
         optional = " | None = None" if _can_be_null(found.type) else ""
         yield f"{found.name}: {PYTHON_TYPES[column_type(found.type)]}{optional}\n{_meaning(found.type)}"
+
+
+def _market_fields() -> Iterator[str]:
+    """The columns of the markets frame: the fields of the document, and those that no list shows."""
+    of_document = {found.name: _can_be_null(found.type) for found in fields(MarketEntry)}
+    can_be_null = {"oracle": True, "wasm_hash": True, "listed_source": True} | of_document
+    for name, dtype in MARKETS_SCHEMA.items():
+        optional = " | None" if can_be_null.get(name, False) else ""
+        yield f"{name}: {PYTHON_TYPES_OF_FRAMES[dtype]}{optional}\n"
 
 
 def _type(column: Column) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from exporter.config import Settings
 from exporter.deployments.listing import NOTHING_LISTED
@@ -31,6 +31,7 @@ from exporter.protocols.compute import compute
 from exporter.protocols.numbers import PoolRow
 from exporter.protocols.protocol import Compared, NoView, ViewCall
 from exporter.stores import open_store
+from exporter.tables import rows_as
 
 MAX_ROUNDS: Final = 24
 """Of reading what the answers from entries still lack; a call that lacks more is not compared."""
@@ -130,7 +131,7 @@ class ChainCheck:
     def compared(self) -> int:
         return self.by_protocol.total()
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {
             "ledger": self.ledger,
             "compared": self.compared,
@@ -221,10 +222,8 @@ def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict
     """The exporter's pools at a time, by market and id, each as it was read and with its row."""
     pools = {pool.market_and_pool: pool for reading in readings for pool in reading.pools}
     rows: dict[str, dict[str, ComputedPool]] = {}
-    for row in compute(readings, PROTOCOLS, ledger, time, NOTHING_LISTED).pools.iter_rows(named=True):
-        rows.setdefault(row["market"], {})[row["pool"]] = ComputedPool(
-            pools[row["market"], row["pool"]], cast(PoolRow, row)
-        )
+    for row in rows_as(PoolRow, compute(readings, PROTOCOLS, ledger, time, NOTHING_LISTED).pools):
+        rows.setdefault(row["market"], {})[row["pool"]] = ComputedPool(pools[row["market"], row["pool"]], row)
     return rows
 
 

@@ -30,7 +30,9 @@ from exporter.past.archive.stellar_proof import Proven
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Market, ProtocolReading
 from exporter.protocols.compute import Tables, compute
+from exporter.protocols.numbers import PoolRow
 from exporter.protocols.positions import Health, PoolTerms, Position, PositionRules
+from exporter.tables import rows_as
 from exporter.tree.documents import timestamp
 from exporter.tree.risk import (
     FALLS_BPS,
@@ -382,7 +384,7 @@ def _tally(
     if protocol.positions is None:
         return protocol.no_positions
     own = tables.pools.filter(market=market.address)
-    rows = {row["pool"]: row for row in own.iter_rows(named=True)}
+    rows = {row["pool"]: row for row in rows_as(PoolRow, own)}
     states = {pool.pool: pool for pool in reading.pools if pool.market.address == market.address}
     unread = [pool for pool in market.members if pool not in rows or pool not in states]
     if unread:
@@ -394,7 +396,7 @@ def _tally(
             terms = protocol.positions.terms(states[name], close_time)
         except ExactError as error:
             return f"the math of its pool {name} has no result: {error}"
-        if row["oracle_price"] is not None:
+        if row["oracle_decimals"] is not None:
             decimals.add(row["oracle_decimals"])
         facts = name, row["token_address"], row["symbol"], row["decimals"], terms, row["oracle_price"]
         pools.append(PoolFacts(*facts, row["token_address"] in stable))

@@ -141,7 +141,7 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
     if new:
         refuse_files_of_others(store)
     past_ledgers = past // timedelta(seconds=PAST_CLOSE_SECONDS)
-    flags: dict[str, Any] = {
+    flags: dict[str, object] = {
         "network.name": NETWORK,
         "network.requests_per_second": 1000.0,  # the network is on this machine
         "output.uri": out,

@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import TypedDict, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,6 +39,24 @@ SCHEMA = pa.schema(
 )
 
 
+class _RiskRow(TypedDict):
+    """A row of the table: the columns of `SCHEMA`."""
+
+    checkpoint: int
+    checkpoint_close_time: datetime
+    protocol: str
+    market: str
+    token_address: str | None
+    fall_bps: int
+    supplier_count: int
+    borrower_count: int
+    not_judged_count: int
+    debt_usd_cents: Decimal | None
+    liquidatable_usd_cents: Decimal | None
+    uncovered_usd_cents: Decimal | None
+    backstop_usd_cents: Decimal | None
+
+
 def with_checkpoint(earlier: bytes | None, document: RiskDocument) -> bytes:
     """The table with a checkpoint's rows, in place of those that it has of that checkpoint; ascending by it.
 
@@ -52,39 +70,39 @@ def with_checkpoint(earlier: bytes | None, document: RiskDocument) -> bytes:
     return target.getvalue()
 
 
-def _rows(data: bytes | None) -> list[dict[str, Any]]:
+def _rows(data: bytes | None) -> list[_RiskRow]:
     if data is None:
         return []
     try:
         table = open_parquet(data).read()
-        return list(table.cast(SCHEMA).to_pylist())
+        return cast(list[_RiskRow], table.cast(SCHEMA).to_pylist())
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DecodeError(f"it is no table of risk: {error}") from None
 
 
-def _rows_of(document: RiskDocument) -> Iterator[dict[str, Any]]:
+def _rows_of(document: RiskDocument) -> Iterator[_RiskRow]:
     closed = datetime.fromisoformat(document.checkpoint_close_time)
     for market in document.data:
-        common = {
+        now = market.now
+        as_it_is: _RiskRow = {
             "checkpoint": document.checkpoint,
             "checkpoint_close_time": closed,
             "protocol": market.protocol,
             "market": market.market,
+            "token_address": None,
+            "fall_bps": 0,
             "supplier_count": market.supplier_count,
             "borrower_count": market.borrower_count,
             "not_judged_count": market.not_judged_count,
-            "debt_usd_cents": None if market.now is None else Decimal(market.now.debt_usd_cents),
-            "backstop_usd_cents": None if market.backstop_usd_cents is None else Decimal(market.backstop_usd_cents),
-        }
-        now = market.now
-        yield common | {
-            "token_address": None,
-            "fall_bps": 0,
+            "debt_usd_cents": None if now is None else Decimal(now.debt_usd_cents),
             "liquidatable_usd_cents": None if now is None else Decimal(now.liquidatable_usd_cents),
             "uncovered_usd_cents": None if now is None else Decimal(now.uncovered_usd_cents),
+            "backstop_usd_cents": None if market.backstop_usd_cents is None else Decimal(market.backstop_usd_cents),
         }
+        yield as_it_is
         for fall in market.falls:
-            yield common | {
+            yield {
+                **as_it_is,
                 "token_address": fall.token_address,
                 "fall_bps": fall.fall_bps,
                 "liquidatable_usd_cents": Decimal(fall.liquidatable_usd_cents),

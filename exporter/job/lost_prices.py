@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import polars as pl
@@ -50,7 +49,7 @@ class LostPrices:
     def too_many(self) -> bool:
         return len(self.lost) > self.allowed_share * self.expected
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         lost = [f"{market}/{pool}" for market, pool in self.lost]
         return {"expected": self.expected, "lost": lost, "too_many": self.too_many}
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from exporter.config import Settings
 from exporter.deployments.networks import network_id, network_of
@@ -80,7 +80,7 @@ class ProvenState:
         """Remarks on the proof for readers of the rows."""
         return [unlisted_notice(self.unlisted, self.trusted_since)] if self.unlisted else []
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {
             "proof_sha256": sha256(self.proof).hex(),
             "header": self.proven.hash.hex(),

@@ -1,8 +1,8 @@
 """The numbers of one pool, typed. Generated from `exporter/tree/pools.py` by ``python -m tools.pool_numbers``.
 
 A protocol's math returns `PoolNumbers`. `PoolRow` is a row of the pools frame while it is computed, and when it is
-compared with a contract's own views. `BackstopRow` is a row of the backstops frame. Amounts are in base units, ``_bps``
-are basis points, times are unix seconds.
+compared with a contract's own views. `MarketRow` and `BackstopRow` are rows of the markets and backstops frames.
+Amounts are in base units, ``_bps`` are basis points, times are unix seconds.
 """
 
 from __future__ import annotations
@@ -317,6 +317,32 @@ class PoolRow(TypedDict):
     listed: bool
     listed_reason: str
     archived: bool
+
+
+class MarketRow(TypedDict):
+    """A row of the markets frame: each column under its name."""
+
+    market: str
+    protocol: str
+    version: str
+    name: str
+    status: str
+    listed: bool
+    listed_reason: str
+    observed_ledger: int
+    pool_count: int
+    tvl_usd_cents: int | None
+    priced_count: int
+    supplied_usd_cents: int | None
+    borrowed_usd_cents: int | None
+    mean_supply_apy_bps: int | None
+    mean_total_supply_apy_bps: int | None
+    mean_borrow_apy_bps: int | None
+    oracle: str | None
+    config_hash: str
+    wasm_hash: str | None
+    unread_count: int
+    listed_source: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -294,10 +294,11 @@ class RateModel:
     """The number that is a utilization of 100 %."""
     knots: Callable[[Mapping[str, int]], Iterable[int]]
     """Gives the utilizations at which a pool's curve bends, from its parameters."""
-    rate: Callable[..., int]
-    """Gives the rate at a utilization. It takes the utilization, the numbers of ``more``, and the parameters."""
-    more: Callable[[RateRow], tuple[int, ...]] = lambda _: ()
-    """Gives other numbers from which the rate follows, from the pool's row of the pools frame."""
+    rate: Callable[[int, Mapping[str, int], RateRow], int]
+    """Gives the rate at a utilization, from the pool's parameters by name and its row of the pools frame.
+
+    Raises `ExactError` if the contract's math has no result.
+    """
 
     def curve(self, row: RateRow, parameters: Mapping[str, int]) -> list[tuple[int, int]]:
         """The curve's points: a utilization and its rate, both in the decimals of the row.
@@ -325,7 +326,7 @@ class RateModel:
         if not self._has_all(parameters):
             return None
         with suppress(ExactError):
-            return self.rate(utilization, *self.more(row), *(parameters[name] for name in self.parameters))
+            return self.rate(utilization, parameters, row)
         return None
 
     def _has_all(self, parameters: Mapping[str, int]) -> bool:

@@ -152,7 +152,7 @@ class CheckSummary:
     rerendered: int = 0
     not_rerendered: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         values = {name: getattr(self, name) for name in self.__slots__}
         return {name: dict(sorted(it.items())) if isinstance(it, Counter) else it for name, it in values.items()}
 

@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import polars as pl
 from msgspec.structs import asdict
 
-from exporter.best import SIDES, Side, in_order, with_ranks
+from exporter.best import SIDES, Side, best_of_tokens, with_ranks
 from exporter.deployments import app_url
 from exporter.deployments.identified_tokens import identities
 from exporter.errors import CheckError
-from exporter.exact_sums import exact_sum
+from exporter.exact_sums import Limbs, exact_sum
 from exporter.history.periods import PERIODS
 from exporter.ledger.tokens import Token
 from exporter.protocols.compute import Tables
+from exporter.protocols.numbers import PoolRow as FrameRow
 from exporter.render.run_documents import digits, token_documents
-from exporter.tables import document_fields
+from exporter.tables import document_fields, rows_as
 from exporter.tree.documents import BestRate, TokenEntry, TokenList, encode, token_of
 from exporter.tree.families import (
     EMPTY_PAGE_KEY,
@@ -144,20 +145,42 @@ def _assets_list(
     yield RenderedFile(f"{folder}/index.json", index.data, FileKind.DOCUMENT, index.sha256, tuple(left_out))
 
 
-_MEANS = {
-    f"mean_{basis}{side}_apy_bps_{name}": (at, f"mean_{basis}{side}_apy_bps")
-    for name, at in (("7d", 1), ("30d", 2))
-    for side in SIDES
-    for basis in ("", "comparable_")
-}
-"""The means that rows have, by the place of their period among those of `exporter.history.periods`, and its field."""
+class PeriodColumns(TypedDict):
+    """What lists and the site show of periods: a field of `exporter.tree.pools.AssetPeriod`, then the period's name."""
 
-_OF_PERIODS = {
-    f"{field}_{name}": (at, field)
-    for at, name in enumerate(period.name for period in PERIODS)
-    for field in (f"{kind}_{side}_apy_bps" for kind in ("mean_comparable", "realized") for side in SIDES)
-}
-"""What the site shows of each period, by the place of the period and its field."""
+    mean_supply_apy_bps_7d: int | None
+    mean_supply_apy_bps_30d: int | None
+    mean_borrow_apy_bps_7d: int | None
+    mean_borrow_apy_bps_30d: int | None
+    mean_comparable_supply_apy_bps_24h: int | None
+    mean_comparable_supply_apy_bps_7d: int | None
+    mean_comparable_supply_apy_bps_30d: int | None
+    mean_comparable_borrow_apy_bps_24h: int | None
+    mean_comparable_borrow_apy_bps_7d: int | None
+    mean_comparable_borrow_apy_bps_30d: int | None
+    realized_supply_apy_bps_24h: int | None
+    realized_supply_apy_bps_7d: int | None
+    realized_supply_apy_bps_30d: int | None
+    realized_borrow_apy_bps_24h: int | None
+    realized_borrow_apy_bps_7d: int | None
+    realized_borrow_apy_bps_30d: int | None
+
+
+class IdentityValues(TypedDict):
+    """The fields of a `TokenIdentity`."""
+
+    who: str
+    home_domain: str | None
+    stable: bool
+
+
+class ListedPool(FrameRow, PeriodColumns):
+    """A row of a pools frame `with_list_columns`."""
+
+    app_url: str | None
+    token_name: str | None
+    token_issuer: str | None
+    token_identity: IdentityValues | None
 
 
 _IDENTITY = pl.Struct({"who": pl.String(), "home_domain": pl.String(), "stable": pl.Boolean()})
@@ -171,21 +194,25 @@ def with_list_columns(
 ) -> pl.DataFrame:
     """The pools frame with what lists show in addition: each pool's address in its app, its means, and its token."""
     apps = [app_url(network, *place) for place in pools.select("protocol", "market", "pool").iter_rows()]
-    means = (
-        pl.Series(name, [getattr(own[at], mean) for own in periods], pl.Int64())
-        for name, (at, mean) in {**_MEANS, **_OF_PERIODS}.items()
-    )
+    of_periods = (pl.Series(name, _of_period(name, periods), pl.Int64()) for name in PeriodColumns.__annotations__)
     known = identities(network)
     addresses = pools["token_address"].to_list()
     said = [(tokens or {}).get(address) for address in addresses]
     listed = [known.get(address) for address in addresses]
     return pools.with_columns(
         pl.Series("app_url", apps, pl.String()),
-        *means,
+        *of_periods,
         pl.Series("token_name", [token and token.name for token in said], pl.String()),
         pl.Series("token_issuer", [token and token.issuer for token in said], pl.String()),
         pl.Series("token_identity", [identity and asdict(identity) for identity in listed], _IDENTITY),
     )
+
+
+def _of_period(column: str, periods: Sequence[Sequence[AssetPeriod]]) -> list[int | None]:
+    """A column of `PeriodColumns`, of each pool's ``periods``."""
+    field, _, name = column.rpartition("_")
+    at = [period.name for period in PERIODS].index(name)
+    return [getattr(own[at], field) for own in periods]
 
 
 def render_pool_lists(pools: pl.DataFrame, protocols: Iterable[str], ledger: int) -> Iterator[RenderedFile]:
@@ -249,7 +276,7 @@ def token_list(
 ) -> TokenList:
     """Every token with its best rates, ascending by address."""
     ranked = with_ranks(tables.pools)
-    totals = {row["token_address"]: row for row in _totals_of_tokens(ranked).iter_rows(named=True)}
+    totals = {row["token_address"]: row for row in rows_as(_TokenTotals, _totals_of_tokens(ranked))}
     best_rates = {side: _best_rates(ranked, side) for side in SIDES}
     entries = []
     for token in token_documents(tables, first_seen, known):
@@ -280,6 +307,23 @@ def token_list(
     return TokenList(tables.ledger, entries)
 
 
+class _TokenTotals(TypedDict):
+    """A row of `_totals_of_tokens`."""
+
+    token_address: str
+    open_pool_count: int
+    market_count: int
+    pool_count: int
+    priced_count: int
+    supplied_usd_cents: Limbs | None
+    borrowed_usd_cents: Limbs | None
+    unlisted_market_count: int
+    unlisted_pool_count: int
+    unlisted_priced_count: int
+    unlisted_supplied_usd_cents: Limbs | None
+    unlisted_borrowed_usd_cents: Limbs | None
+
+
 def _totals_of_tokens(pools: pl.DataFrame) -> pl.DataFrame:
     """The totals of each token's pools in listed markets, and in others. Values are sums in limbs."""
     totals = [(pl.col("listed") & pl.col("can_supply").fill_null(value=False)).sum().alias("open_pool_count")]
@@ -299,5 +343,5 @@ def _best_rates(ranked: pl.DataFrame, side: Side) -> dict[str, BestRate]:
     """The best rate of each token that has a pool which counts; the frame is one `with_ranks`."""
     of_side = ("{}_apy_bps", "comparable_{}_apy_bps", "{}_reward_apr_bps", "{}_rank_bps")
     names = ("market", "pool", "protocol", "market_name", *(name.format(side) for name in of_side))
-    first = in_order(ranked, side).unique("token_address", keep="first", maintain_order=True)
-    return {token: BestRate(*values) for token, *values in first.select("token_address", *names).iter_rows()}
+    best_rows = best_of_tokens(ranked, side).select("token_address", *names).iter_rows()
+    return {token: BestRate(*values) for token, *values in best_rows}

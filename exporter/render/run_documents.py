@@ -9,7 +9,7 @@ from dataclasses import asdict
 from importlib.resources import files
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, TypeVar, cast
+from typing import TypedDict, TypeVar
 
 import msgspec
 import polars as pl
@@ -24,7 +24,7 @@ from exporter.protocols.compute import Tables, pending_by_market
 from exporter.protocols.numbers import SpokeTerms
 from exporter.protocols.protocol import Protocol, RateRow
 from exporter.render.site.templates import environment
-from exporter.tables import COLUMNS, MAX_DECIMAL, VALID_PRICE, document_fields, written
+from exporter.tables import COLUMNS, MAX_DECIMAL, VALID_PRICE, document_fields, rows_as, written
 from exporter.tree import documents
 from exporter.tree.families import METRICS, SKIPPED, SKIPPED_PAGE
 from exporter.tree.files import FileKind, RenderedFile
@@ -126,6 +126,16 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
             )
 
 
+class _PoolStatus(TypedDict):
+    """Which pool it is, and the two statuses in the protocol's own words."""
+
+    market: str
+    pool: str
+    protocol: str
+    market_status: str
+    pool_status: str | None
+
+
 def render_details(
     tables: Tables,
     protocols: Mapping[str, Protocol],
@@ -136,8 +146,8 @@ def render_details(
     drawn, queued = rate_curves(tables.pools, tables.parameters, protocols), pending_by_market(tables.pending)
     columns = [*LIST_COLUMNS, *(written(column.name, column.document_type) for column in COLUMNS)]
     rows = chain.from_iterable(part.select(columns).iter_rows(named=True) for part in tables.pools.iter_slices(1_000))
-    for row, own, curve in zip(rows, periods, drawn, strict=True):
-        key, words = (row["market"], row["pool"]), protocols[row["protocol"]].words
+    for pool, row, own, curve in zip(rows_as(_PoolStatus, tables.pools), rows, periods, drawn, strict=True):
+        key, words = (pool["market"], pool["pool"]), protocols[pool["protocol"]].words
         parameters = tables.parameters.get(key, ())
         yield file_of(
             _filled(
@@ -152,8 +162,8 @@ def render_details(
                 operations=_filled(
                     AssetOperations,
                     row,
-                    market_status_meaning=words.market_statuses.get(row["market_status"]),
-                    pool_status_meaning=words.pool_statuses.get(row["pool_status"]),
+                    market_status_meaning=words.market_statuses.get(pool["market_status"]),
+                    pool_status_meaning=words.pool_statuses.get(pool["pool_status"] or ""),
                 ),
                 liquidity=_filled(AssetLiquidity, row),
                 risk=_filled(AssetRisk, row, spokes=[_spoke(terms) for terms in tables.spokes.get(key, ())]),
@@ -164,7 +174,7 @@ def render_details(
         )
 
 
-def _filled(model: type[_Part], row: Mapping[str, Any], **more: object) -> _Part:
+def _filled(model: type[_Part], row: Mapping[str, object], **more: object) -> _Part:
     return model(**{name: row[name] for name in model.__struct_fields__ if name not in more}, **more)
 
 
@@ -176,17 +186,26 @@ def _spoke(terms: SpokeTerms) -> AssetSpoke:
     return AssetSpoke(**values)
 
 
+class _CurveRow(RateRow):
+    """What a curve needs of a pool's row, and the decimals that it is in."""
+
+    market: str
+    pool: str
+    protocol: str
+    utilization_decimals: int
+    apr_decimals: int
+
+
 def rate_curves(
     pools: pl.DataFrame,
     parameters: Mapping[tuple[str, str], Sequence[Parameter]],
     protocols: Mapping[str, Protocol],
 ) -> Iterator[list[RatePoint]]:
     """The borrow rate over the utilization, of each pool of the pools frame; empty where its protocol gives none."""
-    needed = ("accrued_utilization", "utilization_decimals", "apr_decimals", "rate_modifier", "rate_modifier_decimals")
-    for row in pools.select("market", "pool", "protocol", *needed).iter_rows(named=True):
+    for row in rows_as(_CurveRow, pools):
         model = protocols[row["protocol"]].rate_model
         parameters_of_pool = {item.name: item.value for item in parameters.get((row["market"], row["pool"]), ())}
-        points = [] if model is None else model.curve(cast(RateRow, row), parameters_of_pool)
+        points = [] if model is None else model.curve(row, parameters_of_pool)
         scales = row["utilization_decimals"], row["apr_decimals"]
         yield [RatePoint(*map(basis_points, point, scales)) for point in points]
 
@@ -200,13 +219,52 @@ def basis_points(value: int, decimals: int) -> int:
 def protocol_summary(tables: Tables) -> documents.ProtocolSummary:
     """The counts and values of listed markets, of each protocol's, and of those that are not listed."""
     totals = _totals_by_listing()
-    everything = tables.markets.select(totals).row(0, named=True)
-    by_protocol = tables.markets.group_by("protocol").agg(totals).sort("protocol").rows(named=True)
+    [everything] = rows_as(_Totals, tables.markets.select(totals))
+    by_protocol = tables.markets.group_by("protocol").agg(totals).sort("protocol")
     return documents.ProtocolSummary(
-        tables.ledger,
-        **_with_digits(everything),
-        protocols=[documents.ProtocolTotals(**_with_digits(row)) for row in by_protocol],
+        observed_ledger=tables.ledger,
+        market_count=everything["market_count"],
+        pool_count=everything["pool_count"],
+        priced_count=everything["priced_count"],
+        tvl_usd_cents=digits(everything["tvl_usd_cents"]),
+        unlisted_market_count=everything["unlisted_market_count"],
+        unlisted_pool_count=everything["unlisted_pool_count"],
+        unlisted_priced_count=everything["unlisted_priced_count"],
+        unlisted_tvl_usd_cents=digits(everything["unlisted_tvl_usd_cents"]),
+        protocols=[
+            documents.ProtocolTotals(
+                protocol=row["protocol"],
+                market_count=row["market_count"],
+                pool_count=row["pool_count"],
+                priced_count=row["priced_count"],
+                tvl_usd_cents=digits(row["tvl_usd_cents"]),
+                unlisted_market_count=row["unlisted_market_count"],
+                unlisted_pool_count=row["unlisted_pool_count"],
+                unlisted_priced_count=row["unlisted_priced_count"],
+                unlisted_tvl_usd_cents=digits(row["unlisted_tvl_usd_cents"]),
+            )
+            for row in rows_as(_ProtocolTotals, by_protocol)
+        ],
     )
+
+
+class _Totals(TypedDict):
+    """The columns of `_totals_by_listing`."""
+
+    market_count: int
+    pool_count: int
+    priced_count: int
+    tvl_usd_cents: Limbs | None
+    unlisted_market_count: int
+    unlisted_pool_count: int
+    unlisted_priced_count: int
+    unlisted_tvl_usd_cents: Limbs | None
+
+
+class _ProtocolTotals(_Totals):
+    """The totals of one protocol."""
+
+    protocol: str
 
 
 def _totals_by_listing() -> list[pl.Expr]:
@@ -220,11 +278,6 @@ def _totals_by_listing() -> list[pl.Expr]:
             exact_sum(pl.col("tvl_usd_cents").filter(is_own)).alias(f"{prefix}tvl_usd_cents"),
         ]
     return totals
-
-
-def _with_digits(totals: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of totals as documents have it."""
-    return {name: digits(value) if name.endswith("_usd_cents") else value for name, value in totals.items()}
 
 
 def token_documents(

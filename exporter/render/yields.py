@@ -7,13 +7,15 @@ says. A pool that its contract has closed to suppliers is left out of the pools,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import polars as pl
 from msgspec import UNSET, Struct, UnsetType, field
 
 from exporter.protocols.protocol import Protocol
+from exporter.render.lists import ListedPool
+from exporter.tables import rows_as
 from exporter.tree.documents import encode
 from exporter.tree.families import YIELDS
 from exporter.tree.files import FileKind, RenderedFile
@@ -24,7 +26,11 @@ CHAIN = "Stellar"
 MOST_POOLS = 2_000
 """The most pools in one file, those with the most supplied: their shape has no pages."""
 
-_Row = Mapping[str, Any]
+
+class _OfferedPool(ListedPool):
+    """A pool that is in one of the files."""
+
+    project: str
 
 
 # The models of what follows, for the description of the API; files have the fields in another order.
@@ -121,23 +127,24 @@ def render_yields(pools: pl.DataFrame, native: str | None, protocols: Mapping[st
         .replace_strict(projects, default=pl.col("protocol"), return_dtype=pl.String)
         .alias("project"),
     )
-    offers: dict[str, tuple[pl.DataFrame, Callable[[_Row], Mapping[str, object]]]] = {
+    offers: dict[str, tuple[pl.DataFrame, Callable[[_OfferedPool], Mapping[str, object]]]] = {
         "pools": (priced.filter(pl.col("can_supply").fill_null(value=True)), _pool),
         "borrow": (priced, _borrow),
     }
     for name, (shown, shape) in offers.items():
         rank = pl.col("supplied_usd_cents").rank("ordinal", descending=True)  # equal ones in their order
         largest = shown.filter(rank <= MOST_POOLS)
-        rows = [shape(row) for row in largest.iter_rows(named=True)]
+        rows = [shape(row) for row in rows_as(_OfferedPool, largest)]
         outcome = {"status": "success"} if priced.height else {"status": "error", "message": NO_PRICE}
         yield RenderedFile(YIELDS.key(yields=name), encode(outcome | {"data": rows}), FileKind.DOCUMENT)
 
 
-def _pool(row: _Row) -> Mapping[str, object]:
+def _pool(row: _OfferedPool) -> Mapping[str, object]:
     reward, mean = row["supply_reward_apr_bps"] or 0, row["mean_supply_apy_bps_30d"]
+    supplied, borrowed = _usd_cents(row)
     return {
         **_head(row),
-        "tvlUsd": hundredths(max(row["supplied_usd_cents"] - row["borrowed_usd_cents"], 0)),
+        "tvlUsd": hundredths(max(supplied - borrowed, 0)),
         "apyBase": hundredths(row["supply_apy_bps"]),
         "apyReward": hundredths(reward) if reward else None,
         "apy": hundredths(row["supply_apy_bps"] + reward),
@@ -149,8 +156,9 @@ def _pool(row: _Row) -> Mapping[str, object]:
     }
 
 
-def _borrow(row: _Row) -> Mapping[str, object]:
+def _borrow(row: _OfferedPool) -> Mapping[str, object]:
     reward = row["borrow_reward_apr_bps"] or 0
+    supplied, borrowed = _usd_cents(row)
     factor = row["collateral_factor_bps"]
     room = row["available_to_borrow_usd_cents" if row["can_borrow"] else "available_usd_cents"]
     return {
@@ -158,8 +166,8 @@ def _borrow(row: _Row) -> Mapping[str, object]:
         "apyBaseBorrow": hundredths(row["borrow_apy_bps"]),
         "apyRewardBorrow": hundredths(reward) if reward else None,
         "rewardTokens": [row["reward_token"]] if reward else None,
-        "totalSupplyUsd": hundredths(row["supplied_usd_cents"]),
-        "totalBorrowUsd": hundredths(row["borrowed_usd_cents"]),
+        "totalSupplyUsd": hundredths(supplied),
+        "totalBorrowUsd": hundredths(borrowed),
         # They ask not to give 0 only because borrowing is closed.
         **_known("availableBorrowUsd", room),
         **_known("debtCeilingUsd", row["borrow_cap_usd_cents"]),
@@ -168,7 +176,12 @@ def _borrow(row: _Row) -> Mapping[str, object]:
     }
 
 
-def _head(row: _Row) -> dict[str, object]:
+def _usd_cents(row: _OfferedPool) -> tuple[int, int]:
+    """What is supplied and what is borrowed, in US cents. Neither is null: a pool without a price is not offered."""
+    return row["supplied_usd_cents"] or 0, row["borrowed_usd_cents"] or 0
+
+
+def _head(row: _OfferedPool) -> dict[str, object]:
     return {
         "chain": CHAIN,
         "project": row["project"],

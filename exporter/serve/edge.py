@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 import jinja2
@@ -202,7 +202,7 @@ _ANSWERS = {403: 404, 416: 416, 500: 500, 502: 503, 503: 503, 504: 503}
 """CloudFront's answers in place of the bucket's errors: a bucket says 403 for what is missing."""
 
 
-def _error_response(code: int, answer: int) -> dict[str, Any]:
+def _error_response(code: int, answer: int) -> dict[str, object]:
     page = families.EMPTY_PAGE_KEY if answer == 200 else families.ERROR.key(status=answer)
     least = 5 if answer in (200, 404) else 0
     return {"ErrorCode": code, "ResponsePagePath": f"/{page}", "ResponseCode": answer, "ErrorCachingMinTTL": least}

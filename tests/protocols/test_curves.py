@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import cast
 
 import pytest
 
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
-from exporter.protocols.protocol import RateRow
+from exporter.protocols.numbers import PoolRow
 from exporter.protocols.xoxno.layout import RAY
 from exporter.protocols.xoxno.math import RATE_MODEL
+from exporter.tables import rows_as
 from tests.localnet.test_player import tables_of
 
 BENDING = sorted(name for name, module in PROTOCOLS.items() if module.rate_model)
@@ -29,19 +29,15 @@ def test_a_curve_goes_through_the_rate_now_and_is_straight_between_its_knots(pro
     model = PROTOCOLS[protocol].rate_model
     pools = tables.pools.filter(tables.pools["protocol"] == protocol)
     assert model is not None
-    for values in pools.iter_rows(named=True):
-        row = cast(RateRow, values)
-        own = {item.name: item.value for item in tables.parameters[values["market"], values["pool"]]}
+    for row in rows_as(PoolRow, pools):
+        own = {item.name: item.value for item in tables.parameters[row["market"], row["pool"]]}
         curve = model.curve(row, own)
-        assert (values["accrued_utilization"], values["accrued_borrow_apr"]) in curve
+        assert (row["accrued_utilization"], row["accrued_borrow_apr"]) in curve
         assert (0, model.full) == (curve[0][0], curve[-1][0])
-        more = model.more(row)
         for (start, low), (end, high) in pairwise(curve):
             middle = (start + end) // 2
             on_line = low + (high - low) * (middle - start) // (end - start)
-            assert abs(model.rate(middle, *more, *(own[name] for name in model.parameters)) - on_line) <= max(
-                2, model.full // 10**6
-            )
+            assert abs(model.rate(middle, own, row) - on_line) <= max(2, model.full // 10**6)
 
 
 def test_protocols_without_a_curve() -> None:

@@ -235,14 +235,20 @@ def test_yields_keep_the_rules_of_its_adaptors(tree: Path) -> None:
         assert item["project"] in {"blend-pools", "blend-pools-v2", "alula", "k2", "peridot", "slender", "xoxno"}
 
 
+def listed_pools(tree: Path) -> pl.DataFrame:
+    """The pools of a tree as a frame `with_list_columns`, with null in the columns that ``/v1/pools`` does not have."""
+    rows = pl.DataFrame(rows_of(tree, "v1/pools/index.json"), infer_schema_length=None)
+    missing = [name for name in lists.ListedPool.__annotations__ if name not in rows.columns]
+    return rows.with_columns(pl.lit(None).alias(name) for name in missing)
+
+
 def test_yields_are_of_the_largest_pools(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there are more pools than a file may have, it has those with the most supplied, in the usual order."""
     monkeypatch.setattr(yields, "MOST_POOLS", 3)
     items = read(tree, "v1/yields/borrow.json")["data"]
     largest = sorted(items, key=lambda item: -item["totalSupplyUsd"])[:3]
-    rows = pl.DataFrame(rows_of(tree, "v1/pools/index.json"), infer_schema_length=None)
     cents = pl.col("^.*_usd_cents$").cast(pl.Int128)
-    _, debts = yields.render_yields(rows.with_columns(cents), None, PROTOCOLS)
+    _, debts = yields.render_yields(listed_pools(tree).with_columns(cents), None, PROTOCOLS)
 
     assert [item for item in items if item in largest] == json.loads(debts.data)["data"]
 
@@ -289,8 +295,7 @@ def test_numbers_are_printed_from_integers(value: int, printed: bytes) -> None:
 
 def test_yields_without_a_price_are_an_error(tree: Path) -> None:
     """Where no pool has a price, nothing is called a success; the message says what is missing."""
-    rows = pl.DataFrame(rows_of(tree, "v1/pools/index.json"), infer_schema_length=None)
-    cents = pl.lit(None, pl.Int128).alias("supplied_usd_cents")
-    answers = [json.loads(file.data) for file in yields.render_yields(rows.with_columns(cents), None, PROTOCOLS)]
+    rows = listed_pools(tree).with_columns(pl.lit(None, pl.Int128).alias("supplied_usd_cents"))
+    answers = [json.loads(file.data) for file in yields.render_yields(rows, None, PROTOCOLS)]
 
     assert [{"status": "error", "message": yields.NO_PRICE, "data": []}] * 2 == answers

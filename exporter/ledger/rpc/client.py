@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 import httpx
 import msgspec
@@ -65,8 +65,8 @@ class RpcCounters:
     bytes_sent: int = 0  # request bodies
     bytes_received: int = 0  # whole answers, decompressed
 
-    def as_dict(self) -> dict[str, Any]:
-        plain: dict[str, Any] = msgspec.to_builtins(self, order="deterministic")
+    def as_dict(self) -> dict[str, object]:
+        plain: dict[str, object] = msgspec.to_builtins(self, order="deterministic")
         return plain
 
 
@@ -78,7 +78,7 @@ class Question(Generic[R, T]):
     """
 
     method: str
-    params: Mapping[str, Any] | None
+    params: Mapping[str, object] | None
     decoder: msgspec.json.Decoder[wire.Reply[R]]
     read: Callable[[R, Endpoint], T]
     subject: str
@@ -351,7 +351,7 @@ class RpcSource:
         body = wire.encode_request(request_id, question.method, question.params)
         counters = self.counters
         counters.requests[question.method] += 1
-        counters.keys_asked += len((question.params or {}).get("keys", ()))
+        counters.keys_asked += question.key_count
         counters.bytes_sent += len(body)
         outcome: T | Failure
         asked_at = self._timing.clock()

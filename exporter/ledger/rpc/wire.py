@@ -136,9 +136,9 @@ SIMULATION: Final = msgspec.json.Decoder(Reply[SimulationResult])
 EVENTS: Final = msgspec.json.Decoder(Reply[EventsResult])
 
 
-def encode_request(request_id: int, method: str, params: Mapping[str, Any] | None) -> bytes:
+def encode_request(request_id: int, method: str, params: Mapping[str, object] | None) -> bytes:
     """The body of one JSON-RPC request; parameters go by name, as the RPC refuses them by position."""
-    request: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
+    request: dict[str, object] = {"jsonrpc": "2.0", "id": request_id, "method": method}
     return msgspec.json.encode(request if params is None else request | {"params": params})
 
 
@@ -245,7 +245,7 @@ def call_parts(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...]]:
     return unusable(problem)
 
 
-def events_params(filters: Sequence[EventFilter], start: int | str) -> dict[str, Any]:
+def events_params(filters: Sequence[EventFilter], start: int | str) -> dict[str, object]:
     """The parameters of ``getEvents``. A cursor replaces the ledger to start at."""
     asked = [
         {
@@ -255,7 +255,7 @@ def events_params(filters: Sequence[EventFilter], start: int | str) -> dict[str,
         }
         for each in filters
     ]
-    pagination: dict[str, Any] = {"limit": MAX_EVENTS_PER_PAGE}
+    pagination: dict[str, object] = {"limit": MAX_EVENTS_PER_PAGE}
     if isinstance(start, str):
         return {"filters": asked, "pagination": pagination | {"cursor": start}}
     return {"startLedger": start, "filters": asked, "pagination": pagination}

@@ -7,7 +7,7 @@ into signed 128 bits here, as it must there; a product that is then divided may 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +18,7 @@ from exporter.protocols.accrual import AccrualRule, Step, Transition, changed, i
 from exporter.protocols.alula.layout import CURVE, FROZEN, STATUS_NAMES, Limits, Pool, decode_pool
 from exporter.protocols.base import PoolRead
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
-from exporter.protocols.protocol import RateModel
+from exporter.protocols.protocol import RateModel, RateRow
 from exporter.tree.values import RewardReason
 
 BPS = 10_000
@@ -210,12 +210,17 @@ def borrow_apr_of(pool: Pool, used: int) -> int:
     return borrow_apr(kinked, pool.interest_rate_modifier_bps)
 
 
+def _rate_at(used: int, own: Mapping[str, int], row: RateRow) -> int:
+    first_kink, second_kink = (own["kink1_apr_bps"], own["kink1_ur_bps"]), (own["kink2_apr_bps"], own["kink2_ur_bps"])
+    kinked = kinked_apr(used, own["base_apr_bps"], *first_kink, *second_kink, own["max_apr_bps"])
+    return borrow_apr(kinked, row["rate_modifier"])
+
+
 RATE_MODEL = RateModel(
     CURVE,
     BPS,
     lambda own: (own["kink1_ur_bps"], own["kink2_ur_bps"]),
-    lambda used, modifier, *curve: borrow_apr(kinked_apr(used, *curve), modifier),
-    lambda row: (row["rate_modifier"],),
+    _rate_at,
 )
 
 

@@ -9,7 +9,7 @@ contract must fit into signed 128 bits here, as it must there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -34,7 +34,7 @@ from exporter.protocols.blend.layout import (
     decode_reserve,
 )
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
-from exporter.protocols.protocol import RateModel
+from exporter.protocols.protocol import RateModel, RateRow
 
 S7 = 10**7
 SECONDS_PER_YEAR = 31_536_000
@@ -154,12 +154,17 @@ def borrow_rate(
     return exact.add(modified, exact.multiply_divide_ceil(part, r_three, S7))
 
 
+def _rate_at(utilization: int, own: Mapping[str, int], row: RateRow) -> int:
+    modifier, modifier_scale = row["rate_modifier"], 10 ** row["rate_modifier_decimals"]
+    curve = own["util"], own["r_base"], own["r_one"], own["r_two"], own["r_three"]
+    return borrow_rate(utilization, modifier, modifier_scale, *curve)
+
+
 RATE_MODEL = RateModel(
     ("util", "r_base", "r_one", "r_two", "r_three"),
     S7,
     lambda own: (own["util"], _STEEP_UTILIZATION),
-    borrow_rate,
-    lambda row: (row["rate_modifier"], 10 ** row["rate_modifier_decimals"]),
+    _rate_at,
 )
 
 

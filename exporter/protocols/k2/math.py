@@ -29,7 +29,7 @@ from exporter.protocols.k2.layout import (
     ReserveData,
 )
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
-from exporter.protocols.protocol import RateModel
+from exporter.protocols.protocol import RateModel, RateRow
 from exporter.tables import Gate
 from exporter.tree.values import RewardReason
 
@@ -347,7 +347,13 @@ def variable_borrow_rate(utilization: int, base: int, optimal: int, slope1: int,
     return exact.add(exact.add(base, slope1), above)
 
 
-RATE_MODEL = RateModel(MODEL_FIELDS, RAY, lambda own: (own["optimal_utilization_rate"],), variable_borrow_rate)
+def _rate_at(utilization: int, own: Mapping[str, int], row: RateRow) -> int:  # noqa: ARG001
+    base, optimal = own["base_variable_borrow_rate"], own["optimal_utilization_rate"]
+    slopes = own["variable_rate_slope1"], own["variable_rate_slope2"]
+    return variable_borrow_rate(utilization, base, optimal, *slopes)
+
+
+RATE_MODEL = RateModel(MODEL_FIELDS, RAY, lambda own: (own["optimal_utilization_rate"],), _rate_at)
 
 
 @exact.naming("liquidity rate")

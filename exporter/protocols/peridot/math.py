@@ -7,7 +7,7 @@ otherwise an `ExactError` is raised.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -33,7 +33,7 @@ from exporter.protocols.peridot.layout import (
     entry_keys,
     vault_keys,
 )
-from exporter.protocols.protocol import RateModel
+from exporter.protocols.protocol import RateModel, RateRow
 from exporter.tree.values import RewardReason
 
 SECONDS_PER_YEAR = 31_536_000
@@ -316,7 +316,12 @@ def borrow_rate(used: int, base: int, multiplier: int, jump_multiplier: int, kin
     return exact.add(slope, exact.multiply_divide_floor(used - below, jump_multiplier, SCALE))
 
 
-RATE_MODEL = RateModel(tuple(CURVE_ENTRIES), SCALE, lambda own: (own["kink"],), borrow_rate)
+def _rate_at(used: int, own: Mapping[str, int], row: RateRow) -> int:  # noqa: ARG001
+    curve = own["base_rate"], own["multiplier"], own["jump_multiplier"], own["kink"]
+    return borrow_rate(used, *curve)
+
+
+RATE_MODEL = RateModel(tuple(CURVE_ENTRIES), SCALE, lambda own: (own["kink"],), _rate_at)
 
 
 @exact.naming("supply rate")

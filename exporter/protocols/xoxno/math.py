@@ -19,7 +19,7 @@ from exporter.ledger.codec.scval_encode import encode_scval, symbol
 from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, changed, is_variant
 from exporter.protocols.base import NO_REWARDS, PoolRead
 from exporter.protocols.numbers import PoolNumbers
-from exporter.protocols.protocol import RateModel
+from exporter.protocols.protocol import RateModel, RateRow
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.layout import BPS, HIGHEST_INDEX, RAY, RAY_DECIMALS, HubMarket, Parameters, State
 from exporter.protocols.xoxno.terms import terms_of
@@ -169,7 +169,13 @@ def _knots(own: Mapping[str, int]) -> Iterator[int]:
         start, rate = end, rate + slope
 
 
-RATE_MODEL = RateModel(CURVE, RAY, _knots, borrow_rate)
+def _rate_at(utilization: int, own: Mapping[str, int], row: RateRow) -> int:  # noqa: ARG001
+    slopes = own["slope1"], own["slope2"], own["slope3"]
+    knots = own["mid_utilization"], own["optimal_utilization"]
+    return borrow_rate(utilization, own["base_borrow_rate"], *slopes, *knots, own["max_borrow_rate"])
+
+
+RATE_MODEL = RateModel(CURVE, RAY, _knots, _rate_at)
 
 
 @exact.naming("supply rate")

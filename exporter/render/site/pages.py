@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import polars as pl
+from markupsafe import Markup
 
 from exporter.best import LEAST_VALUE
 from exporter.deployments.identified_tokens import identified_tokens
@@ -21,13 +23,16 @@ from exporter.render.site.charts import curve
 from exporter.render.site.reference import INDEX_KEY, api_reference
 from exporter.render.site.risk import RiskWords, risk_words
 from exporter.render.site.rows import (
-    Row,
+    NamedPool,
+    SiteMarket,
+    SitePool,
+    SiteToken,
+    by_market,
     full_name,
-    grouped,
     market_rows,
     pages_of,
     pool_rows,
-    token_row,
+    token_rows,
     with_names,
 )
 from exporter.render.site.templates import EXAMPLE_BASE, environment, first_plot, snippets, static_files
@@ -42,7 +47,7 @@ from exporter.render.site.trends import (
     totals_charts,
 )
 from exporter.render.site.why import DEPOSIT_USD, why, yield_after_deposit
-from exporter.tables import time_text
+from exporter.tables import rows_as, time_text
 from exporter.tree.documents import HistoryManifest, ProtocolList, RunChange, timestamp
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.verifier import checker_digests
@@ -70,23 +75,35 @@ def render_site(
     yield from _Site(tables, passphrase, coverage, series, history, changes).files()
 
 
-def _by_value(token: Row) -> tuple[bool, bool, int, str]:
-    value = token["tvl_usd_cents"]
-    return not token["listed_count"], value is None, -(value or 0), token["address"]
+def _by_value(token: SiteToken) -> tuple[bool, bool, int, str]:
+    value = token.tvl_usd_cents
+    return not token.listed_count, value is None, -(value or 0), token.address
 
 
-def _plotted(tokens: Sequence[Row], trends: Mapping[str, Trend]) -> Row | None:
-    """The token that the data page plots, the identified USDC or else the first with its chart; None without tokens.
+@dataclass(frozen=True, slots=True)
+class _PlottedToken:
+    """The token that the data page plots. ``chart`` is what its lines plot; None before there are two days."""
 
-    The chart is the picture that the lines of the page give; None before there are two days.
-    """
-    listed = [token for token in tokens if token["listed_count"]]
-    named = [token for token in listed if token["identity"] is not None and token["symbol"] == "USDC"]
+    address: str
+    symbol: str
+    chart: Markup | None
+
+
+def _plotted(tokens: Sequence[SiteToken], trends: Mapping[str, Trend]) -> _PlottedToken | None:
+    """The identified USDC, or else the first of the tokens; None without tokens in listed markets."""
+    listed = [token for token in tokens if token.listed_count]
+    named = [token for token in listed if token.identity is not None and token.symbol == "USDC"]
     for token in (*named, *listed):
-        trend = trends[token["address"]]
-        labels = {(pool["market"], pool["pool"]): pool["market_name"] for pool in token["pools"]}
-        return token | {"chart": borrow_chart(trend, labels) if len(trend.starts) > 2 else None}
+        trend = trends[token.address]
+        labels = {(pool["market"], pool["pool"]): pool["market_name"] for pool in token.pools}
+        chart = borrow_chart(trend, labels) if len(trend.starts) > 2 else None
+        return _PlottedToken(token.address, token.symbol, chart)
     return None
+
+
+def _by_yield(pool: SitePool) -> tuple[bool, bool, int]:
+    """The order of a token's pools on its page: those that count for the best rate first, then listed ones."""
+    return pool["no_supply"] is not None, not pool["listed"], -pool["supply_rank_bps"]
 
 
 class _Site:
@@ -102,6 +119,7 @@ class _Site:
         self.tables, self.coverage, self.history = tables, coverage, history
         network, xlm = network_of(passphrase).name, native(passphrase)
         self.pools = with_names(tables.pools, xlm)
+        self.named_pools = rows_as(NamedPool, self.pools)
         self.shown_symbols = dict(self.pools.select("token_address", "symbol").iter_rows())
         self.changes = change_rows(changes, self.pools)
         self.trends = Trends(series, tables.pools)
@@ -109,7 +127,7 @@ class _Site:
         self.common: dict[str, Any] = {
             "tables": tables,
             "names": dict(tables.markets.select("market", "name").iter_rows()),
-            "symbols": {(pool["market"], pool["pool"]): full_name(pool) for pool in self.pools.iter_rows(named=True)},
+            "symbols": {(pool["market"], pool["pool"]): full_name(pool) for pool in self.named_pools},
             "ledger": tables.ledger,
             "closed": timestamp(tables.close_time),
             "close_time": tables.close_time,
@@ -125,26 +143,24 @@ class _Site:
 
     def files(self) -> Iterator[RenderedFile]:
         """All pages, the overview last: whatever it links to is there before it."""
-        markets, pools = market_rows(self.tables), pool_rows(self.pools)
-        cells: Any = environment().get_template("macros.j2").module
-        for pool in pools:  # each is in the tables of all pools, of its market and of its token
-            pool |= {"gates": cells.gates(pool), "rates": cells.rates(pool), "amounts": cells.amounts(pool)}
+        markets = market_rows(self.tables)
+        pools = pool_rows(self.pools, environment().get_template("macros.j2").module)
         yield from self._pool_pages()
         yield from self._market_pages(markets, pools)
-        tokens: list[Row] = []
-        trends = self.trends.of_groups("token")
-        for address, own in grouped(pools, "token_address"):
-            known = self.tables.tokens.get(address)
-            tokens.append(token_row(address, None if known is None else known.issuer, own))
+        tokens, trends = token_rows(self.pools, pools, self.tables.tokens), self.trends.of_groups("token")
+        for token in tokens:
             labels = {
-                (pool["market"], pool["pool"]): f"{pool['market_name']} {pool['pool_label']}".rstrip() for pool in own
+                (pool["market"], pool["pool"]): f"{pool['market_name']} {pool['pool_label']}".rstrip()
+                for pool in token.pools
             }
-            own.sort(key=lambda pool: (pool["no_supply"] is not None, not pool["listed"], -pool["supply_rank_bps"]))
-            yield from self._group_pages(f"tokens/{address}", "token", own, trends[address], labels, token=tokens[-1])
+            own = sorted(token.pools, key=_by_yield)
+            yield from self._group_pages(
+                f"tokens/{token.address}", "token", own, trends[token.address], labels, token=token
+            )
         tokens.sort(key=_by_value)
-        for name, rows in (("markets", markets), ("pools", pools), ("tokens", tokens)):
-            for page in pages_of(rows, name):
-                yield self._page(page.key, name, page=page)
+        yield from self._list_pages("markets", markets)
+        yield from self._list_pages("pools", pools)
+        yield from self._list_pages("tokens", tokens)
         yield self._page("problems.html", "problems")
         listed_changes = [change for change in self.changes if change.listed]
         yield self._page("changes.html", "changes", changes=listed_changes[:MOST_CHANGES])
@@ -170,7 +186,7 @@ class _Site:
             "overview",
             charts=charts,
             bucket=bucket,
-            tokens=[token for token in tokens if token["listed_count"]],
+            tokens=[token for token in tokens if token.listed_count],
             markets=listed,
             unlisted=[market for market in markets if not market["listed"]],
             unranked=[pool for pool in pools if pool["listed"]],
@@ -187,11 +203,15 @@ class _Site:
         page = environment().get_template(f"{template}.html.j2").render(self.common, root=root, key=key, **context)
         return RenderedFile(key, page.encode("utf-8", "replace"), FileKind.DOCUMENT)
 
+    def _list_pages(self, name: str, rows: Sequence[object]) -> Iterator[RenderedFile]:
+        for page in pages_of(rows, name):
+            yield self._page(page.key, name, page=page)
+
     def _pool_pages(self) -> Iterator[RenderedFile]:
         tables, queued = self.tables, pending_by_market(self.tables.pending)
         times = tables.pools.select(time_text(pl.col("price_timestamp"))).to_series()
         curves, trends = rate_curves(tables.pools, tables.parameters, PROTOCOLS), self.trends.of_pools()
-        for pool, time, points, trend in zip(self.pools.iter_rows(named=True), times, curves, trends, strict=True):
+        for pool, time, points, trend in zip(self.named_pools, times, curves, trends, strict=True):
             place = pool["market"], pool["pool"]
             now = (
                 basis_points(pool["accrued_utilization"], pool["utilization_decimals"]),
@@ -216,11 +236,11 @@ class _Site:
                 bucket=trend.every,
             )
 
-    def _market_pages(self, markets: Sequence[Row], rows: Sequence[Row]) -> Iterator[RenderedFile]:
+    def _market_pages(self, markets: Sequence[SiteMarket], rows: Sequence[SitePool]) -> Iterator[RenderedFile]:
         tables, trends = self.tables, self.trends.of_groups("market")
         backstops = {row["market"]: row for row in tables.backstops.iter_rows(named=True)}
         queued, by_address = pending_by_market(tables.pending), {row["market"]: row for row in markets}
-        read = dict(grouped(rows, "market"))
+        read = by_market(rows)
         for name in chain(read, (name for name in by_address if name not in read)):
             pools = read.get(name, [])
             yield from self._group_pages(
@@ -240,7 +260,7 @@ class _Site:
         self,
         name: str,
         template: str,
-        pools: Sequence[Row],
+        pools: Sequence[SitePool],
         trend: Trend | None,
         labels: Mapping[tuple[str, str], str],
         **context: Any,

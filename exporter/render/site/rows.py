@@ -2,31 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 import polars as pl
 
-from exporter.best import ODD_PRICE, SIDES, Side, best, why_none, with_ranks
+from exporter.best import ODD_PRICE, SIDES, Side, best_of_tokens, why_none_of_tokens, with_ranks
+from exporter.exact_sums import Limbs, exact_sum, whole
+from exporter.ledger.tokens import Token
 from exporter.protocols.compute import Tables
+from exporter.protocols.numbers import MarketRow
+from exporter.render.lists import IdentityValues, ListedPool
 from exporter.render.site.text import harmless, no_price
+from exporter.tables import rows_as
 
 PAGE_ROWS = 100
 
-Row = dict[str, Any]
 _Item = TypeVar("_Item")
 
 
-def market_rows(tables: Tables) -> list[Row]:
+class SiteMarket(MarketRow):
+    """A market as pages show it."""
+
+    closed: bool | None
+    """Whether all of its pools are closed to suppliers and borrowers; null where no pool was read."""
+
+
+class NamedPool(ListedPool):
+    """A row of a frame `with_names`."""
+
+    token_label: str
+
+
+class RankedPool(NamedPool):
+    """A row of a frame `with_names` and `exporter.best.with_ranks`."""
+
+    supply_rank_bps: int
+    borrow_rank_bps: int
+    no_supply: str | None
+    no_borrow: str | None
+
+
+class SitePool(RankedPool):
+    """A pool in the tables of pages, with the cells that it has in each of them, as HTML."""
+
+    gates: str
+    rates: str
+    amounts: str
+
+
+def market_rows(tables: Tables) -> list[SiteMarket]:
     """All markets in the order `by_value`; each has whether all of its pools are closed."""
     closed = tables.pools.group_by("market").agg(
         (~pl.col("can_supply") & ~pl.col("can_borrow")).fill_null(value=False).all().alias("closed"),
     )
     markets = tables.markets.join(closed, on="market", how="left", maintain_order="left")
-    return by_value(markets).rows(named=True)
+    return rows_as(SiteMarket, by_value(markets))
 
 
 def by_value(rows: pl.DataFrame) -> pl.DataFrame:
@@ -63,71 +95,147 @@ def with_names(pools: pl.DataFrame, native: str | None) -> pl.DataFrame:
     )
 
 
-def full_name(pool: Row) -> str:
+def full_name(pool: NamedPool) -> str:
     """A pool's symbol with its labels, as text: ``USDC hub 1``."""
     return " ".join(filter(None, (pool["symbol"], pool["pool_label"], pool["token_label"])))
 
 
-def pool_rows(pools: pl.DataFrame) -> list[Row]:
-    """The rows of all pools that were read, of a frame `with_names`, in the order `by_value`."""
-    return by_value(with_ranks(pools)).rows(named=True)
+def pool_rows(pools: pl.DataFrame, cells: Any) -> list[SitePool]:
+    """The rows of all pools that were read, of a frame `with_names`, in the order `by_value`.
 
-
-def grouped(rows: Sequence[Row], key: str) -> Iterator[tuple[str, list[Row]]]:
-    """The rows of each market or token, a column, in the order that they have; in the order of its names."""
-    for name, group in groupby(sorted(rows, key=itemgetter(key)), key=itemgetter(key)):
-        yield name, list(group)
-
-
-def token_row(address: str, issuer: str | None, pools: Sequence[Row]) -> Row:
-    """A token, of its pools by value, and its best pools; ``no_supply`` and ``no_borrow`` say why there are none.
-
-    The value is that of its ``priced_count`` pools in listed markets that have a price; ``listed_count`` counts these
-    with the others.
+    ``cells`` are the macros of the templates. The cells that they make are in the tables of all pools, of a pool's
+    market and of its token.
     """
-    listed = [pool for pool in pools if pool["listed"]]
-    values = [pool["tvl_usd_cents"] for pool in listed if pool["tvl_usd_cents"] is not None]
-    return {
-        "address": address,
-        "symbol": pools[0]["symbol"],
-        "shared": bool(pools[0]["token_label"]),
-        "issuer": issuer,
-        "identity": pools[0]["token_identity"],
-        "pools": pools,
-        "pool_count": len(pools),
-        "listed_count": len(listed),
-        "priced_count": len(values),
-        "tvl_usd_cents": sum(values) if values else None,
-        **{side: best(pools, side) for side in SIDES},
-        **{f"no_{side}": _why_no_best(pools, side) for side in SIDES},
-    }
+    return [
+        {**pool, "gates": cells.gates(pool), "rates": cells.rates(pool), "amounts": cells.amounts(pool)}
+        for pool in rows_as(RankedPool, by_value(with_ranks(pools)))
+    ]
+
+
+def by_market(pools: Sequence[SitePool]) -> Mapping[str, list[SitePool]]:
+    """The pools of each market, in the order that they have; in the order of the markets' addresses."""
+    own: dict[str, list[SitePool]] = {}
+    for pool in pools:
+        own.setdefault(pool["market"], []).append(pool)
+    return dict(sorted(own.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class SiteToken:
+    """A token as pages show it.
+
+    Attributes:
+        shared: whether another token has the same symbol.
+        pools: all of its pools by value.
+        tvl_usd_cents: the value of its ``priced_count`` pools in listed markets that have a price.
+        listed_count: pools in listed markets, with a price or without.
+        supply: the best pool to lend to; None if none counts, and then ``no_supply`` says why.
+        borrow: the best pool to borrow from; None if none counts, and then ``no_borrow`` says why.
+    """
+
+    address: str
+    symbol: str
+    shared: bool
+    issuer: str | None
+    identity: IdentityValues | None
+    pools: Sequence[SitePool]
+    pool_count: int
+    listed_count: int
+    priced_count: int
+    tvl_usd_cents: int | None
+    supply: SitePool | None
+    borrow: SitePool | None
+    no_supply: str
+    no_borrow: str
+
+
+class _TokenTotals(TypedDict):
+    """What is the same in all pools of a token, and totals of those in listed markets."""
+
+    token_address: str
+    symbol: str
+    token_label: str
+    token_identity: IdentityValues | None
+    listed_count: int
+    priced_count: int
+    tvl_usd_cents: Limbs | None
+
+
+def token_rows(pools: pl.DataFrame, rows: Sequence[SitePool], tokens: Mapping[str, Token]) -> list[SiteToken]:
+    """Every token, ascending by address. ``pools`` is a frame `with_names`, and ``rows`` are its `pool_rows`."""
+    ranked = by_value(with_ranks(pools)).with_row_index("place")
+    value = pl.col("tvl_usd_cents").filter(pl.col("listed"))
+    totals = ranked.group_by("token_address").agg(
+        pl.col("symbol", "token_label", "token_identity").first(),
+        pl.col("listed").sum().alias("listed_count"),
+        value.count().alias("priced_count"),
+        exact_sum(value).alias("tvl_usd_cents"),
+    )
+    own: dict[str, list[SitePool]] = {}
+    for row in rows:
+        own.setdefault(row["token_address"], []).append(row)
+    best = {side: _best_places(ranked, side) for side in SIDES}
+    why_none = {side: _why_no_best(ranked, side) for side in SIDES}
+
+    def best_pool(token: str, side: Side) -> SitePool | None:
+        place = best[side].get(token)
+        return None if place is None else rows[place]
+
+    site_tokens = []
+    for total in rows_as(_TokenTotals, totals.sort("token_address")):
+        address = total["token_address"]
+        token = tokens.get(address)
+        site_tokens.append(
+            SiteToken(
+                address=address,
+                symbol=total["symbol"],
+                shared=bool(total["token_label"]),
+                issuer=None if token is None else token.issuer,
+                identity=total["token_identity"],
+                pools=own[address],
+                pool_count=len(own[address]),
+                listed_count=total["listed_count"],
+                priced_count=total["priced_count"],
+                tvl_usd_cents=whole(total["tvl_usd_cents"]),
+                supply=best_pool(address, "supply"),
+                borrow=best_pool(address, "borrow"),
+                no_supply=why_none["supply"].get(address, ""),
+                no_borrow=why_none["borrow"].get(address, ""),
+            )
+        )
+    return site_tokens
+
+
+def _best_places(ranked: pl.DataFrame, side: Side) -> dict[str, int]:
+    """The place of each token's best row in the frame."""
+    return dict(best_of_tokens(ranked, side).select("token_address", "place").iter_rows())
 
 
 _ODD = f"{ODD_PRICE}: more than twice, or less than half, of what other listed markets say"
 
 
-def _why_no_best(pools: Sequence[Row], side: Side) -> str:
-    if any(pool[f"no_{side}"] is None for pool in pools):
-        return ""
-    said = why_none(pools, side)
-    if said == "no price":
-        return next(f"no price: {no_price(pool['price_reason'])}" for pool in pools if pool[f"no_{side}"] == said)
-    shown = {"no room": "cap reached" if side == "supply" else "all lent out", ODD_PRICE: _ODD}
-    return shown.get(said, said)
+def _why_no_best(ranked: pl.DataFrame, side: Side) -> dict[str, str]:
+    """Why each token without a best pool has none, in words."""
+    words = {"no room": "cap reached" if side == "supply" else "all lent out", ODD_PRICE: _ODD}
+    closest = why_none_of_tokens(ranked, side).select("token_address", f"no_{side}", "price_reason")
+    return {
+        token: f"no price: {no_price(price_reason)}" if reason == "no price" else words.get(reason, reason)
+        for token, reason, price_reason in closest.iter_rows()
+    }
 
 
 @dataclass(frozen=True, slots=True)
-class ListPage:
+class ListPage(Generic[_Item]):
     """One page of a list: its rows, its key, and the keys of all pages of the list."""
 
     number: int
-    rows: Sequence[Any]
+    rows: Sequence[_Item]
     key: str
     keys: Sequence[str]
     total: int
 
 
-def pages_of(rows: Sequence[_Item], name: str) -> Iterator[ListPage]:
+def pages_of(rows: Sequence[_Item], name: str) -> Iterator[ListPage[_Item]]:
     """Divide a list into pages: ``markets.html``, ``markets-2.html`` and so on; one without rows for an empty list."""
     count = max(-(-len(rows) // PAGE_ROWS), 1)
     keys = [f"{name}.html"] + [f"{name}-{number}.html" for number in range(2, count + 1)]

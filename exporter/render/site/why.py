@@ -6,15 +6,16 @@ The yield after a deposit takes the state at the ledger's close: an operation br
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
-from typing import Any, cast
+from typing import Final
 
 from exporter.exact import annual_yield_bps
 from exporter.protocols.base import Parameter
-from exporter.protocols.protocol import Protocol, RateRow
+from exporter.protocols.numbers import PoolRow
+from exporter.protocols.protocol import Protocol
 from exporter.render.site.text import THIN, percent
 
 DEPOSIT_USD = 10_000
@@ -24,7 +25,8 @@ _FEWEST_DIGITS, _MOST_DIGITS = 3, 7
 _ROUNDING = Fraction(1, 10_000)
 """Contracts round: how far above 100 % the lenders' part of the interest may seem to be."""
 
-Row = Mapping[str, Any]
+
+_RATES: Final = ("stored_borrow_apr", "stored_supply_apr")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Factors:
     earned: str
 
 
-def factors(row: Row) -> Factors | None:
+def factors(row: PoolRow) -> Factors | None:
     """The three numbers that a pool's supply rate is the product of, with as few digits as multiply out.
 
     None if nothing is earned, or if no number of digits up to `_MOST_DIGITS` multiplies out: then the contract's rates
@@ -45,7 +47,7 @@ def factors(row: Row) -> Factors | None:
     """
     rates = 10 ** row["apr_decimals"]
     lent = 100 * Fraction(row["stored_utilization"], 10 ** row["utilization_decimals"])
-    paid, earned = (100 * Fraction(row[f"stored_{side}_apr"], rates) for side in ("borrow", "supply"))
+    paid, earned = (100 * Fraction(row[name], rates) for name in _RATES)
     if not (lent > 0 and paid > 0 and earned > 0):
         return None
     share = 100 * earned / (lent / 100 * paid)
@@ -67,7 +69,7 @@ def _shown(number: Fraction) -> str:
     return percent(int(number * 100))
 
 
-def why(row: Row) -> str | None:
+def why(row: PoolRow) -> str | None:
     """The sentence; None where there is nothing to explain or the numbers do not multiply out."""
     if not row["total_borrowed"]:
         return f"Suppliers earn no interest because nothing is lent{_reward_alone(row)}."
@@ -80,20 +82,23 @@ def why(row: Row) -> str | None:
     )
 
 
-def _reward_alone(row: Row) -> str:
+def _reward_alone(row: PoolRow) -> str:
     reward = row["supply_reward_apr_bps"]
     return f"; the reward adds {percent(reward)}" if reward else ""
 
 
-def yield_after_deposit(row: Row, parameters: Sequence[Parameter], protocol: Protocol) -> int | None:
+def yield_after_deposit(row: PoolRow, parameters: Sequence[Parameter], protocol: Protocol) -> int | None:
     """The yield with the reward, in basis points, after somebody deposits tokens worth `DEPOSIT_USD`.
 
     None without a price or a known curve, where the deposit is not possible, or where a cap leaves room for less.
     """
     model, given = protocol.rate_model, {item.name: item.value for item in parameters}
-    if model is None or row["oracle_price"] is None or row["can_supply"] is False or not row["total_borrowed"]:
+    price, price_decimals = row["oracle_price"], row["oracle_decimals"]
+    if model is None or price is None or price_decimals is None:
         return None
-    units = -(-DEPOSIT_USD * 10 ** (row["oracle_decimals"] + row["decimals"]) // row["oracle_price"])
+    if row["can_supply"] is False or not row["total_borrowed"]:
+        return None
+    units = -(-DEPOSIT_USD * 10 ** (price_decimals + row["decimals"]) // price)
     room = row["available_to_supply"]
     if room is not None and room < units:
         return None
@@ -102,7 +107,7 @@ def yield_after_deposit(row: Row, parameters: Sequence[Parameter], protocol: Pro
     if abs(by_totals - used_now) * 10_000 > model.full:
         return None  # the contract's rates follow from something else than the totals
     used = min(model.full * row["total_borrowed"] // supplied, model.full)
-    rate = model.rate_at(used, cast(RateRow, row), given)
+    rate = model.rate_at(used, row, given)
     before = row["accrued_borrow_apr"] * used_now
     if rate is None or before <= 0 or row["accrued_supply_apr"] <= 0:
         return None

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from exporter.exact import annual_yield_bps
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.protocol import RateRow
+from exporter.protocols.numbers import PoolRow
 from exporter.render.site.text import THIN
 from exporter.render.site.why import DEPOSIT_USD, why, yield_after_deposit
+from exporter.tables import rows_as
 from tests.protocols.world import World
 from tests.render.rendering import contract
 from tests.render.site.made import Page, pool_row, site_of, tables_of
@@ -27,6 +28,11 @@ RATES: dict[str, Any] = {
 }
 
 
+def why_of(**changes: object) -> str | None:
+    """The sentence of a made pool."""
+    return why(cast(PoolRow, pool_row(0, 0, **changes)))
+
+
 def numbers_of(sentence: str) -> list[Decimal]:
     """The percentages of a sentence, in their order."""
     return [Decimal(part.replace(",", "")) for part in re.findall(rf"([\d.,]+){THIN}%", sentence)]
@@ -34,7 +40,7 @@ def numbers_of(sentence: str) -> list[Decimal]:
 
 def test_the_numbers_of_the_sentence_multiply_out() -> None:
     """What is lent, what borrowers pay and what lenders get of it multiply to the rate, which leads to the yield."""
-    said = why(pool_row(0, 0, **RATES))
+    said = why_of(**RATES)
 
     assert said is not None
     assert (
@@ -46,7 +52,7 @@ def test_the_numbers_of_the_sentence_multiply_out() -> None:
 def test_it_multiplies_out_for_every_protocol() -> None:
     """For every pool that has a sentence, the product of its three numbers is the rate that it gives."""
     sentences = 0
-    for row in chain.from_iterable(World(name).compute().pools.iter_rows(named=True) for name in PROTOCOLS):
+    for row in chain.from_iterable(rows_as(PoolRow, World(name).compute().pools) for name in PROTOCOLS):
         said = why(row)
         if said is None or "because nothing is lent" in said or "<" in said:
             continue
@@ -59,10 +65,10 @@ def test_it_multiplies_out_for_every_protocol() -> None:
 
 def test_what_does_not_multiply_out_is_not_explained() -> None:
     """No sentence where lenders would get more than borrowers pay; nothing lent, and the reward, are said."""
-    assert why(pool_row(0, 0, **RATES | {"stored_supply_apr": 9_000_000})) is None
-    assert why(pool_row(0, 0, **RATES | {"stored_supply_apr": 0})) is None
-    assert "Suppliers earn no interest because nothing is lent." == why(pool_row(0, 0, total_borrowed=0))
-    rewarded = why(pool_row(0, 0, **RATES, supply_reward_apr_bps=130))
+    assert why_of(**RATES | {"stored_supply_apr": 9_000_000}) is None
+    assert why_of(**RATES | {"stored_supply_apr": 0}) is None
+    assert "Suppliers earn no interest because nothing is lent." == why_of(total_borrowed=0)
+    rewarded = why_of(**RATES, supply_reward_apr_bps=130)
     assert rewarded is not None
     assert rewarded.endswith(f"; the reward adds 1.30{THIN}%.")
 
@@ -73,27 +79,31 @@ def test_the_yield_after_a_deposit_follows_from_the_curve() -> None:
     model = protocol.rate_model
     assert model is not None
     computed = 0
-    for row in tables.pools.iter_rows(named=True):
+    for row in rows_as(PoolRow, tables.pools):
         parameters = tables.parameters[row["market"], row["pool"]]
         after = yield_after_deposit(row, parameters, protocol)
         if after is None:
             continue
         computed += 1
+        assert row["oracle_price"] is not None
+        assert row["oracle_decimals"] is not None
         units = DEPOSIT_USD * 10 ** (row["decimals"] + row["oracle_decimals"]) / row["oracle_price"]
         used = int(10**7 * row["total_borrowed"] / (row["total_supplied"] + units))
-        rate = model.rate_at(used, cast(RateRow, row), {item.name: item.value for item in parameters})
+        rate = model.rate_at(used, row, {item.name: item.value for item in parameters})
         assert rate is not None
         share = row["accrued_supply_apr"] / (row["accrued_borrow_apr"] * row["accrued_utilization"])
         expected = annual_yield_bps(int(share * rate * used), 365, 10**7) + (row["supply_reward_apr_bps"] or 0)
         assert abs(after - expected) <= 1 + (row["supply_reward_apr_bps"] or 0)
-        assert yield_after_deposit(row | {"available_to_supply": int(units)}, parameters, protocol) in (after, None)
-        for change in (
-            {"available_to_supply": int(units) - 1},
-            {"oracle_price": None},
-            {"can_supply": False},
-            {"accrued_utilization": row["accrued_utilization"] // 2},
-        ):
-            assert yield_after_deposit(row | change, parameters, protocol) is None
+        full: PoolRow = {**row, "available_to_supply": int(units)}
+        assert yield_after_deposit(full, parameters, protocol) in (after, None)
+        changed: list[PoolRow] = [
+            {**row, "available_to_supply": int(units) - 1},
+            {**row, "oracle_price": None},
+            {**row, "can_supply": False},
+            {**row, "accrued_utilization": row["accrued_utilization"] // 2},
+        ]
+        for other in changed:
+            assert yield_after_deposit(other, parameters, protocol) is None
         assert yield_after_deposit(row, (), protocol) is None
     assert computed > 0
 
