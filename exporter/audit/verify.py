@@ -165,40 +165,102 @@ def verify_tree(
     ones. ``full`` looks every entry up in all buckets, ``complete`` compares the markets with all contracts of the
     checkpoint. Reading archives ends after ``deadline`` seconds; what an earlier run lacks by then is not covered.
     """
-    with console.step("check", "checking the tree") as facts, refuting():
-        looked = check_files(uri)
-        facts.update(files=sum(looked.files.values()))
-    if (why := other_version(looked)) is not None:
-        raise ConfigError(f"{uri}: {why}, so its files cannot be compared; verify it with that version of the exporter")
     with tempfile.TemporaryDirectory() as folder:
-        unproven = Unproven()
-        with console.step("repeat", "repeating runs from their evidence") as facts, refuting():
-            tree = asyncio.run(fetch(uri, Path(folder), earlier))
-            status = tree.status
-            if status.run_id != looked.run_id:
-                raise SourceError(f"run {status.run_id} was published after {looked.run_id} was checked; verify again")
+        verification = _Verification(uri, console, Path(folder), complete=complete, full=full)
+        verification.repeat(verification.checked(), earlier)
+        verification.prove(archives, trust, deadline)
+        verification.compare_all_contracts()
+        verification.judge_risk()
+        verification.judge_the_rest()
+        return verification.result(now)
+
+
+class _Verification:
+    """The steps of verifying a tree, in their order. Each adds what it cannot prove to ``unproven``.
+
+    Attributes:
+        tree: the fetched tree, from `repeat` on.
+        made: how the run's files compare with what its inputs give, from `repeat` on.
+        repeated: the earlier runs that follow from their evidence, from `repeat` on.
+        evidence: the run's evidence, decoded, from `repeat` on.
+        trusted: the trusted organisations, from `prove` on.
+        archives: the opened archives, from `prove` on.
+        outcome: what the comparison with the checkpoint gave, from `prove` on.
+        all_contracts: the comparison with all contracts of the checkpoint; None if nobody asked for it.
+        statements: what only the publisher can say.
+        rows: the rows of the history before the run, from `judge_the_rest` on; ``rows_left`` of them follow from no
+            evidence.
+        waiting: how many files of earlier runs the sweep will remove, from `judge_the_rest` on.
+    """
+
+    tree: FetchedTree
+    made: Rerendered
+    repeated: RepeatedRuns
+    evidence: Evidence
+    trusted: Trust
+    archives: Archives
+    outcome: Outcome
+    rows: int
+    rows_left: int
+    waiting: int
+
+    def __init__(self, uri: str, console: Console, folder: Path, *, complete: bool, full: bool) -> None:
+        self._uri, self._console, self._folder = uri, console, folder
+        self._complete, self._full = complete, full
+        self.unproven = Unproven()
+        self.all_contracts: Complete | None = None
+        self.statements: list[str] = []
+
+    def checked(self) -> str:
+        """Check the tree's files; gives the id of the published run. Raises `RefutedError`, `ConfigError`."""
+        with self._console.step("check", "checking the tree") as facts, refuting():
+            summary = check_files(self._uri)
+            facts.update(files=sum(summary.files.values()))
+        if (why := other_version(summary)) is not None:
+            raise ConfigError(
+                f"{self._uri}: {why}, so its files cannot be compared; verify it with that version of the exporter"
+            )
+        return summary.run_id
+
+    def repeat(self, run_id: str, earlier: int) -> None:
+        """Repeat the run with this id and at most ``earlier`` earlier ones from their evidence.
+
+        Raises `RefutedError` if a file differs, and `SourceError` if another run was published meanwhile.
+        """
+        with self._console.step("repeat", "repeating runs from their evidence") as facts, refuting():
+            self.tree = tree = asyncio.run(fetch(self._uri, self._folder, earlier))
+            if tree.status.run_id != run_id:
+                raise SourceError(f"run {tree.status.run_id} was published after {run_id} was checked; verify again")
             claims_of(tree.evidence)  # it is within bounds, before anything else reads it
-            repeated = repeat_earlier(tree)
-            covered = repeated.covered
-            made = rerender(tree)
-            for key, why in made.different.items():
+            self.repeated = repeat_earlier(tree)
+            self.made = rerender(tree)
+            for key, why in self.made.different.items():
                 raise CheckError(f"{key} {why}")
-            unproven.update(judge_inputs(tree, repeated))
-            for key, (lost, why) in made.dependent.items():
-                unproven.add(Reason.CHANGES if lost == "watched" else Reason.HISTORY, [f"{key} ({why})"])
-            unproven.add(Reason.LIBRARIES, [*made.recoded, *repeated.recoded])
-            evidence = Evidence.decode(tree.evidence, status.evidence_key)
-            statements = list(statements_of(tree, evidence))
-            unproven.add(Reason.STATEMENTS, _transitions(tree))
-            unproven.add(Reason.STATEMENTS, evidence_words(evidence))
-            facts.update(files=made.same, earlier_runs=len(covered))
-        trusted = trust_of(status.network, trust)
-        unproven.add(Reason.STATEMENTS, checker_words(tree.records, status.network, trust))
-        with console.step("prove", "comparing the evidence with the network's checkpoint") as facts:
-            buckets = Path(folder) / "buckets"
-            opened = Archives.open(archives or trusted.archives, buckets, Deadline(deadline, "--deadline"))
-            hold = partial(_hold, tree, trusted, opened, unproven, full)
-            outcome = hold(status.run_id, tree.evidence)
+            self.unproven.update(judge_inputs(tree, self.repeated))
+            for key, (lost, why) in self.made.dependent.items():
+                self.unproven.add(Reason.CHANGES if lost == "watched" else Reason.HISTORY, [f"{key} ({why})"])
+            self.unproven.add(Reason.LIBRARIES, [*self.made.recoded, *self.repeated.recoded])
+            self.evidence = Evidence.decode(tree.evidence, tree.status.evidence_key)
+            self.statements += statements_of(tree, self.evidence)
+            self.unproven.add(Reason.STATEMENTS, _transitions(tree))
+            self.unproven.add(Reason.STATEMENTS, evidence_words(self.evidence))
+            facts.update(files=self.made.same, earlier_runs=len(self.repeated.covered))
+
+    def prove(self, archives: Sequence[str], trust: Path | None, deadline: float) -> None:
+        """Compare the evidence with the network's checkpoints, which validators signed.
+
+        An earlier run whose archives cannot be read is left out. Raises `RefutedError`, `SourceError`, `ConfigError`.
+        """
+        tree, covered = self.tree, self.repeated.covered
+        network = tree.status.network
+        self.trusted = trust_of(network, trust)
+        self.unproven.add(Reason.STATEMENTS, checker_words(tree.records, network, trust))
+        with self._console.step("prove", "comparing the evidence with the network's checkpoint") as facts:
+            buckets = self._folder / "buckets"
+            places = archives or self.trusted.archives
+            self.archives = Archives.open(places, buckets, Deadline(deadline, "--deadline"))
+            hold = partial(_hold, tree, self.trusted, self.archives, self.unproven, self._full)
+            self.outcome = hold(tree.status.run_id, tree.evidence)
             for run in tree.earlier:
                 if run.ledger in covered:
                     try:
@@ -206,60 +268,81 @@ def verify_tree(
                     except SourceError as error:
                         del covered[run.ledger]
                         tree.left_out[run.run_id] = str(error)
-            held = {status.run_id, *covered.values()}
+            held = {tree.status.run_id, *covered.values()}
             others = (proof.run_id for proof in tree.proofs if proof.run_id not in held)
-            unproven.add(Reason.EARLIER, (f"{PROOFS.template}: the proof of run {run_id}" for run_id in others))
-            unproven.add(Reason.STATEMENTS, notice_words(evidence, opened, trusted))
-            facts.update(checkpoint=outcome.proven.ledger, confirmed=outcome.confirmed)
-        found = None
-        if complete:
-            with console.step("complete", "checking all contracts of the checkpoint") as facts:
-                read = run_read(asyncio.run(files_of_run(tree, READ_OF_A_RUN)), uri)
-                state, proven = Path(folder) / "state", outcome.proven
-                found = check_complete(opened, proven, state, status.network, read, unproven)
-                facts.update(markets=found.markets)
-        if CENSUS.template in tree.records and not _is_census_of(tree.records[CENSUS.template], found):
-            unproven.add(Reason.STATEMENTS, [CENSUS.template])
+            self.unproven.add(Reason.EARLIER, (f"{PROOFS.template}: the proof of run {run_id}" for run_id in others))
+            self.unproven.add(Reason.STATEMENTS, notice_words(self.evidence, self.archives, self.trusted))
+            facts.update(checkpoint=self.outcome.proven.ledger, confirmed=self.outcome.confirmed)
+
+    def compare_all_contracts(self) -> None:
+        """Compare the markets with all contracts of the checkpoint, if that was asked for."""
+        tree = self.tree
+        if self._complete:
+            with self._console.step("complete", "checking all contracts of the checkpoint") as facts:
+                read = run_read(asyncio.run(files_of_run(tree, READ_OF_A_RUN)), self._uri)
+                proven, folder = self.outcome.proven, self._folder / "state"
+                network = tree.status.network
+                self.all_contracts = check_complete(self.archives, proven, folder, network, read, self.unproven)
+                facts.update(markets=self.all_contracts.markets)
+        census = tree.records.get(CENSUS.template)
+        if census is not None and not _is_census_of(census, self.all_contracts):
+            self.unproven.add(Reason.STATEMENTS, [CENSUS.template])
+
+    def judge_risk(self) -> None:
+        """Judge the risk that the run shows, and name risk documents that it does not show."""
+        tree = self.tree
         if tree.risk is not None:
-            with console.step("risk", "judging the risk that the run shows"):
-                judged = judge_risk(tree, evidence, opened, trusted, Path(folder), complete=complete)
-                unproven.add(Reason.STATEMENTS, judged)
-        unproven.add(Reason.STATEMENTS, (key for key in sorted(tree.keys or ()) if is_unshown_risk(key, status)))
-        rows, left = sum(count for _, count in uncovered(tree, ())), dict(uncovered(tree, covered))
+            with self._console.step("risk", "judging the risk that the run shows"):
+                judged = judge_risk(
+                    tree, self.evidence, self.archives, self.trusted, self._folder, complete=self._complete
+                )
+                self.unproven.add(Reason.STATEMENTS, judged)
+        unshown = (key for key in sorted(tree.keys or ()) if is_unshown_risk(key, tree.status))
+        self.unproven.add(Reason.STATEMENTS, unshown)
+
+    def judge_the_rest(self) -> None:
+        """Name what no earlier step covers: earlier rows of the history, other files, the publisher's records."""
+        tree, unproven = self.tree, self.unproven
+        left = dict(uncovered(tree, self.repeated.covered))
+        self.rows = sum(count for _, count in uncovered(tree, ()))
+        self.rows_left = sum(left.values())
         unproven.add(Reason.HISTORY, (f"{key} ({rows} rows)" for key, rows in left.items()))
         unproven.add(Reason.HISTORY, _liquidations(tree))
         unproven.add(Reason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.left_out.items()))
-        waiting = _judge_rest(tree, made, repeated, trusted, unproven)
+        self.waiting = _judge_rest(tree, self.made, self.repeated, self.trusted, unproven)
         own = next((file.key for file in tree.files.under(HISTORY_PREFIX) if file_ledgers(file.key) is not None), "")
         newest = max((file.last_ledger for file in tree.history.files), default=0)
-        for record, name in judge_records(tree.publisher_records, status, made.state, own, newest):
+        for record, name in judge_records(tree.publisher_records, tree.status, self.made.state, own, newest):
             if record is None:
-                statements.append(name)
+                self.statements.append(name)
             else:
                 unproven.add(record, [name])
-    proven = outcome.proven
-    close_time = proven.closed[status.observed_ledger]
-    return Verified(
-        run_id=status.run_id,
-        ledger=status.observed_ledger,
-        close_time=close_time,
-        age_seconds=max(int(now().timestamp()) - close_time, 0),
-        checkpoint=proven.ledger,
-        signed_ledger=proven.signed_ledger,
-        signed=signed_by(proven, trusted),
-        entries=outcome.entries,
-        confirmed=outcome.confirmed,
-        files=len(tree.files),
-        repeated=made.same,
-        earlier_runs=list(covered.values()),
-        history_rows=rows,
-        covered_history_rows=rows - sum(left.values()),
-        trust=trusted,
-        unproven=unproven,
-        statements=statements,
-        waiting=waiting,
-        complete=found,
-    )
+
+    def result(self, now: Clock) -> Verified:
+        """The state of the tree after all steps."""
+        tree, proven = self.tree, self.outcome.proven
+        close_time = proven.closed[tree.status.observed_ledger]
+        return Verified(
+            run_id=tree.status.run_id,
+            ledger=tree.status.observed_ledger,
+            close_time=close_time,
+            age_seconds=max(int(now().timestamp()) - close_time, 0),
+            checkpoint=proven.ledger,
+            signed_ledger=proven.signed_ledger,
+            signed=signed_by(proven, self.trusted),
+            entries=self.outcome.entries,
+            confirmed=self.outcome.confirmed,
+            files=len(tree.files),
+            repeated=self.made.same,
+            earlier_runs=list(self.repeated.covered.values()),
+            history_rows=self.rows,
+            covered_history_rows=self.rows - self.rows_left,
+            trust=self.trusted,
+            unproven=self.unproven,
+            statements=self.statements,
+            waiting=self.waiting,
+            complete=self.all_contracts,
+        )
 
 
 @contextmanager
