@@ -95,9 +95,11 @@ def test_a_census_in_a_tree(recorded: tuple[SimulatedArchive, FromArchive], tmp_
     assert LEFT_OUT == {(item["protocol"], item["reason"]) for item in found["unread"]}
     assert found["run_id"] == json.loads((tmp_path / "v1/system/status.json").read_bytes())["run_id"]
     assert 1 == check_files(str(tmp_path)).documents["Census"]
+    with pytest.raises(CheckError, match=r"the run is of the network 'Recorded .*', not of 'Test SDF Network"):
+        census(settings_for(network__name="testnet"), recorded[1], open_store(str(tmp_path)), Silence())
 
 
-def test_a_census_needs_a_run_of_its_network(tmp_path: Path) -> None:
+def test_a_census_needs_a_run(tmp_path: Path) -> None:
     """An empty folder has nothing to compare with."""
     given = FromArchive(("archive",))
 
@@ -126,10 +128,11 @@ def test_the_next_run_reads_what_a_census_found(tmp_path: Path) -> None:
             item for item in json.loads((out / "v1/census.json").read_bytes())["unread"] if item["address"] == STRANGER
         ]
         chain.close(close_time=chain.close_time(chain.latest) + 5)
-        run(settings)
+        _, report = run(settings)
 
     assert ("slender", "known_code", "not_found") == tuple(unread[0][name] for name in ("protocol", "kind", "reason"))
     assert {STRANGER} == markets_in(out) - before
+    assert {STRANGER} == {item["market"] for item in report["discovered"]}  # no run had read it
 
 
 def markets_in(out: Path) -> set[str]:
@@ -179,13 +182,19 @@ def compared(
 def test_pools_that_a_run_left_out(recorded: tuple[SimulatedArchive, FromArchive], tmp_path: Path) -> None:
     """A hub market of XOXNO, which no list on the chain names, is missed; one newer than the run is a reason."""
     left_out, *others = sorted(HUB_MARKETS)
-    for folder in ("all", "one", "earlier"):
+    for folder in ("all", "one", "same", "earlier"):
         (tmp_path / folder).mkdir()
 
+    def without_one(folder: str, ledger: int) -> Unproven:
+        return compared(tmp_path / folder, MARKETS, made=recorded, pools=frozenset(others), ledger=ledger)[1]
+
     assert Reason.MARKETS not in compared(tmp_path / "all", MARKETS, made=recorded)[1].counts
-    with pytest.raises(RefutedError, match=f"the run left out pool {left_out[1]} of market {XOXNO}"):
-        compared(tmp_path / "one", MARKETS, made=recorded, pools=frozenset(others))
-    _, unproven = compared(tmp_path / "earlier", MARKETS, made=recorded, pools=frozenset(others), ledger=1)
+    with pytest.raises(RefutedError, match=f"the run left out pool {left_out[1]} of market {XOXNO}") as refused:
+        without_one("one", CHECKPOINT)
+    changed = int(str(refused.value).split()[-1])
+    with pytest.raises(RefutedError, match=f"changed last at ledger {changed}"):
+        without_one("same", changed)
+    unproven = without_one("earlier", changed - 1)
     assert f"pool {left_out[1]} of market {XOXNO}" in unproven.names[Reason.MARKETS][0]
     assert "after the run" in unproven.names[Reason.MARKETS][0]
 
@@ -262,13 +271,13 @@ def newer_record(entries: Entries) -> None:
         (SLENDER, with_code(SLENDER, b"?" * 32), "slender: it has the code of a market"),
         (BLEND_V2, without_factories, "blend"),  # nothing vouches, so code is enough
         (STRANGER, copied(SLENDER), "slender: it has the code of a market"),  # of a protocol without factories
-        (BLEND_V2, newer_record, "blend: .* since ledger 65000058, and the run is of 65000060"),
+        (BLEND_V2, newer_record, "blend: .* since ledger 65000058, and the run is of 65000058"),
     ],
 )
 def test_a_hidden_market(tmp_path: Path, hidden: str, change: Callable[[Entries], None], said: str) -> None:
     """A market of the lists, of code that these have, or that a factory has a record of, is missed."""
     with pytest.raises(RefutedError, match=f"the run left out {hidden} of {said}"):
-        compared(tmp_path, MARKETS - {hidden}, change, ledger=CHECKPOINT - 3 if change is newer_record else CHECKPOINT)
+        compared(tmp_path, MARKETS - {hidden}, change, ledger=CHECKPOINT - 5 if change is newer_record else CHECKPOINT)
 
 
 def test_a_market_that_may_be_missing(tmp_path: Path) -> None:
@@ -280,7 +289,7 @@ def test_a_market_that_may_be_missing(tmp_path: Path) -> None:
 
     (tmp_path / "newer").mkdir()
     _, unproven = compared(tmp_path, MARKETS, unknown)
-    _, newer = compared(tmp_path / "newer", MARKETS - {BLEND_V2}, newer_record, ledger=CHECKPOINT - 10)
+    _, newer = compared(tmp_path / "newer", MARKETS - {BLEND_V2}, newer_record, ledger=CHECKPOINT - 6)
 
     assert {Reason.MARKETS: 1} == unproven.counts == newer.counts
     assert f"{STRANGER} of alula: its storage is that of a market" in unproven.names[Reason.MARKETS][0]

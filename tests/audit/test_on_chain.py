@@ -14,10 +14,10 @@ import pytest
 from exporter.audit import on_chain as job
 from exporter.audit.on_chain import ChainCheck, StorageRuleComparison, compare_storage_rules
 from exporter.deployments.networks import network_id
-from exporter.errors import CheckError, DecodeError
+from exporter.errors import CheckError
 from exporter.job.reading import read_protocols
 from exporter.job.sources import OpenSource, open_snapshot
-from exporter.ledger.codec.scval_encode import encode_scval, i128, struct_map, u64, vec
+from exporter.ledger.codec.scval_encode import encode_scval, i128, struct_map, u64
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
@@ -27,12 +27,10 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.protocols.base import ComputedPool
 from exporter.protocols.numbers import PoolRow
-from exporter.protocols.protocol import Compared, ViewCall
-from exporter.protocols.xoxno.views import VIEWS
+from exporter.protocols.protocol import Compared
 from tests.audit.contract_views import ALULA, ContractViews
 from tests.job_runs import direct, on_chain, read_tables, settings_for
 from tests.localnet.recorded import BLEND_V2, only, pools_of
-from tests.protocols.judged import plain
 
 
 def compare(network: RecordedNetwork, *names: str, behaviour: Behaviour | None = None, **flags: Any) -> ChainCheck:
@@ -106,14 +104,6 @@ def test_every_difference_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [] == right.differences
     assert {"alula", "blend", "k2", "peridot", "xoxno"} == {name for name, count in right.by_protocol.items() if count}
     assert set() == fields ^ different
-
-
-def test_views_of_xoxno_that_cannot_be_compared() -> None:
-    """An answer of another length does not count."""
-    asked = ViewCall("C", "1-A", ContractCall("C", "get_bulk_indexes"))
-
-    with pytest.raises(DecodeError, match="0 results for a pool"):
-        VIEWS.fields(asked, vec(), ComputedPool(plain("xoxno"), cast(PoolRow, {})), 0)
 
 
 def test_moving_chain() -> None:

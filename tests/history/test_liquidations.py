@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.history.liquidations import SCHEMA, fault_of, written
+from exporter.history.liquidations import SCHEMA, fault_of, joined, written
 from exporter.tree.documents import LedgerSpan, LiquidationsFile
 
 
@@ -50,12 +50,29 @@ def test_a_good_table() -> None:
 
 
 @pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([(1, 5), (6, 9)], [(1, 9)]),  # they touch
+        ([(6, 9), (1, 5)], [(1, 9)]),
+        ([(1, 5), (7, 9)], [(1, 5), (7, 9)]),  # ledger 6 is missing
+        ([(1, 5), (5, 9)], [(1, 9)]),
+        ([(1, 9), (2, 3), (10, 10)], [(1, 10)]),
+        ([], []),
+    ],
+)
+def test_spans_that_touch_are_one(spans: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
+    """Spans are joined where no ledger lies between them, whichever was covered first."""
+    assert expected == [(span.first_ledger, span.last_ledger) for span in joined(LedgerSpan(*span) for span in spans)]
+
+
+@pytest.mark.parametrize(
     ("rows", "spans", "said"),
     [
         (3, [(10, 12)], "has 2 rows, but 3 in the history's manifest"),
         (2, [(10, 11)], "has rows of ledgers that its spans do not have"),
         (2, [], "has rows of ledgers that its spans do not have"),
         (2, [(12, 12), (10, 11)], "is of spans of ledgers that do not ascend"),
+        (2, [(10, 11), (12, 12)], "is of spans of ledgers that do not ascend, each apart from the next"),
     ],
 )
 def test_a_manifest_that_says_otherwise(rows: int, spans: list[tuple[int, int]], said: str) -> None:

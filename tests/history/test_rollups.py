@@ -286,6 +286,30 @@ def test_a_damaged_history(lost: int) -> None:
         assert entry.sha256 == etag_of(read(store, entry.key) or b"")
 
 
+@pytest.mark.parametrize(
+    ("time", "folder"),
+    [
+        (MONDAY, "date=2026-11-22"),
+        (MONDAY + DAY.seconds - 60, "date=2026-11-24"),
+        (MONDAY, "date=2026-11-23"),
+    ],
+)
+def test_a_file_in_the_folder_of_another_day(time: int, folder: str) -> None:
+    """Its rows get into no file of days, so the run is published without that; in its own folder they do."""
+    store = MemoryStore()
+    run(store, time, rollups=False)
+    run(store, time + 30 * DAY.seconds, rollups=False)
+    manifest = manifest_of(store)
+    key = manifest.files[0].key
+    moved = key.replace("date=2026-11-23", folder)
+    store.put(moved, read(store, key) or b"")
+    url = manifest.files[0].url.replace(key, moved)
+    files = [replace_fields(manifest.files[0], key=moved, url=url), *manifest.files[1:]]
+    replace_history(store, replace_fields(manifest, files=files), {}, NOW)
+
+    assert (DAILY in files_of(store)) is (moved == key)
+
+
 def test_too_many_files_wait_for_compaction() -> None:
     """A run does not read thousands of files to make the files from nothing."""
     store = half_a_history()

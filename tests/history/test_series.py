@@ -16,6 +16,7 @@ from exporter.errors import CheckError, StoreError
 from exporter.history.buckets import OBSERVATIONS, observations_of
 from exporter.history.manifest import read_history_manifest
 from exporter.history.series import STATE_KEY, Series, catch_up, load_series
+from exporter.history.time_buckets import HOUR
 from exporter.stores.memory import MemoryStore
 from tests.history.bucket_judge import LENGTHS, Observation, iso
 from tests.history.frames import manifest_of, record
@@ -225,6 +226,27 @@ def test_five_minutes_reach_back_a_day(count: int) -> None:
     assert iso(time - 86_400) >= starts[0] > iso(time - 86_400 - 3 * 3_600)
     assert page["next_cursor"] is not None
     assert sum(page["bucket"] == "5m" for page in pages.values()) <= 9
+
+
+def test_pools_that_had_a_price() -> None:
+    """A pool had one since a time if a run of that time's hour or later had one; one that never had any never had."""
+    historian = Historian(MemoryStore())
+    (never, early, late), ledger = places(1, 3), LEDGER
+    for number in range(8):
+        time, random = MONDAY + 1800 * number, Random(number)
+        observed = [
+            replace(item, price=(7, 7) if item.place == (late if number > 3 else early) else None, tvl_usd_cents=None)
+            for item in observe(random, [never, early, late], ledger + number, time)
+        ]
+        series, _ = historian.carry_on(observed, ledger + number, time)
+        historian.run(observed, ledger + number, time)
+
+    # The runs at 0:00, 0:30, 1:00 and 1:30 had a price of one pool, those from 2:00 to 3:30 of another.
+    assert {early, late} == series.priced_since(MONDAY)
+    assert {early, late} == series.priced_since(MONDAY + 2 * HOUR.seconds - 1)
+    assert {late} == series.priced_since(MONDAY + 2 * HOUR.seconds)
+    assert {late} == series.priced_since(MONDAY + 4 * HOUR.seconds - 1)
+    assert set() == series.priced_since(MONDAY + 4 * HOUR.seconds)
 
 
 # -- what is kept between runs: used when it fits the manifest, recomputed when it does not ----------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from dataclasses import replace
@@ -49,7 +50,11 @@ def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[Simulate
     assert facts["reading"]["signed"] == dict.fromkeys(ORGANISATIONS, 3)
     assert "2026-01-02" == facts["reading"]["trusted_since"]
     assert [] == list((folder / "kept").iterdir())
-    assert by_archive.has("v1/proofs.json")
+    stored = by_archive.get("v1/proofs.json")
+    assert stored is not None
+    (proof,) = json.loads(stored.data)["proofs"]
+    assert {name: proof[name] for name in ("entries", "confirmed")} | {"ledger": CHECKPOINT} == facts["proven"]
+    assert "proven" not in facts_by_file
 
 
 def test_what_cannot_be_proven_is_not_read(made: tuple[SimulatedArchive, Path, FromArchive], tmp_path: Path) -> None:

@@ -305,6 +305,16 @@ class TestRefusing:
 
         assert 2 == len(source.log)
 
+    @pytest.mark.parametrize(("rounds", "requests"), [(1, 2), (2, 5), (3, 8)])
+    def test_rounds_that_run_out(self, rounds: int, requests: int) -> None:
+        """Exactly as many rounds as are allowed are made, each of a few requests."""
+        source = ChainSource(busy_chain(b"a", b"b"), requests_per_ledger=1, keys_per_request=1)
+
+        with pytest.raises(NoCommonLedgerError, match=f"after {rounds} rounds"):
+            asyncio.run(read_at_one_ledger(source, states_of([b"a", b"b"]), ViewLimits(max_rounds=rounds)))
+
+        assert requests == len(source.log)
+
     @pytest.mark.parametrize(
         ("limits", "problem"),
         [(ViewLimits(max_calls=10), "10 contract calls at most"), (ViewLimits(max_keys=10), "10 ledger keys at most")],

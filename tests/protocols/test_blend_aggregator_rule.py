@@ -73,6 +73,10 @@ def judged(prices: Mapping[int, int], max_dev: int, max_age: int, now: int, last
 @example(prices={0: 105, 1: 100}, max_dev=5, max_age=900, age=0, decimals=14)
 @example(prices={0: 106, 1: 100}, max_dev=5, max_age=900, age=0, decimals=14)
 @example(prices={0: 100, 3: 100}, max_dev=5, max_age=2 * STEP, age=0, decimals=14)  # one step too far back
+@example(prices={0: 100}, max_dev=0, max_age=600, age=600, decimals=14)  # exactly as old as it may be
+@example(prices={0: 100}, max_dev=0, max_age=600, age=601, decimals=14)
+@example(prices={1: 100}, max_dev=0, max_age=600, age=600 - STEP, decimals=14)
+@example(prices={1: 100}, max_dev=0, max_age=600, age=601 - STEP, decimals=14)
 @example(prices={0: 103, 1: 99}, max_dev=4, max_age=900, age=0, decimals=14)  # floor(99 * 4 / 100) is 3
 def test_the_deviation_rule(prices: dict[int, int], max_dev: int, max_age: int, age: int, decimals: int) -> None:
     """The newest price within the maximum age counts, if an older one within as many steps does not deviate more."""

@@ -79,6 +79,8 @@ OVERRIDE = {
         # A price may be this many basis points of the last one away from it; no last price, or no limit, lets any pass.
         ({"OracleConfig": moving(2_500)}, {}, 80, [(100, LAST)]),
         ({"OracleConfig": moving(2_499)}, {}, 80, REFUSED(16)),
+        ({"OracleConfig": moving(2_658)}, {}, 79, [(100, LAST)]),  # 2,658.2 basis points, rounded down
+        ({"OracleConfig": moving(2_657)}, {}, 79, REFUSED(16)),
         ({"OracleConfig": moving(1)}, {}, 0, [(100, LAST)]),
         ({"OracleConfig": moving(1)}, {}, None, [(100, LAST)]),
         ({"OracleConfig": moving(0)}, {}, 1, [(100, LAST)]),
@@ -105,6 +107,45 @@ def test_the_price_of_an_asset(
     assert REFUSED(9 if "Paused" in settings else 7) == ask(stored, other("ETH"))
     if isinstance(expected, list):
         assert "not from storage: an asset is listed twice" in ask(stored, BTC, BTC)
+
+
+@pytest.mark.parametrize(
+    ("price", "last", "expected"),
+    [
+        (429_497, 1, REFUSED(16)),  # 4,294,960,000 basis points are too many, and fit into 32 bits
+        (429_498, 1, REFUSED(18)),  # 4,294,970,000 do not
+        (2**127 - 1, 2**126, REFUSED(18)),  # the change does not fit into 128 bits
+    ],
+)
+def test_a_change_that_does_not_fit(price: int, last: int, expected: str) -> None:
+    """A change that the contract cannot compute is another error than one that is too large."""
+    stored = with_reflector()
+    put_price(stored, 1, LAST, price)
+    stored.put(K2, vec(symbol("LastPrice"), BTC), u128(last))
+
+    assert expected == ask(stored, BTC)
+
+
+LARGEST = 2**128 - 1
+
+
+@pytest.mark.parametrize(
+    ("price", "decimals", "expected"),
+    [
+        (LARGEST, 14, [(LARGEST, NOW - 100)]),
+        (LARGEST + 1, 14, REFUSED(18)),
+        (LARGEST // 10, 13, [(LARGEST // 10 * 10, NOW - 100)]),
+        (LARGEST // 10 + 1, 13, REFUSED(10)),
+        (10**38, 52, [(1, NOW - 100)]),
+        (10**38, 53, REFUSED(18)),  # 10^39 does not fit into 128 bits
+    ],
+)
+def test_prices_of_128_bits(price: int, decimals: int, expected: Any) -> None:
+    """A price of the adapter is brought to 14 decimals; what does not fit on the way is refused."""
+    stored = with_adapter(oracle_decimals=u32(decimals))
+    stored.put(ADAPTER, string("TOK"), feed_price(price, NOW - 100, NOW))
+
+    assert expected == ask(stored, TOK)
 
 
 def test_native_lumens_are_asked_for_by_symbol() -> None:

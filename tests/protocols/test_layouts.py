@@ -89,6 +89,7 @@ INSTANCE = {protocol: instance_key(market) for protocol, market in MARKET.items(
         *(
             (k2_layout.decode_router, "k2", INSTANCE["k2"], value, (name,), message)
             for name, value, message in (
+                ("PADMIN", None, "router instance: field PADMIN is missing"),  # so it is another contract
                 ("ORACFG", struct_map({}), "router instance.ORACFG: field price_precision is missing"),
                 ("PSTALE", u32(60), "router instance: field PSTALE: expected u64, found u32"),
                 ("ASTALMP", struct_map({"x": u64(1)}), "ASTALMP: an asset: expected address, found symbol"),

@@ -295,6 +295,28 @@ class TestPeridot:
         assert (self.of(self.CASH + counted), self.CASH + 10**10 + 10**9) == self.rate(world)
         assert self.CASH + 10**10 == world.row("native")["available_to_withdraw"]
 
+    def test_what_is_set_aside_of_a_boosted_vault(self) -> None:
+        """Reserves and fees are not the suppliers', but lie in the vault: all that suppliers own can be paid out."""
+        owned = self.CASH + 10**10
+        world = self.world(
+            put(vault("BoostedVault"), address(contract("DeFindex"))),
+            put(vault("TotalReserves"), u128(3 * 10**9)),
+            put(vault("TotalAdminFees"), u128(10**9)),
+            answer(VAULT, "get_total_underlying", u128(owned + 10**9)),
+        )
+        world.code(VAULT, bytes.fromhex(next(code for code, rule in BOOST_RULES.items() if rule == BoostRule.QUOTED)))
+        row = world.row("native")
+
+        assert (owned + 10**9, owned) == (row["total_supplied"], row["available_to_withdraw"])
+
+    def test_factors_that_leave_suppliers_nothing(self) -> None:
+        """A vault that keeps exactly all interest accrues as any other, and gives its suppliers none of it."""
+        half = (put(vault(name), u128(500_000)) for name in ("ReserveFactorScaled", "AdminFeeScaled"))
+        row = self.world(*half, put(vault("LastUpdateTime"), u64(1_700_000_000))).row("native")
+
+        assert (self.CASH + 10**9, 0) == (row["total_supplied"], row["supply_apy_bps"])
+        assert row["total_borrowed"] > 10**9
+
     def test_a_vault_that_nobody_used(self) -> None:
         """It has no cash, and needs no balance."""
         row = self.world(put(vault("ManagedCash"), u128(0)), put(balance_key(XLM, VAULT), None)).row("native")

@@ -55,11 +55,18 @@ def plain(fields: dict[str, ScVal]) -> ScVal:
 SOURCE = feed(provider("Xoxno", "RATIO"))
 
 
-def put_oracle(stored: Stored, *sources: ScVal, key: ScVal = KEY, max_age: int = 86_400, most: int = 10**30) -> None:
+def put_oracle(
+    stored: Stored,
+    *sources: ScVal,
+    key: ScVal = KEY,
+    max_age: int = 86_400,
+    least: int = 10,
+    most: int = 10**30,
+) -> None:
     settings = {
         "max_price_stale_seconds": u64(max_age),
         "max_sanity_price_wad": i128(most),
-        "min_sanity_price_wad": i128(10),
+        "min_sanity_price_wad": i128(least),
         "sources": vec(*sources),
         "tolerance": struct_map({"upper_ratio_bps": u32(10_200)}),
     }
@@ -107,6 +114,8 @@ NOTHING = (0, 0, 0, None, "")
         ([Leg(10**8, 3_601)], (100, 100, 100, 3_601, "stale")),
         ([Leg(106 * 10**6)], (106, 106, 106, 0, "valid")),
         ([Leg(107 * 10**6)], (107, 107, 107, 0, "")),  # above what is sane
+        ([Leg(94 * 10**6)], (94, 94, 94, 0, "valid")),
+        ([Leg(93 * 10**6)], (93, 93, 93, 0, "")),  # below what is sane
         ([ONE, Leg(102 * 10**6, 9)], (101, 100, 102, 9, "valid")),
         ([ONE, Leg(102_005_000)], (101.0025, 100, 102.005, 0, "deviation")),  # 200.5 basis points, rounded up
         ([ONE, Leg(10**8, 3_601, market=False)], (100, 100, 100, 3_601, "stale")),
@@ -116,7 +125,8 @@ NOTHING = (0, 0, 0, None, "")
         ([GONE, Leg(10**8, 7)], (0, 0, 100, 7, "deviation")),
         ([GONE, Leg(10**8, 3_601)], (0, 0, 100, 3_601, "stale deviation")),
         ([GONE, GONE], NOTHING),
-        ([Leg(10**8, -60), Leg(10**8, 3_541)], (100, 100, 100, 3_541, "stale")),  # an hour apart, both of a market
+        ([Leg(10**8, -60), Leg(10**8, 3_540)], (100, 100, 100, 3_540, "valid")),  # an hour apart, both of a market
+        ([Leg(10**8, -60), Leg(10**8, 3_541)], (100, 100, 100, 3_541, "stale")),
         ([Leg(10**8, -60), Leg(10**8, 3_541, market=False)], (100, 100, 100, 3_541, "valid")),
     ],
 )
@@ -127,7 +137,7 @@ def test_statuses_of_one_or_two_feeds(legs: list[Leg], expected: tuple[float, fl
         put_feed(stored, name, leg.price, NOW - leg.age, NOW - leg.age)
     natures = ["Market" if leg.market else "Fundamental" for leg in legs]
     sources = [plain(feed(provider("Xoxno", name, nature))) for name, nature in zip("ABC", natures, strict=False)]
-    put_oracle(stored, *sources, most=106 * 10**16)
+    put_oracle(stored, *sources, least=94 * 10**16, most=106 * 10**16)
     answered = status(stored)
     *prices, time = (answered[name] for name in ("final_wad", "primary_wad", "secondary_wad", "price_timestamp"))
     said = " ".join(name for name in ("stale", "deviation", "valid") if answered[name])
@@ -166,6 +176,90 @@ def test_a_mean_needs_every_record(prices: tuple[int | None, ...], expected: tup
     assert expected == (given_status["final_wad"], given_status["price_timestamp"])
 
 
+@pytest.mark.parametrize(("step", "valid"), [(60, True), (59, False)])
+def test_a_mean_needs_a_minute_between_records(step: int, valid: bool) -> None:
+    """Records that are less than a minute apart are no mean."""
+    stored, last = deployed(release_4(step=step)), NOW // step * step
+    for time in (last, last - step):
+        put_price(stored, 1, time, 10**14)
+    put_oracle(stored, plain(feed(reflector(2), decimals=14)))
+
+    assert valid == status(stored)["valid"]
+
+
+@pytest.mark.parametrize(
+    ("records", "error"),
+    [(0, "Error(Contract, #219)"), (1, None), (12, None), (13, "Error(Contract, #228)")],
+)
+def test_how_many_records_a_mean_may_have(records: int, error: str | None) -> None:
+    """A mean is of 1 to 12 records; the aggregator refuses any other number."""
+    stored = deployed(release_4())
+    for ago in range(20):
+        put_price(stored, 1, LAST - ago * STEP, 10**14)
+    put_oracle(stored, plain(feed(reflector(records), decimals=14)))
+
+    if error is None:
+        assert (WAD, True) == tuple(status(stored)[name] for name in ("final_wad", "valid"))
+    else:
+        assert f"HostError: {error}" == stored.error(AGGREGATOR, "quotes", vec(KEY))
+
+
+def test_a_mean_of_nothing() -> None:
+    """Where the oracle has no record at all, or is not there, the key has no price."""
+    stored = deployed(release_4())
+    put_oracle(stored, plain(feed(reflector(1), decimals=14)))
+
+    assert {0} == set(status(stored).values())
+
+
+LARGEST = 2**127 - 1
+
+
+@pytest.mark.parametrize(
+    ("prices", "expected"),
+    [
+        ([LARGEST], LARGEST),
+        ([LARGEST + 1], 0),
+        ([LARGEST // 2, LARGEST // 2 + 1], LARGEST // 2),
+        ([LARGEST // 2 + 1, LARGEST // 2 + 1], 0),  # their sum does not fit
+    ],
+)
+def test_prices_of_128_bits(prices: list[int], expected: int) -> None:
+    """The largest number that fits is a price; what does not fit, or has a sum that does not, is none."""
+    stored = deployed(Stored())
+    for name, price in zip("AB", prices, strict=False):
+        put_feed(stored, name, price, NOW, NOW)
+    feeds = [plain(feed(provider("Xoxno", name), decimals=18)) for name in "AB"[: len(prices)]]
+    put_oracle(stored, *feeds, most=LARGEST)
+
+    assert (expected, expected > 0) == tuple(status(stored)[name] for name in ("final_wad", "valid"))
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(WAD, LARGEST), (WAD + 1, 0)])
+def test_a_scaled_price_of_128_bits(factor: int, expected: int) -> None:
+    """A multiple that fits is a price, one that does not is none."""
+    stored = deployed(Stored())
+    put_feed(stored, "RATIO", factor, NOW, NOW)
+    put_feed(stored, "USDC", LARGEST, NOW, NOW)
+    put_oracle(stored, plain(feed(provider("Xoxno", "USDC"), decimals=18)), key=QUOTE, most=LARGEST)
+    put_oracle(stored, scaled(feed(provider("Xoxno", "RATIO"), decimals=18)), most=LARGEST)
+
+    assert expected == status(stored)["final_wad"]
+
+
+@pytest.mark.parametrize(
+    ("older", "expected"), [(LARGEST // 2 + 1, LARGEST // 2), (LARGEST // 2 + 2, 0)], ids=["fits", "does not fit"]
+)
+def test_a_mean_whose_sum_has_128_bits(older: int, expected: int) -> None:
+    """The sum of the records must fit, too."""
+    stored = deployed(release_4())
+    put_price(stored, 1, LAST, LARGEST // 2)
+    put_price(stored, 1, LAST - STEP, older)
+    put_oracle(stored, plain(feed(reflector(2), decimals=18)), most=LARGEST)
+
+    assert expected == status(stored)["final_wad"]
+
+
 def test_a_scaled_price_is_a_multiple() -> None:
     """A factor times another key's price, rounded half up, of the older of their times."""
     stored = deployed(Stored())
@@ -176,11 +270,25 @@ def test_a_scaled_price_is_a_multiple() -> None:
     wad = 105_000_001 * 99_999_999 * 100
 
     assert (wad, NOW - 50, True) == tuple(status(stored)[name] for name in ("final_wad", "price_timestamp", "valid"))
+    put_oracle(stored, scaled(feed(provider("RedStone", "RATIO"))), max_age=50)
+    assert not status(stored)["stale"]
     put_oracle(stored, scaled(feed(provider("RedStone", "RATIO"))), max_age=49)
     assert status(stored)["stale"]
     put_oracle(stored, plain(feed(provider("RedStone", "USDC"), decimals=18)), key=QUOTE)
     put_feed(stored, "USDC", 50, NOW, NOW)
     assert 53 == status(stored)["final_wad"]  # of 52.50000050
+
+
+@pytest.mark.parametrize("factor", [50 * 10**6, 200 * 10**6])
+def test_a_factor_exactly_at_its_bound(factor: int) -> None:
+    """The least and the largest factor that are allowed count."""
+    stored = deployed(Stored())
+    put_feed(stored, "RATIO", factor, NOW, NOW)
+    put_feed(stored, "USDC", 10**8, NOW, NOW)
+    put_oracle(stored, scaled(SOURCE))
+    put_oracle(stored, plain(feed(provider("Xoxno", "USDC"))), key=QUOTE)
+
+    assert (factor * 10**10, True) == tuple(status(stored)[name] for name in ("final_wad", "valid"))
 
 
 @pytest.mark.parametrize(
@@ -239,5 +347,10 @@ def test_the_own_oracle() -> None:
     assert price_data(77, NOW - 90) == stored.value(FEEDS, "lastprice", other("BTC"))
     assert VOID == stored.value(FEEDS, "lastprice", other("BTC"), now=NOW + 1)
     assert VOID == stored.value(FEEDS, "lastprice", other("ETH"))
+    put_feed(stored, "BTC", LARGEST, NOW, NOW)
+    assert price_data(LARGEST, NOW) == stored.value(FEEDS, "lastprice", other("BTC"))
+    put_feed(stored, "BTC", LARGEST + 1, NOW, NOW)
+    assert "HostError: Error(WasmVm, InvalidAction)" == stored.error(FEEDS, "lastprice", other("BTC"))
+    put_feed(stored, "BTC", 77, NOW - 90, NOW - 86_400)
     asked = FEEDS, "read_price_data_for_feed", string("BTC")
     assert "HostError: Error(Contract, #8)" == stored.error(*asked, now=NOW + 1)

@@ -16,7 +16,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import market_keys
 from exporter.publishing.checker import TreeFaultsError, links_of, schema_faults, schemas_of
 from exporter.tree.documents import page_token
-from exporter.tree.families import OPENAPI_KEY, STATUS_KEY
+from exporter.tree.families import HISTORY_MANIFEST_KEY, OPENAPI_KEY, STATUS_KEY
 from exporter.tree.run_listing import RunListing
 from tests.audit.trees import (
     RUNS,
@@ -61,6 +61,7 @@ def test_passes_and_says_how_much_was_looked_at(files: Files) -> None:
     assert (looked.history_files, looked.ledger) == (RUNS, status["observed_ledger"])
     assert looked.documents["AssetsPage"] == len(keys(files, "v1/pages/")) + len(heads) + 1
     assert sum(looked.files.values()) >= len(listed) + 3
+    assert (1, 1) == (looked.documents["RunManifest"], looked.documents["HistoryManifest"])
     state = looked.documents["WatchedValues"]  # which the API does not describe
     assert looked.validated == sum(looked.documents.values()) - state
     assert looked.complete
@@ -109,6 +110,15 @@ def test_what_leads_to_the_files(files: Files) -> None:
         del files[lost]
         with pytest.raises(CheckError, match=f"{lost} is missing"):
             check(files)
+
+
+def test_a_history_that_lost_its_files(files: Files) -> None:
+    """A history's manifest that names no file reaches to no ledger, and the files that are there are not its own."""
+    change(files, HISTORY_MANIFEST_KEY, lambda manifest: manifest.update(files=[]))
+
+    ledger = status_of(files)["observed_ledger"]
+    said = f"$.files reaches to ledger 0, but the run is of ledger {ledger}"
+    assert f"{HISTORY_MANIFEST_KEY}: {said}" in faults(files)
 
 
 def test_each_file_by_itself(files: Files) -> None:

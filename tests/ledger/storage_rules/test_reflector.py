@@ -30,14 +30,17 @@ REAL_ORACLE = "CALI2BYU2JE6WVRUFYTS6MSBNEHGJ35P4AVCZYF3B6QOE3QKOB2PLE6M"
 REAL_LEDGER = "lake/pubnet/FCD285FF--53312000-53375999/FCD285FF--53312000.xdr.zst"
 
 
-def release_4(name: str = "BTC", wasm_hash: bytes = RELEASE_4) -> Stored:
-    """An oracle of release 4 with two assets, a token and one of this name, without prices."""
+def release_4(name: str = "BTC", wasm_hash: bytes = RELEASE_4, step: int = STEP) -> Stored:
+    """An oracle of release 4 with two assets, a token and one of this name, without prices.
+
+    ``step`` is the time between two updates, in seconds.
+    """
     stored = Stored()
     settings = by_string(
         base_asset=other("USD"),
         decimals=u32(14),
-        resolution=u32(STEP * 1000),
-        last_timestamp=u64(LAST * 1000),
+        resolution=u32(step * 1000),
+        last_timestamp=u64(NOW // step * step * 1000),
         assets=vec(stellar(TOKEN), other(name)),
     )
     indexes = [((scval.ADDRESS, TOKEN), u32(0)), (symbol(name), u32(1))]

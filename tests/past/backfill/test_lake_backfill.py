@@ -19,13 +19,14 @@ from exporter.audit.published_tree import rollup_faults
 from exporter.bounds import decompress
 from exporter.cli import main
 from exporter.deployments.networks import NETWORKS, derived_address
-from exporter.errors import LakeError, StoreError
+from exporter.errors import LakeError, SourceError, StoreError
 from exporter.history.manifest import read_history_manifest
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import data_key, decode_contract_data, encode_contract_data, variant_key
 from exporter.ledger.codec.scval_encode import address, i128, symbol, vec
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import NETWORK, RecordedNetwork
+from exporter.past.backfill import lake_job
 from exporter.past.backfill.lake_job import SKIP, LakeResult
 from exporter.past.backfill.start_state import StartState
 from exporter.past.lake.extract import RangeOfLedgers, extract
@@ -111,6 +112,14 @@ def test_rows_are_those_that_live_runs_published(lake: RecordedLake, whole: Memo
     assert 2 == len(lake.live)
     for key, data in lake.live.items():
         assert data == backfilled[key]
+
+
+def test_a_start_that_names_ever_more_contracts(lake: RecordedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each reading names further contracts, the search for all of them ends with an error that says so."""
+    monkeypatch.setattr(lake_job, "MAX_FIXPOINT", 2)
+
+    with pytest.raises(SourceError, match=r"after 2 readings of ledger snapshot file start\.json it still names"):
+        lake.backfill(EVERY, MemoryStore())
 
 
 def liquidations_of(store: Store) -> tuple[list[dict[str, Any]], list[tuple[int, int]]]:

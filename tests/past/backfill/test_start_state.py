@@ -83,8 +83,17 @@ def test_a_checkpoint_of_a_real_archive(testnet_archive: Path) -> None:
         archive_start(str(testnet_archive), 10_060, TESTNET)
     with pytest.raises(NetworkMismatchError, match="--archive is of the network"):
         archive_start(str(testnet_archive), 960, NETWORKS["mainnet"].passphrase)
-    with pytest.raises(ConfigError, match="the first checkpoint is of ledger 63"):
-        archive_start(str(testnet_archive), 62, TESTNET)
+
+
+def test_the_first_checkpoint(tmp_path: Path) -> None:
+    """A start at ledger 63 or after it has that checkpoint; an earlier one has none, which is said."""
+    made = SimulatedArchive(tmp_path / "archive", [[live(ONE, u32(7)), time_to_live(ONE, 900)]], checkpoint=63)
+    trust = tmp_path / "trust.json"
+    trust.write_bytes(trust_document(ORGANISATIONS))
+
+    assert [63, 63] == [archive_start(str(made.folder), at, PASSPHRASE, trust=trust).ledger for at in (63, 126)]
+    with pytest.raises(ConfigError, match="the first checkpoint is of ledger 63, after ledger 62"):
+        archive_start(str(made.folder), 62, PASSPHRASE, trust=trust)
 
 
 def test_a_start_that_nobody_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

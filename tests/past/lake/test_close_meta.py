@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from exporter.bounds import decompress
 from exporter.errors import DecodeError
+from exporter.ledger.codec.entries import data_key
+from exporter.ledger.codec.scval_encode import symbol
+from exporter.localnet.chain import Chain
+from exporter.localnet.lake_writer import LakeWriter
 from exporter.past.lake.close_meta import (
     CREATED,
     EVICTED,
@@ -20,6 +25,7 @@ from exporter.past.lake.close_meta import (
     RESTORED,
     STATE,
     UPDATED,
+    Change,
     LedgerClose,
     header_of,
     walk,
@@ -112,6 +118,45 @@ def test_the_state_before_is_that_of_the_last_change(real_data: Path) -> None:
                 seen.add(change.key)
 
     assert compared > 100
+
+
+_NOTHING = bytes(4)
+
+
+def word(number: int) -> bytes:
+    return struct.pack(">I", number)
+
+
+def with_upgrades(folder: Path, *upgrades: bytes) -> bytes:
+    """The meta of a ledger without transactions, in which these upgrades happened, each with its changes."""
+    chain = Chain({}, start_ledger=100, start_time=1_800_000_000)
+    with LakeWriter(chain, "made", folder):
+        chain.close([], close_time=1_800_000_005)
+    meta = decompress(next(folder.rglob("*.xdr.zst")).read_bytes())[12:]
+    behind = 4 + 8 + 4  # no consensus messages, the size of the live state, nothing evicted
+    assert _NOTHING == meta[-behind - 4 : -behind]
+    return meta[: -behind - 4] + word(len(upgrades)) + b"".join(upgrades) + meta[-behind:]
+
+
+NEW_VALUE = {1: word(29), 2: word(200), 3: word(1_000), 4: word(5_000_000), 5: word(1), 6: bytes(64), 7: word(50)}
+"""What follows the kind of an upgrade: a number, or which entry has the new settings."""
+UPGRADED = data_key("CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA", symbol("upgraded"))
+
+
+@pytest.mark.parametrize("kind", NEW_VALUE)
+def test_an_upgrade_of_each_kind(tmp_path: Path, kind: int) -> None:
+    """Whatever a network's upgrade changes, what follows it is read, and entries that it removed are changes."""
+    upgrade = word(kind) + NEW_VALUE[kind]
+    close = walk(with_upgrades(tmp_path, upgrade + _NOTHING, upgrade + word(1) + word(REMOVED) + UPGRADED))
+
+    assert (101, (Change(REMOVED, UPGRADED, None),)) == (close.header.ledger, close.changes)
+
+
+@pytest.mark.parametrize("kind", [0, 8])
+def test_an_upgrade_of_an_unknown_kind(tmp_path: Path, kind: int) -> None:
+    """How long it is cannot be known, so the ledger is refused, and the error says to update."""
+    with pytest.raises(DecodeError, match=r"unknown kind of upgrade .*update the exporter"):
+        walk(with_upgrades(tmp_path, word(kind) + word(1) + _NOTHING))
 
 
 def test_damage_is_refused_or_harmless(real_data: Path) -> None:

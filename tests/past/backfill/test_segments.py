@@ -1,0 +1,31 @@
+"""What a backfill watches: whole contracts, single keys of tokens, and nothing that a reading did not look at."""
+
+from __future__ import annotations
+
+from exporter.deployments.networks import network_of
+from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import is_instance_key
+from exporter.ledger.contract_storage import StoredSource
+from exporter.localnet.player import RecordedNetwork
+from exporter.past.backfill.segments import read_state
+from exporter.past.lake.watch import DATA
+from exporter.protocols import storage_answers
+from tests.job_runs import settings_for
+
+
+def test_what_a_reading_looks_at_is_watched() -> None:
+    """Contracts with an entry of their own that was read are watched whole; tokens, which everybody moves, by key."""
+    chain, settings = RecordedNetwork().chain, settings_for()
+    state = chain.state(chain.latest)
+    source = StoredSource(state.get, chain.latest, chain.close_time(chain.latest), "recorded", storage_answers)
+    readings, watched = read_state(source, settings, network_of(settings.passphrase).deployments, [])
+    tokens = {token for reading in readings for token in reading.tokens}
+    by_key = {strkey.decode(token)[1] for token in tokens}
+    looked_at = [key for key in source.asked if key[:4] == DATA]
+    with_own_entry = {key[8:40] for key in looked_at if not is_instance_key(key)}
+
+    assert 24 == sum(len(reading.pools) for reading in readings)
+    assert set() == with_own_entry - by_key - watched.contracts
+    assert set() == by_key & watched.contracts
+    assert {32} == {len(contract) for contract in watched.contracts}
+    assert {key for key in looked_at if key[8:40] not in watched.contracts} == watched.keys

@@ -1,0 +1,153 @@
+"""Which of its contracts' views each protocol asks for, and what of an answer is held against which of our numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from exporter.errors import DecodeError
+from exporter.ledger.codec.scval import ScVal
+from exporter.ledger.codec.scval_encode import address, i128, struct_map, u32, u128, vec
+from exporter.ledger.source import ContractCall
+from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import AnyPool, ComputedPool
+from exporter.protocols.numbers import PoolRow
+from exporter.protocols.peridot.views import VIEWS as PERIDOT
+from exporter.protocols.protocol import NoView, ViewCall
+from exporter.protocols.xoxno.views import VIEWS as XOXNO
+from tests.protocols.judged import plain, with_numbers
+from tests.protocols.places import MARKET
+from tests.protocols.world import World
+
+Calls = list[tuple[str, str, tuple[ScVal, ...]]]
+"""Contract, function and arguments of each."""
+
+
+def of_market(pool: AnyPool, *functions: str) -> Calls:
+    """Calls of a market about a token."""
+    return [(pool.market.address, function, (address(pool.pool),)) for function in functions]
+
+
+def of_slender(pool: AnyPool) -> Calls:
+    market, s_token = pool.market.address, address(pool.state.s_token)
+    return [
+        *of_market(pool, "get_reserve", "collat_coeff", "debt_coeff"),
+        (market, "token_total_supply", (s_token,)),
+        (market, "token_total_supply", (address(pool.state.debt_token),)),
+        (market, "token_balance", (address(pool.pool), s_token)),
+    ]
+
+
+def of_peridot(pool: AnyPool) -> Calls:
+    functions = "get_available_liquidity", "get_total_borrowed", "get_total_reserves", "get_exchange_rate"
+    return [(pool.pool, function, ()) for function in functions]
+
+
+def of_xoxno(pool: AnyPool) -> Calls:
+    hub, token = pool.pool.split("-")
+    key = struct_map({"asset": address(token), "hub_id": u32(int(hub))})
+    singles = (
+        "get_borrow_rate",
+        "get_borrowed_amount",
+        "get_deposit_rate",
+        "get_reserves",
+        "get_revenue",
+        "get_supplied_amount",
+        "get_utilisation",
+    )
+    contract = pool.state.pool_contract
+    return [*((contract, function, (key,)) for function in singles), (contract, "get_bulk_indexes", (vec(key),))]
+
+
+EXPECTED: dict[str, Callable[[AnyPool], Calls]] = {
+    "alula": lambda pool: of_market(pool, "get_pool_data"),
+    "blend": lambda pool: of_market(pool, "get_reserve") if pool.market.version == "v2" else [],
+    "k2": lambda pool: of_market(pool, "get_current_reserve_data", "get_current_var_borrow_idx"),
+    "peridot": of_peridot,
+    "slender": of_slender,
+    "xoxno": of_xoxno,
+}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_view_of_every_pool_is_asked_for(name: str) -> None:
+    """Each pool is compared by all of its protocol's views, in their order, and a market without one is named."""
+    reading, views = World(name).read().result, PROTOCOLS[name].views
+    assert views is not None
+    asked = list(views.calls(reading))
+    calls = [
+        (item.market, item.pool, item.call.contract, item.call.function, item.call.arguments)
+        for item in asked
+        if isinstance(item, ViewCall)
+    ]
+
+    assert [(pool.market.address, pool.pool, *call) for pool in reading.pools for call in EXPECTED[name](pool)] == calls
+    assert {market.address for market in reading.markets if market.version == "v1" and name == "blend"} == {
+        item.market for item in asked if isinstance(item, NoView)
+    }
+
+
+def test_a_market_of_xoxno_without_pools_is_named() -> None:
+    """Where no pool could be read there is nothing to ask, and that is said of the market."""
+    reading = World("xoxno").read().result
+    reading.pools.clear()
+
+    assert [NoView(MARKET["xoxno"], "none of its pools could be read")] == list(XOXNO.calls(reading))
+
+
+RATE = 7_000_000
+"""The exchange rate before there are any shares: 7 of the token for one share."""
+
+
+@pytest.mark.parametrize(
+    ("net_cash", "borrowed", "supply", "liquidity", "rate"),
+    [
+        (60, 40, 50, 60, 2 * 10**6),
+        (0, 0, 50, 0, RATE),  # nothing is owned
+        (60, 40, 0, 60, RATE),  # nobody has shares
+        (0, 0, 0, 0, RATE),
+        (-5, 40, 7, 0, 5 * 10**6),  # more is set aside than there is
+        (-50, 40, 7, 0, RATE),
+        (50, 50, 99, 50, 1_010_101),  # rounded down
+    ],
+)
+def test_what_peridots_views_give(net_cash: int, borrowed: int, supply: int, liquidity: int, rate: int) -> None:
+    """The rate is what is owned by the shares, or the first one where either is 0; a lack is nothing to pay out."""
+    numbers = {
+        "net_cash": net_cash,
+        "total_borrowed": borrowed,
+        "total_reserves": 3,
+        "receipt_supply": supply,
+        "initial_exchange_rate": RATE,
+    }
+    computed = ComputedPool(with_numbers(plain("peridot"), numbers), cast(PoolRow, {}))
+    ours = {
+        name: pair[0]
+        for function in ("get_available_liquidity", "get_total_borrowed", "get_total_reserves", "get_exchange_rate")
+        for name, pair in PERIDOT.fields(ViewCall("C", "V", ContractCall("V", function)), u128(1), computed, 0).items()
+    }
+
+    assert {
+        "get_available_liquidity": liquidity,
+        "get_total_borrowed": borrowed,
+        "get_total_reserves": 3,
+        "get_exchange_rate": rate,
+    } == ours
+
+
+def indexes(borrow: int, supply: int) -> ScVal:
+    return struct_map({"borrow_index": i128(borrow), "supply_index": i128(supply)})
+
+
+def test_the_indexes_in_a_bulk_answer_of_xoxno() -> None:
+    """Both indexes of the one pool that was asked for are compared; an answer of another length is not understood."""
+    asked = ViewCall("C", "1-A", ContractCall("C", "get_bulk_indexes"))
+    computed = ComputedPool(plain("xoxno"), cast(PoolRow, {"borrow_index": 5, "supply_index": 6}))
+    answers: list[Any] = [vec(), vec(indexes(7, 8), indexes(7, 8))]
+
+    assert {"borrow_index": (5, 7), "supply_index": (6, 8)} == XOXNO.fields(asked, vec(indexes(7, 8)), computed, 0)
+    for answer in answers:
+        with pytest.raises(DecodeError, match=f"{len(answer[1])} results for a pool"):
+            XOXNO.fields(asked, answer, computed, 0)
