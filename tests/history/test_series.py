@@ -228,25 +228,27 @@ def test_five_minutes_reach_back_a_day(count: int) -> None:
     assert sum(page["bucket"] == "5m" for page in pages.values()) <= 9
 
 
-def test_pools_that_had_a_price() -> None:
+@pytest.mark.parametrize("apart", [HOUR.seconds, 60 * HOUR.seconds])
+def test_pools_that_had_a_price(apart: int) -> None:
     """A pool had one since a time if a run of that time's hour or later had one; one that never had any never had."""
     historian = Historian(MemoryStore())
     (never, early, late), ledger = places(1, 3), LEDGER
     for number in range(8):
-        time, random = MONDAY + 1800 * number, Random(number)
+        time = MONDAY + apart * number
+        priced = late if number > 3 else early
         observed = [
-            replace(item, price=(7, 7) if item.place == (late if number > 3 else early) else None, tvl_usd_cents=None)
-            for item in observe(random, [never, early, late], ledger + number, time)
+            replace(item, price=(7, 7) if item.place == priced else None, tvl_usd_cents=None)
+            for item in observe(Random(number), [never, early, late], ledger + number, time)
         ]
         series, _ = historian.carry_on(observed, ledger + number, time)
         historian.run(observed, ledger + number, time)
+    last_of_early, last_of_late = MONDAY + 3 * apart, MONDAY + 7 * apart
 
-    # The runs at 0:00, 0:30, 1:00 and 1:30 had a price of one pool, those from 2:00 to 3:30 of another.
     assert {early, late} == series.priced_since(MONDAY)
-    assert {early, late} == series.priced_since(MONDAY + 2 * HOUR.seconds - 1)
-    assert {late} == series.priced_since(MONDAY + 2 * HOUR.seconds)
-    assert {late} == series.priced_since(MONDAY + 4 * HOUR.seconds - 1)
-    assert set() == series.priced_since(MONDAY + 4 * HOUR.seconds)
+    assert {early, late} == series.priced_since(last_of_early + HOUR.seconds - 1)
+    assert {late} == series.priced_since(last_of_early + HOUR.seconds)
+    assert {late} == series.priced_since(last_of_late + HOUR.seconds - 1)
+    assert set() == series.priced_since(last_of_late + HOUR.seconds)
 
 
 # -- what is kept between runs: used when it fits the manifest, recomputed when it does not ----------------------------
