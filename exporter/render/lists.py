@@ -343,5 +343,7 @@ def _best_rates(ranked: pl.DataFrame, side: Side) -> dict[str, BestRate]:
     """The best rate of each token that has a pool which counts; the frame is one `with_ranks`."""
     of_side = ("{}_apy_bps", "comparable_{}_apy_bps", "{}_reward_apr_bps", "{}_rank_bps")
     names = ("market", "pool", "protocol", "market_name", *(name.format(side) for name in of_side))
-    best_rows = best_of_tokens(ranked, side).select("token_address", *names).iter_rows()
-    return {token: BestRate(*values) for token, *values in best_rows}
+    held = ("total_supplied", "supplied_usd_cents", "available_to_withdraw", "available_usd_cents")
+    amounts = (*held, f"available_to_{side}", f"available_to_{side}_usd_cents")
+    written = best_of_tokens(ranked, side).select("token_address", *names, pl.col(*amounts).cast(pl.String))
+    return {token: BestRate(*values) for token, *values in written.iter_rows()}

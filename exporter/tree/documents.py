@@ -699,6 +699,17 @@ class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
     total_apy_bps: Annotated[
         Change, doc("`comparable_apy_bps` plus the reward to supply, less it to borrow, in basis points.")
     ]
+    total_supplied: Annotated[Amount, doc("What the pool holds: lent into it, interest included, in base units.")]
+    supplied_usd_cents: Annotated[UsdCents, doc("The same in US cents, rounded down.")]
+    available_to_withdraw: Annotated[
+        Amount | None, doc("What can leave the pool now, in base units; null when not known.")
+    ]
+    available_usd_cents: Annotated[UsdCents | None, doc("The same in US cents, rounded down; null when not known.")]
+    room: Annotated[
+        Amount | None,
+        doc("How much more can be supplied or borrowed, in base units; null without a cap, or when not known."),
+    ]
+    room_usd_cents: Annotated[UsdCents | None, doc("The same in US cents, rounded down; null like `room`.")]
 
 
 class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):

@@ -284,6 +284,23 @@ def test_the_best_place_to_lend_as_the_docs_find_it(tree: Path, project_root: Pa
     assert read(tree, f"v1/assets/{best['market']}/{best['pool']}.json")["operations"]["can_supply"]
 
 
+def test_best_rates_say_what_is_in_the_pool(tree: Path) -> None:
+    """Next to a rate is what its listed pool holds, what can leave it now, and the room: as the pool's own row says."""
+    tokens = read(tree, "v1/tokens.json")["data"]
+    rows = {(row["market"], row["pool"]): row for row in rows_of(tree, "v1/pools/index.json")}
+    compared = [(side, token[f"best_{side}"]) for token in tokens for side in ("supply", "borrow")]
+    offers = [(side, offer) for side, offer in compared if offer is not None]
+
+    assert len(offers) > 4
+    for side, offer in offers:
+        row = rows[offer["market"], offer["pool"]]
+        own = {name: row[name] for name in ("total_supplied", "supplied_usd_cents")}
+        own |= {name: row[name] for name in ("available_to_withdraw", "available_usd_cents")}
+        own |= {"room": row[f"available_to_{side}"], "room_usd_cents": row[f"available_to_{side}_usd_cents"]}
+        assert own == {name: offer[name] for name in own}
+        assert row["listed"]
+
+
 @pytest.mark.parametrize(
     ("value", "printed"),
     [(0, b"0"), (5, b"0.05"), (50, b"0.5"), (1200, b"12"), (10**40 + 1, b"1" + b"0" * 38 + b".01")],

@@ -63,7 +63,7 @@ SHORT_COLUMNS = (
     *("market", "pool", "protocol", "market_name", "listed", "pool_label", "token_address", "symbol"),
     *("can_supply", "can_borrow", "can_reason", "supply_apy_bps", "total_supply_apy_bps", "supply_reward_apr_bps"),
     *("borrow_apy_bps", "utilization_bps", "available_to_supply_usd_cents", "available_to_borrow_usd_cents"),
-    *("price_reason", "tvl_usd_cents"),
+    *("price_reason", "tvl_usd_cents", "available_usd_cents"),
 )
 """The columns of a pool in short lists."""
 
@@ -77,6 +77,7 @@ POOL_COLUMNS = (
     *("utilization_bps", "total_supplied", "total_borrowed"),
     *("available_to_supply", "available_to_borrow", "available_to_withdraw"),
     *("available_to_supply_usd_cents", "available_to_borrow_usd_cents"),
+    *("supplied_usd_cents", "available_usd_cents"),
     *("oracle_price_usd", "price_reason", "tvl_usd_cents", "collateral_factor_bps", "liquidation_threshold_bps"),
 )
 """The columns of a pool in full lists, as far as the tree has them. The tool `pool` gives everything."""
