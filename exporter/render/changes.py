@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from exporter.best import LEAST_VALUE, NOT_LISTED
+from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import NOBODY, Parameter
 from exporter.protocols.compute import Tables
 from exporter.render.run_documents import pending_change
@@ -197,6 +198,7 @@ class _Comparison:
         self._symbols: dict[_Place, str] = {
             (pool.market, pool.pool): pool.symbol for pool in (*before.pools, *now.pools)
         }
+        self._protocols = {market.market: market.protocol for market in (*before.markets, *now.markets)}
         self._known = {market.market: market for market in before.markets}
         self._read = {market.market for market in now.markets}
         self._listed = {market.market: market.listed for market in (*before.markets, *now.markets)}
@@ -237,13 +239,17 @@ class _Comparison:
             name, status = self._title(place), market.status
             if was is None:
                 if place not in self._was_unread:
-                    what = market.protocol if market.listed else f"{market.protocol}, {NOT_LISTED}"
+                    protocol = PROTOCOLS.get(market.protocol)
+                    title = market.protocol if protocol is None else protocol.words.coverage.title
+                    what = title if market.listed else f"{title}, {NOT_LISTED}"
                     yield self._change("new_market", place, f"New market: {name} ({what})", (None, status))
                 continue
             if was.status != status:
                 was_open, is_open = was.status in ACTIVE, status in ACTIVE
                 kind = "status" if was_open is is_open else "resumed" if is_open else "paused"
-                yield self._change(kind, place, f"{name}: {was.status} is now {status}", (was.status, status))
+                yield self._change(
+                    kind, place, f"{name}: {_said_of_market(market.protocol, was.status, status)}", (was.status, status)
+                )
             if was.listed is not market.listed:
                 now = "listed" if market.listed else "unlisted"
                 ends = (NOT_LISTED, "listed") if market.listed else ("listed", NOT_LISTED)
@@ -275,7 +281,8 @@ class _Comparison:
                 if pool.market in self._known and place not in self._was_unread:
                     yield self._change("new_pool", place, f"New pool: {title}", (None, None))
                 continue
-            moved = chain(() if pool.market in restated else _restated(old, pool), _changed_numbers(old, pool))
+            own = () if pool.market in restated else _restated(self._protocols.get(pool.market, ""), old, pool)
+            moved = chain(own, _changed_numbers(old, pool))
             yield from (self._change(kind, place, f"{title}: {said}", ends) for kind, said, ends in moved)
             yield from self._parameters(place, old, pool)
         for place in left.keys() - self._is_unread:
@@ -315,10 +322,28 @@ class _Comparison:
                 yield self._change("pending", place, f"{title} not queued any more", (item.value, None), subject)
 
 
-def _restated(old: WatchedPool, pool: WatchedPool) -> _Moved:
+def _said_of_market(protocol: str, before: str, after: str) -> str:
+    known = PROTOCOLS.get(protocol)
+    return _from_to({} if known is None else known.words.market_statuses, before, after)
+
+
+def _said_of_pool(protocol: str, before: str, after: str) -> str:
+    known = PROTOCOLS.get(protocol)
+    return _from_to({} if known is None else known.words.pool_statuses, before, after)
+
+
+def _from_to(meanings: Mapping[str, str], before: str, after: str) -> str:
+    """Two statuses in words, each with the protocol's own word once."""
+    now, was = (
+        f"{meanings[status]} ({status})" if status in meanings else f"status {status}" for status in (after, before)
+    )
+    return f"{now}; before: {was}"
+
+
+def _restated(protocol: str, old: WatchedPool, pool: WatchedPool) -> _Moved:
     """Changes of a pool's own status. A status that was or is not known does not count as a change."""
     if old.status is not None and pool.status is not None and old.status != pool.status:
-        yield "status", f"{old.status} is now {pool.status}", (old.status, pool.status)
+        yield "status", _said_of_pool(protocol, old.status, pool.status), (old.status, pool.status)
         return
     gates = [(gate, getattr(old, gate), getattr(pool, gate)) for gate in GATES]
     turned = [(gate.removeprefix("can_"), after) for gate, was, after in gates if {was, after} == {True, False}]

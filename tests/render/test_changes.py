@@ -16,6 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as prometheus_families
 
 import exporter.render.run_documents
+from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter, Pending
 from exporter.protocols.compute import Tables
 from exporter.render.changes import MOST_CHANGES, MOST_ENTRIES, MOST_OF_A_MARKET, UNITS, earlier_changes, render_feeds
@@ -378,3 +379,32 @@ def test_runs_compare_with_the_one_before_and_keep_its_changes(tree: Path) -> No
     last, ledgers = document.observed_ledger, {item.observed_ledger for item in document.data}
     assert last - 1 in ledgers <= {last - 1, last}
     assert all(change.id in feed for change in document.data)
+
+
+STATUSES = [
+    *((name, "status", each) for name, protocol in PROTOCOLS.items() for each in protocol.words.market_statuses),
+    *((name, "pool_status", each) for name, protocol in PROTOCOLS.items() for each in protocol.words.pool_statuses),
+]
+
+
+@pytest.mark.parametrize(("protocol", "field", "status"), STATUSES)
+def test_a_status_is_said_in_words(protocol: str, field: str, status: str) -> None:
+    """A title says what a status means, with the protocol's own word once, in brackets; another status has its word."""
+    meanings = PROTOCOLS[protocol].words
+    meaning = (meanings.market_statuses if field == "status" else meanings.pool_statuses)[status]
+    kept: dict[str, Row] = {A: {"protocol": protocol}}
+    if field == "status":
+        before, after = (tables(at, ONE, {A: kept[A] | {"status": each}}) for at, each in ((1, "s_9"), (2, status)))
+    else:
+        before, after = (tables(at, [pool(pool_status=each)], kept) for at, each in ((1, "s_9"), (2, status)))
+    (title,) = (each.title for each in between(before, after) if each.kind in ("status", "paused", "resumed"))
+
+    assert title.endswith(f": {meaning} ({status}); before: status s_9")
+
+
+def test_a_new_market_has_its_protocols_name() -> None:
+    """Of which protocol a new market is, is said as people write it."""
+    before = tables(1, [pool(B, X)])
+    (change,) = (each for each in between(before, tables(2, [pool(), pool(B, X)])) if each.kind == "new_market")
+
+    assert change.title.endswith("(Blend)")

@@ -11,7 +11,7 @@ from exporter.render.site.text import exact_amount, exact_percent, harmless, pri
 from exporter.tree.documents import RunChange
 
 _SAID_BY_THE_TITLE = frozenset(
-    {"configuration", "paused", "resumed", "listed", "unlisted", "supply_rate", "borrow_rate", "archived"}
+    {"configuration", "paused", "resumed", "status", "listed", "unlisted", "supply_rate", "borrow_rate", "archived"}
 )
 """Kinds of changes whose title names both values already, or whose values are digests that tell nobody anything."""
 
