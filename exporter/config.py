@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct, field, structs
@@ -22,6 +22,8 @@ from exporter.protocols import PROTOCOLS
 from exporter.user_files import user_path
 
 MAX_CONFIG_BYTES = 1 << 20
+
+_Section = TypeVar("_Section", bound=Struct)
 
 MAX_LEDGER_AGE = timedelta(minutes=15)
 """The default of every network but the local one."""
@@ -226,7 +228,7 @@ def load(
             origins[key] = "command line"
     _refuse_renamed(merged, origins)
     _read_durations(merged, origins)
-    return Configuration(_checked(_convert(merged, origins), origins), origins)
+    return Configuration(_checked(_structure(Settings, merged, "", origins), origins), origins)
 
 
 def load_settings(path: Path | str | None = None, values: Mapping[str, Any] | None = None) -> Settings:
@@ -347,20 +349,42 @@ def _headers_from_text(text: str) -> Any:
     return headers
 
 
-def _convert(merged: dict[str, Any], origins: Mapping[str, str]) -> Settings:
+def _structure(model: type[_Section], table: object, section: str, origins: Mapping[str, str]) -> _Section:
+    """The settings of a table. ``section`` is its name, empty for the whole configuration. Raises `ConfigError`.
+
+    Each key is converted alone, so that an error is known to be of that key.
+    """
+    if not isinstance(table, Mapping):
+        raise _error(section, f"it is {_type_name(table)}, not a table", origins)
+    known = {item.name: item for item in structs.fields(model)}
+    dot = f"{section}." if section else ""
+    for name in table:
+        if name not in known:
+            keys = sorted(accepted for accepted in ACCEPTED if accepted.startswith(dot))
+            raise ConfigError(f"unknown key {dot}{name}; known keys are {', '.join(keys)}")
+    missing = [name for name, item in known.items() if item.required and name not in table]
+    if missing:
+        raise _error(f"{dot}{missing[0]}", "it is missing", origins)
+    return model(**{name: _value(known[name].type, value, f"{dot}{name}", origins) for name, value in table.items()})
+
+
+def _value(kind: Any, value: object, key: str, origins: Mapping[str, str]) -> object:
+    """The value of a key, which may be a table or a list of tables."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return _structure(kind, value, key, origins)
+    inner = get_args(kind)[0] if get_origin(kind) is tuple else None
+    if isinstance(inner, type) and issubclass(inner, Struct) and isinstance(value, (list, tuple)):
+        return tuple(_structure(inner, table, key, origins) for table in value)
     try:
-        return msgspec.convert(merged, Settings, builtin_types=(timedelta,))
+        return msgspec.convert(value, kind, builtin_types=(timedelta,))
     except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$")
-        key = re.sub(r"\[(\d+|\.\.\.)\]", "", where.rstrip("`")).lstrip(".")
-        unknown = re.fullmatch(r"Object contains unknown field `(.*)`", message)
-        if unknown:
-            name = f"{key}.{unknown[1]}" if key else unknown[1]
-            keys = sorted(accepted for accepted in ACCEPTED if not key or accepted.startswith(f"{key}."))
-            raise ConfigError(f"unknown key {name}; known keys are {', '.join(keys)}") from None
-        missing = re.fullmatch(r"Object missing required field `(.*)`", message)
-        name = f"{key}.{missing[1]}" if missing else key or "the configuration"
-        raise _error(name, message, origins) from None
+        raise _error(key, str(error), origins) from None
+
+
+def _type_name(value: object) -> str:
+    """The type of a value of TOML, as its specification calls it."""
+    names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", list: "an array"}
+    return names.get(type(value), "a date or time")
 
 
 def _error(key: str, message: str, origins: Mapping[str, str]) -> ConfigError:

@@ -116,7 +116,7 @@ class TestLoad:
         ("[network]\nread_deadline_seconds = 300.0", 'is now network.read_deadline; write "300s"$'),
         ("[network]\nrequest_timeout_seconds = 2.5", 'is now network.request_timeout; write a duration such as "30s"$'),
         ('[discovery]\nenabled = "no"', "discovery.enabled .*true, or false"),
-        ('[[markets]]\nprotocol = "blend"', "markets.address.*missing required field"),
+        ('[[markets]]\nprotocol = "blend"', "markets.address.*it is missing; accepted: the strkey"),
         (
             f'[[markets]]\nprotocol = "lend"\naddress = "{MARKET}"',
             "markets.protocol.*in table 1.*: one of alula, blend, k2, peridot, slender, xoxno$",
@@ -124,7 +124,12 @@ class TestLoad:
         ('[[markets]]\nprotocol = "blend"\naddress = "CABC"', "markets.address.*CABC.*in table 1.* is not one"),
         ('allow_unread = ["dead"]', "allow_unread .*'dead' is not a market or pool; accepted: a list of"),
         ("allow_unread = 3", "allow_unread .*accepted: a list of"),
-        ("network = 3", "network.*: Expected `object`, got `int`"),
+        ("network = 3", "network.*: it is an integer, not a table$"),
+        ("markets = [3]", "markets.*: it is an integer, not a table; accepted: tables"),
+        ("markets = 3", "markets.*: Expected `array`, got `int`; accepted: tables"),
+        ('[[markets]]\nname = "x"', "unknown key markets.name; known keys are markets.address, markets.protocol$"),
+        ("[network]\nrpc_urls = [3]", r"network.rpc_urls .*got `int` - at `\$\[0\]`; accepted: a list of Stellar"),
+        ("[network]\n'' = 1", "unknown key network.; known keys are network"),
         ("[network\n", "is not TOML"),
     ],
 )
