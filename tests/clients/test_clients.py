@@ -155,6 +155,7 @@ def with_known_addresses(tree: Path) -> Any:
         "token": tokens,
         "run_id": [document(tree, "system/status")["run_id"], "none"],
         "protocol": ["blend", "nobody"],
+        "checkpoint": ["1"],
     }
     for item in description["paths"].values():
         for parameter in item["get"].get("parameters", []):
