@@ -394,7 +394,7 @@ def test_a_status_is_said_in_words(protocol: str, field: str, status: str) -> No
     meaning = (meanings.market_statuses if field == "status" else meanings.pool_statuses)[status]
     kept: dict[str, Row] = {A: {"protocol": protocol}}
     if field == "status":
-        before, after = (tables(at, ONE, {A: kept[A] | {"status": each}}) for at, each in ((1, "s_9"), (2, status)))
+        before, after = (tables(at, ONE, {A: {**kept[A], "status": each}}) for at, each in ((1, "s_9"), (2, status)))
     else:
         before, after = (tables(at, [pool(pool_status=each)], kept) for at, each in ((1, "s_9"), (2, status)))
     (title,) = (each.title for each in between(before, after) if each.kind in ("status", "paused", "resumed"))
