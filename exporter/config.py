@@ -16,9 +16,10 @@ from msgspec import Meta, Struct, field, structs
 
 from exporter.deployments.networks import NETWORKS, network_of
 from exporter.durations import DurationRange, bare_number
-from exporter.errors import ConfigError
+from exporter.errors import ConfigError, printable
 from exporter.ledger.codec import strkey
 from exporter.protocols import PROTOCOLS
+from exporter.tree.values import MAX_PUBLIC_URL, PUBLIC_URL
 from exporter.user_files import user_path
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -54,6 +55,8 @@ ACCEPTED: dict[str, str] = {
     "output.default_page_size": "one of output.page_sizes",
     "output.market_pools_cap": "a whole number from 1 to 10000: pools listed in a market document",
     "output.retention": f"{DURATIONS['output.retention']}: how long pages of earlier runs stay",
+    "output.public_url": "the https address of the published tree, such as https://example.org/markets: with it web "
+    "pages say where they are, and a shared link has a picture",
     "output.report": "the path of the run report to write (~ is the home), or - for standard output",
     "schedule.interval": f"{DURATIONS['schedule.interval']}: the time from run to run, published for readers",
     "history.compact": "true, or false to leave every run's file of the history as it is",
@@ -135,6 +138,7 @@ class OutputSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     default_page_size: int = 50
     market_pools_cap: Annotated[int, Meta(ge=1, le=10_000)] = 200
     retention: timedelta = timedelta(days=1)
+    public_url: str | None = None
     report: str = "run-report.json"
 
 
@@ -410,6 +414,12 @@ def _checked(settings: Settings, origins: Mapping[str, str]) -> Settings:
         raise _error(
             "output.default_page_size", f"{settings.output.default_page_size} is not in output.page_sizes", origins
         )
+    address = settings.output.public_url
+    if address is not None and (len(address) > MAX_PUBLIC_URL or re.fullmatch(PUBLIC_URL, address) is None):
+        problem = (
+            f"{printable(address)!r} is no such address: https, a host, and names after it without a slash at the end"
+        )
+        raise _error("output.public_url", problem, origins)
     for index, market in enumerate(settings.markets):
         if market.protocol not in PROTOCOLS:
             message = f"{market.protocol!r} (in table {index + 1}) is not a protocol this version knows"

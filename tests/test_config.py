@@ -106,6 +106,23 @@ class TestLoad:
         ('[output]\nretention = "0h"', "output.retention .*0s is not accepted; .*of whole hours from 1h to 365d"),
         ('[output]\nretention = "90m"', "output.retention .*90m is not accepted; .*of whole hours from 1h to 365d"),
         ('[output]\nretention = "366d"', "output.retention .*366d is not accepted; .*from 1h to 365d"),
+        *(
+            (
+                f'[output]\npublic_url = "{address}"',
+                "output.public_url .*is no such address.*accepted: the https address",
+            )
+            for address in (
+                *(
+                    "http://a.example",
+                    "https://",
+                    "https://a.example/",
+                    "https://a.example?x=1",
+                    "https://a.example/#x",
+                ),
+                *("https://u@a.example", "https://a.example/../b", "https://a.example/ä", "a.example", ""),
+                f"https://a.example/{'x' * 200}",
+            )
+        ),
         ("[schedule]\ninterval = 1.5", "schedule.interval .*type float is not a duration; write .*90s, 15m, 2h, 7d"),
         ("[schedule]\ninterval = true", "schedule.interval .*type bool is not a duration"),
         ("[network]\nmax_ledger_age = 900", 'network.max_ledger_age .*900 has no unit; write "900s", "900m", "900h"'),

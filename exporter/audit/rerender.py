@@ -361,6 +361,7 @@ def refuse_impossible(tree: FetchedTree) -> None:
         "output.page_sizes": settings.page_sizes,
         "output.default_page_size": settings.default_page_size,
         "output.market_pools_cap": settings.market_pools_cap,
+        **({} if settings.public_url is None else {"output.public_url": settings.public_url}),
     }
     try:
         possible = run_settings(load(None, values, environment={}).settings)

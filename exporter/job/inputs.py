@@ -62,7 +62,11 @@ def run_settings(settings: Settings) -> RunSettings:
     """The settings that change the bytes of a run."""
     output = settings.output
     return RunSettings(
-        settings.passphrase, sorted(output.page_sizes), output.default_page_size, output.market_pools_cap
+        settings.passphrase,
+        sorted(output.page_sizes),
+        output.default_page_size,
+        output.market_pools_cap,
+        output.public_url,
     )
 
 

@@ -141,7 +141,8 @@ class RenderedRun:
         )
         yield from render_tables(latest, self.history, tables.close_time)
         changes = self._changes().data
-        yield from render_site(tables, network.passphrase, self._coverage(), series, self.history, changes)
+        public_url = self.inputs.settings.public_url
+        yield from render_site(tables, network.passphrase, self._coverage(), series, self.history, changes, public_url)
 
     def _coverage(self) -> ProtocolList:
         network = network_of(self.inputs.settings.network)

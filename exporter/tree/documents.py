@@ -42,6 +42,7 @@ from exporter.tree.values import (
     Positive,
     Price,
     ProtocolName,
+    PublicUrl,
     Reason,
     RewardReasonName,
     RunId,
@@ -1202,6 +1203,9 @@ class RunSettings(Struct, frozen=True, forbid_unknown_fields=True):
     page_sizes: Annotated[list[Positive], doc("The sizes in which pages are rendered, in rows, ascending.")]
     default_page_size: Annotated[Positive, doc("Rows of a page without a limit.")]
     market_pools_cap: Annotated[Positive, doc("The most pools in the document of a market.")]
+    public_url: Annotated[
+        PublicUrl | None, doc("Where the publisher says that the tree is, as web pages do; null: they do not say it.")
+    ] = None
 
 
 InputName = Literal["evidence", "risk", "watched", "history"]

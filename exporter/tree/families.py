@@ -38,6 +38,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "pool": POOL,
     "protocol": PROTOCOL,
     "symbol": SYMBOL.replace("A-Z", ""),
+    "token_symbol": SYMBOL,
     "cursor": rf"(?!{RECENT}{_TOKEN}\.){CURSOR}",
     "recent": _TOKEN,
     "limit": "0|[1-9][0-9]*",
@@ -127,6 +128,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family("markets/{market}-{number}.html"),
     Family("tokens/{address}.html"),
     Family("tokens/{address}-{number}.html"),
+    SYMBOL_PAGE := Family("tokens/{token_symbol}.html"),
     Family("pools/{market}/{pool}.html"),
     Family("static/{file}"),
     # Lists of pools. A page is named by its bytes; an empty page answers every filter that matches nothing.

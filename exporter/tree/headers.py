@@ -18,6 +18,7 @@ CONTENT_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "json": "application/json",
     "parquet": "application/vnd.apache.parquet",
+    "png": "image/png",
     "py": "text/x-python; charset=utf-8",
     "svg": "image/svg+xml",
     "txt": "text/plain; charset=utf-8",

@@ -31,14 +31,24 @@ SHOWN_CHARACTERS = 60
 """How much of a client's own value a detail repeats."""
 
 
-MISSING_PAGE = (
-    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    "<title>No such page</title><style>:root{color-scheme:light dark}body{font:1.1em/1.5 system-ui;max-width:36em;"
-    "margin:4em auto;padding:0 1em}a{color:inherit}</style><main><h1>No such page</h1><p>The address "
-    'is mistyped, or this page no longer exists. Go to <a href="/">the overview</a> or '
-    '<a href="/pools.html">all pools</a>.</main>'
+_PLACES = {"index": "Overview"} | {name: name.capitalize() for name in ("markets", "tokens", "pools", "data")}
+_PLACES |= {"api": "API", "about": "About"}
+MISSING_PAGE_ASSETS = (
+    "<link rel=icon href=/static/icon.svg><link rel=stylesheet href=/static/site.css>"
+    "<script src=/static/site.js></script>"
 )
-"""The whole page that a browser gets with 404: a rule at the edge has no other file to hand for it."""
+MISSING_PAGE = (
+    '<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
+    f"<title>No such page</title>{MISSING_PAGE_ASSETS}<body data-root=/><header class=top><div class=bar>"
+    '<a class=mark href=/><img src=/static/icon.svg alt="" width=24><span>Soroban lending markets</span></a><nav><ul>'
+    + "".join(f"<li><a href=/{name}.html>{title}</a>" for name, title in _PLACES.items())
+    + "</ul></nav></div></header><main><h1>No such page</h1><p>The address is mistyped, or this page no longer exists. "
+    "Search above, or go to <a href=/>the overview</a>.</main>"
+)
+"""The whole page that a browser gets with 404: a rule at the edge has no other file to hand for it, and little room.
+
+Its addresses are those of a tree at the root of its host, because it answers for addresses of any depth.
+"""
 
 
 def is_site_path(path: str) -> bool:

@@ -26,6 +26,10 @@ SYMBOL = "[A-Za-z0-9][A-Za-z0-9._-]{0,31}"
 PROTOCOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 RUN_ID = "[A-Za-z0-9][A-Za-z0-9_-]{0,127}"
 
+PUBLIC_URL = r"https://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*(?::[0-9]{1,5})?(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*"
+"""The address of a published tree, without a slash at its end, as a regular expression."""
+MAX_PUBLIC_URL = 200
+
 BUCKET_NAMES = ("5m", "1h", "1d", "1w")
 
 DEFAULT_BUCKET = "1d"
@@ -112,6 +116,10 @@ AccountAddress = Annotated[
         "GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN",
         lengths=(56, 56),
     ),
+]
+PublicUrl = Annotated[
+    str,
+    _text(PUBLIC_URL, "The address of the tree.", "https://markets.example.org", lengths=(None, MAX_PUBLIC_URL)),
 ]
 PoolId = Annotated[
     str,

@@ -39,6 +39,7 @@
   const DAY = 86400 * 1000;  // without a promise of the next run, older numbers are stale
   const freshness = async (root) => {
     const line = document.getElementById("fresh");
+    if (!line) return;  // the page that says there is no such page
     const closed = Date.parse(line.querySelector("time").dateTime);
     let due = null;
     let newest = null;
@@ -382,7 +383,7 @@
     if (folded) { folded.open = true; target.scrollIntoView(); }
   };
 
-  document.addEventListener("DOMContentLoaded", () => {
+  const start = () => {
     const root = document.body.dataset.root;
     search(root);
     themeButton();
@@ -394,5 +395,6 @@
     hints();
     addEventListener("resize", hints);
     freshness(root);
-  });
+  };
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start); else start();
 })();

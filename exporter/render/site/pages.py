@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -35,7 +36,7 @@ from exporter.render.site.rows import (
     token_rows,
     with_names,
 )
-from exporter.render.site.templates import EXAMPLE_BASE, environment, first_plot, snippets, static_files
+from exporter.render.site.templates import CARD_KEY, EXAMPLE_BASE, environment, first_plot, snippets, static_files
 from exporter.render.site.text import native, not_mainnet
 from exporter.render.site.trends import (
     Trend,
@@ -49,6 +50,7 @@ from exporter.render.site.trends import (
 from exporter.render.site.why import DEPOSIT_USD, why, yield_after_deposit
 from exporter.tables import rows_as, time_text
 from exporter.tree.documents import HistoryManifest, ProtocolList, RunChange, timestamp
+from exporter.tree.families import SYMBOL_PAGE
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.verifier import checker_digests
 
@@ -69,10 +71,15 @@ def render_site(
     series: Series,
     history: HistoryManifest,
     changes: Sequence[RunChange] = (),
+    public_url: str | None = None,
 ) -> Iterator[RenderedFile]:
-    """Render the site; the pools are `with_list_columns`, the rest is the run's own observations, file and changes."""
-    yield from static_files()
-    yield from _Site(tables, passphrase, coverage, series, history, changes).files()
+    """Render the site; the pools are `with_list_columns`, the rest is the run's own observations, file and changes.
+
+    ``public_url`` is the address of the tree, without a slash at its end: with it pages say where they are and what a
+    shared link shows.
+    """
+    yield from static_files(public_url)
+    yield from _Site(tables, passphrase, coverage, series, history, changes, public_url).files()
 
 
 def _by_value(token: SiteToken) -> tuple[bool, bool, int, str]:
@@ -106,6 +113,16 @@ def _by_yield(pool: SitePool) -> tuple[bool, bool, int]:
     return pool["no_supply"] is not None, not pool["listed"], -pool["supply_rank_bps"]
 
 
+def _pages_of_symbols(tokens: Sequence[SiteToken]) -> Iterator[tuple[str, SiteToken]]:
+    """The identified tokens whose symbol no other of them has in any case, each with the key that is named by it."""
+    identified = [token for token in tokens if token.identity is not None]
+    counts = Counter(token.symbol.lower() for token in identified)
+    for token in identified:
+        key = SYMBOL_PAGE.key(token_symbol=token.symbol)
+        if counts[token.symbol.lower()] == 1 and SYMBOL_PAGE.pattern.fullmatch(key):
+            yield key, token
+
+
 class _Site:
     def __init__(
         self,
@@ -115,6 +132,7 @@ class _Site:
         series: Series,
         history: HistoryManifest,
         changes: Sequence[RunChange],
+        public_url: str | None,
     ) -> None:
         self.tables, self.coverage, self.history = tables, coverage, history
         network, xlm = network_of(passphrase).name, native(passphrase)
@@ -138,7 +156,9 @@ class _Site:
             "has_lists": any(item.listed_markets for item in network_of(passphrase).deployments),
             "explorer": _EXPLORERS.get(network),
             "protocols": self.protocols,
-            "example_base": EXAMPLE_BASE,
+            "example_base": EXAMPLE_BASE if public_url is None else public_url,
+            "public_url": public_url,
+            "card_key": CARD_KEY,
         }
 
     def files(self) -> Iterator[RenderedFile]:
@@ -161,6 +181,8 @@ class _Site:
         yield from self._list_pages("markets", markets)
         yield from self._list_pages("pools", pools)
         yield from self._list_pages("tokens", tokens)
+        for key, token in _pages_of_symbols(tokens):
+            yield self._page(key, "token_symbol", token=token, goes_to=f"tokens/{token.address}.html")
         yield self._page("problems.html", "problems")
         listed_changes = [change for change in self.changes if change.listed]
         yield self._page("changes.html", "changes", changes=listed_changes[:MOST_CHANGES])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import jinja2
 
@@ -14,7 +17,7 @@ from exporter.errors import pluralize
 from exporter.protocols import PROTOCOLS
 from exporter.render.site import text
 from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.problems import MISSING_PAGE
+from exporter.tree.problems import MISSING_PAGE, MISSING_PAGE_ASSETS
 
 
 def template_folder() -> Path:
@@ -64,6 +67,7 @@ def environment() -> jinja2.Environment:
     )
     made.filters |= {function.__name__: function for function in filters}
     made.globals |= {
+        "policy": POLICY,
         "name_length": text.NAME_LENGTH,
         "symbol_length": text.SYMBOL_LENGTH,
         "title_length": text.TITLE_LENGTH,
@@ -72,16 +76,46 @@ def environment() -> jinja2.Environment:
 
 
 MISSING_KEY = "404.html"
-_UNDER_A_PREFIX = (
-    "<script>var p=location.pathname.split(/[/](?:markets|pools|tokens)[/]/),r=p[1]===undefined?p[0].slice(0,"
-    "p[0].lastIndexOf('/')):p[0];for(var a of document.links)a.href=location.origin+r+a.getAttribute('href')</script>"
+
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'"
 )
-"""Puts before the links of a page, which a static host sends with any address, what is before the folder of pages."""
+"""The content security policy of all pages."""
+
+CARD_KEY = "static/card.png"
+"""The picture that a shared link shows."""
+
+_UNDER_A_PREFIX = (
+    "var d=document,p=location.pathname.split(/[/](?:markets|pools|tokens)[/]/),r=location.origin+(p[1]===undefined?"
+    "p[0].slice(0,p[0].lastIndexOf('/')):p[0]);function add(n,o){d.head.append(Object.assign(d.createElement(n),o))}"
+    "add('link',{rel:'icon',href:r+'/static/icon.svg'});add('link',{rel:'stylesheet',href:r+'/static/site.css'});"
+    "add('script',{src:r+'/static/site.js'});d.addEventListener('DOMContentLoaded',function(){d.body.dataset.root=r+'/';"
+    "for(var a of d.links)a.href=r+a.getAttribute('href');for(var i of d.images)i.src=r+i.getAttribute('src')})"
+)
+"""Finds what is before the folder of pages in the address, and puts it before the addresses of a page that a static
+host sends for any address."""
 
 
-def static_files() -> Iterator[RenderedFile]:
+def missing_page(public_url: str | None) -> str:
+    """The page that a static host sends for an address without one, with right addresses under any prefix.
+
+    The prefix is that of the public URL; a script, which the page's policy allows by its digest, finds one that is not
+    known.
+    """
+    if public_url is not None:
+        return MISSING_PAGE.replace("=/", f"={urlsplit(public_url).path}/")
+    digest = b64encode(sha256(_UNDER_A_PREFIX.encode()).digest()).decode()
+    policy = f'<meta http-equiv=Content-Security-Policy content="{POLICY}">'.replace(
+        "script-src 'self'", f"script-src 'self' 'sha256-{digest}'"
+    )
+    own = f"<script>{_UNDER_A_PREFIX}</script><noscript>{MISSING_PAGE_ASSETS.partition('<script')[0]}</noscript>"
+    return MISSING_PAGE.replace(MISSING_PAGE_ASSETS, policy + own)
+
+
+def static_files(public_url: str | None) -> Iterator[RenderedFile]:
     """The files that are the same in every run of a version: what pages load, and what static hosts send with 404."""
-    yield RenderedFile(MISSING_KEY, (MISSING_PAGE + _UNDER_A_PREFIX).encode(), FileKind.DOCUMENT)
+    yield RenderedFile(MISSING_KEY, missing_page(public_url).encode(), FileKind.DOCUMENT)
     for path in sorted((template_folder() / "static").iterdir()):
         yield RenderedFile(f"static/{path.name}", path.read_bytes(), FileKind.DOCUMENT)
 

@@ -18,7 +18,7 @@ from exporter.protocols.compute import Tables
 from exporter.render.lists import with_list_columns
 from exporter.render.run_documents import protocol_list
 from exporter.render.site.pages import render_site
-from exporter.render.site.templates import MISSING_KEY
+from exporter.render.site.templates import CARD_KEY, MISSING_KEY
 from exporter.tables import MARKETS_SCHEMA, OPTIONAL_COLUMNS, POOLS_SCHEMA
 from exporter.tree.documents import HistoryManifest, RunChange, Unpriced, Unread
 from exporter.tree.files import RenderedFile
@@ -148,22 +148,31 @@ def series_of(tables: Tables, runs: int, seconds: int = 3_600) -> Series:
 
 
 def site_files(
-    tables: Tables, series: Series | None = None, network: str = LOCAL, changes: Sequence[RunChange] = ()
+    tables: Tables,
+    series: Series | None = None,
+    network: str = LOCAL,
+    changes: Sequence[RunChange] = (),
+    public_url: str | None = None,
 ) -> Iterator[RenderedFile]:
     """All files of the site of these tables."""
     pools = with_list_columns(
         tables.pools, list(periods_of((series or Series()).pools, CLOSE_TIME, tables.pools)), network_of(network).name
     )
     tables, coverage = replace(tables, pools=pools), protocol_list(tables, PROTOCOLS, (), "local")
-    return render_site(tables, network, coverage, series or Series(), HistoryManifest(1, LEDGER, []), changes)
+    history = HistoryManifest(1, LEDGER, [])
+    return render_site(tables, network, coverage, series or Series(), history, changes, public_url)
 
 
 def site_of(
-    tables: Tables, series: Series | None = None, network: str = LOCAL, changes: Sequence[RunChange] = ()
+    tables: Tables,
+    series: Series | None = None,
+    network: str = LOCAL,
+    changes: Sequence[RunChange] = (),
+    public_url: str | None = None,
 ) -> dict[str, str]:
-    """All files of the site by key, as text, but for the page that is sent where there is none."""
-    files = site_files(tables, series, network, changes)
-    return {file.key: file.data.decode() for file in files if file.key != MISSING_KEY}
+    """All texts of the site by key, but for the page that is sent where there is none."""
+    files = site_files(tables, series, network, changes, public_url)
+    return {file.key: file.data.decode() for file in files if file.key not in (MISSING_KEY, CARD_KEY)}
 
 
 class Page(HTMLParser):

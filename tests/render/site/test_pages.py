@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
+from hashlib import sha256
 from html import unescape
 from pathlib import Path
 from posixpath import dirname, join, normpath
@@ -12,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from exporter.deployments.identified_tokens import identified_tokens
 from exporter.deployments.networks import NETWORKS
 from exporter.protocols.base import Parameter
 from exporter.render.openapi import openapi_document
@@ -37,6 +40,7 @@ from tests.render.site.made import (
     big_tables,
     pool_row,
     series_of,
+    site_files,
     site_of,
     tables_of,
     unpriced,
@@ -408,11 +412,73 @@ def test_every_page_of_another_network_says_so(passphrase: str, said: str | None
 
 
 def test_static_hosts_have_a_page_for_missing_addresses() -> None:
-    """The tree has the page that the edge sends, with links that a script puts under the prefix."""
-    text = {file.key: file.data for file in static_files()}["404.html"].decode()
+    """The tree has the page that the edge sends; its addresses are those of the public URL, or a script finds them.
 
-    assert text.startswith(MISSING_PAGE)
-    assert "location.origin+r" in text
+    It has the header of every page, and its policy allows that one script and no other.
+    """
+    unknown, root, below = (
+        {file.key: file.data for file in static_files(url)}["404.html"].decode()
+        for url in (None, "https://a.example", "https://a.example/b/c")
+    )
+    [script] = re.findall("<script>(.*?)</script>", unknown)
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+
+    assert MISSING_PAGE == root
+    assert f"script-src 'self' 'sha256-{digest}'" in unknown
+    assert "location.origin+" in script
+    for text, prefix in ((unknown, ""), (root, ""), (below, "/b/c")):
+        page = Page(text)
+        assert {f"{prefix}/", f"{prefix}/about.html"} <= {link["href"] for link in page.all("a")}
+        assert [f"{prefix}/"] == [body["data-root"] for body in page.all("body")]
+        links = [link["href"] for link in page.all("link")]
+        assert [f"{prefix}/static/icon.svg", f"{prefix}/static/site.css"] == links
+    assert [{"src": "/b/c/static/site.js"}] == list(Page(below).all("script"))
+    places = r'<li><a href="?(?:/b/c/)?([a-z]+\.html)"?(?: aria-current="page")?>(\w+)</a>'
+    assert 7 == len(re.findall(places, below))
+    assert re.findall(places, below) == re.findall(places, site_of(tables_of([pool_row(0, 0)]))["index.html"])
+
+
+def test_a_shared_link_says_what_it_is_where_the_address_is_known(site: dict[str, str]) -> None:
+    """With a public URL each page has its address, title, description and a picture; without one it has none of it."""
+    url = "https://a.example/b"
+    files = {file.key: file.data for file in site_files(tables_of([pool_row(0, 0)]), public_url=url)}
+
+    assert [] == [key for key, text in site.items() if "og:" in text or 'rel="canonical"' in text]
+    assert files["static/card.png"].startswith(b"\x89PNG")
+    for key in (key for key in files if key.endswith(".html") and key != "404.html"):
+        page = Page(files[key].decode())
+        said = {meta["property"]: meta["content"] for meta in page.all("meta") if "property" in meta}
+        [description] = [meta["content"] for meta in page.all("meta") if meta.get("name") == "description"]
+        [canonical] = [link["href"] for link in page.all("link") if link["rel"] == "canonical"]
+        address = f"{url}/{'' if key == 'index.html' else key}"
+        assert (address, address, f"{url}/static/card.png") == (canonical, said["og:url"], said["og:image"])
+        assert description == said["og:description"]
+        assert said["og:title"].removesuffix(" (local)") in page.text
+        assert "website" == said["og:type"]
+    assert f'<span class="base">{url}</span>' in files["data.html"].decode()
+
+
+def test_the_symbol_of_an_identified_token_leads_to_its_page() -> None:
+    """A page named by a symbol leads to the one identified token of it, in any case; there is none for several."""
+    identified = {token.address: token.who for token in identified_tokens("mainnet").values() if token.code != "native"}
+    first, *_ = others = list(identified)[:5]
+    symbols = ["USDC", "EURC", "eurc", "../x", contract(3)]
+    rows = [
+        *(pool_row(0, at, token_address=token, symbol=symbols[at]) for at, token in enumerate(others)),
+        pool_row(0, 5, symbol="USDC"),
+        pool_row(0, 6, symbol="NONE"),
+    ]
+    for url, target in ((None, f"../tokens/{first}.html"), ("https://a.example", None)):
+        files = site_of(tables_of(rows), network=MAINNET, public_url=url)
+        named = {key for key in files if re.fullmatch(r"tokens/(?!C.{55}\.html).*", key)}
+        page = Page(files["tokens/USDC.html"])
+        refresh = [meta["content"] for meta in page.all("meta") if meta.get("http-equiv") == "refresh"]
+
+        assert {"tokens/USDC.html"} == named
+        assert [f"0; url=../tokens/{first}.html"] == refresh
+        [canonical] = [link["href"] for link in page.all("link") if link["rel"] == "canonical"]
+        assert canonical == (target or f"https://a.example/tokens/{first}.html")
+        assert f"that of {identified[first]}" in page.text
 
 
 def test_no_cap_is_not_shown_as_a_number() -> None:

@@ -18,7 +18,7 @@ from exporter.render.site.templates import MISSING_KEY
 from exporter.tree.families import STATUS_KEY
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 pytestmark = [
     pytest.mark.slow,
@@ -333,15 +333,37 @@ def test_axe_finds_nothing(
 def test_a_missing_page_leads_home_from_any_prefix(
     browser: Browser, axe: str, tree: Path, url: str, missing: str, root: str
 ) -> None:
-    """A static host sends 404.html with any address: its links are those of the prefix, and axe finds nothing."""
-    with opened(browser, color_scheme="dark", bypass_csp=True) as (page, _):
-        page.route(
-            f"{url}/{missing}",
-            lambda route: route.fulfill(body=(tree / MISSING_KEY).read_text("utf-8"), content_type="text/html"),
-        )
-        page.goto(f"{url}/{missing}")
-        links = page.eval_on_selector_all("a", "(links) => links.map((link) => link.href)")
-        page.evaluate(axe)
+    """A static host sends 404.html with any address: links, style, icon and search are those of the prefix.
 
-        assert [f"{url}{root}/", f"{url}{root}/pools.html"] == links
+    Its policy allows all of it, and axe finds nothing.
+    """
+    text = (tree / MISSING_KEY).read_text("utf-8")
+
+    def answer(route: Route) -> None:
+        own = route.request.url.removeprefix(f"{url}{root}/")
+        if route.request.url == f"{url}/{missing}":
+            route.fulfill(body=text, content_type="text/html")
+        elif route.request.url.startswith(f"{url}{root}/") and (tree / own).is_file():
+            route.fulfill(path=tree / own)
+        else:
+            route.fulfill(status=404)
+
+    with opened(browser, color_scheme="dark") as (page, wrong):
+        page.route(f"{url}/**", answer)
+        page.goto(f"{url}/{missing}")
+        page.get_by_role("searchbox").fill("usdc")
+        page.wait_for_selector(".found li")
+        links = page.eval_on_selector_all("nav a, main a", "(links) => links.map((link) => link.href)")
+        found = page.eval_on_selector_all(".found a", "(links) => links.map((link) => link.href)")
+
+        assert f"{url}{root}/" == links[-1]
+        assert f"{url}{root}/pools.html" in links
+        assert found and all(link.startswith(f"{url}{root}/") for link in found)
+        assert "none" == page.eval_on_selector(".bar ul", "(list) => getComputedStyle(list).listStyleType")
+        assert [] == wrong
+    with opened(browser, color_scheme="dark", bypass_csp=True) as (page, _):
+        page.route(f"{url}/**", answer)
+        page.goto(f"{url}/{missing}")
+        page.get_by_role("searchbox").wait_for()
+        page.evaluate(axe)
         assert [] == page.evaluate("axe.run()")["violations"]
