@@ -358,7 +358,8 @@ def test_a_missing_page_leads_home_from_any_prefix(
 
         assert f"{url}{root}/" == links[-1]
         assert f"{url}{root}/pools.html" in links
-        assert found and all(link.startswith(f"{url}{root}/") for link in found)
+        assert found
+        assert all(link.startswith(f"{url}{root}/") for link in found)
         assert "none" == page.eval_on_selector(".bar ul", "(list) => getComputedStyle(list).listStyleType")
         assert [] == wrong
     with opened(browser, color_scheme="dark", bypass_csp=True) as (page, _):
