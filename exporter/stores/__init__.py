@@ -1,4 +1,4 @@
-"""Where a tree is kept: one small interface, a folder, a bucket or a memory behind it."""
+"""Stores, which keep a tree: one small interface, with a folder, an S3 bucket or memory behind it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,22 @@ _SCHEME = re.compile(
     r"\s*((?:s3|https?|file|s3a|s3n|gs|gcs|az|abfss?|wasbs?|r2|ftp|sftp|hdfs)(?=:)|[A-Z][A-Z0-9+.-]*(?=://))",
     re.IGNORECASE,
 )
-"""How a URI begins, also where slashes are missing: nobody means a folder called ``s3:``."""
+"""The beginning of a URI. Slashes may be missing: nobody means a folder called ``s3:``."""
 
 
 def scheme_of(uri: str) -> str | None:
-    """The scheme of a URI in small letters, also where slashes are missing; None for the path of a folder."""
+    """The scheme of a URI in small letters, even if its slashes are missing; None for the path of a folder."""
     match = _SCHEME.match(uri)
     return None if match is None else match[1].lower()
 
 
 def open_store(uri: str) -> Store:
-    """Open what ``output.uri`` names: a path, ``file://`` with a path, or ``s3://``. Makes no request yet."""
-    if uri.lower().startswith("s3://"):  # whose modules are loaded only where they are used
+    """Open the store that ``output.uri`` names: a path, ``file://`` with a path, or ``s3://``. No request is made yet.
+
+    Raises `ConfigError` for anything else.
+    """
+    if uri.lower().startswith("s3://"):
+        # boto3 takes long to load, so only those who use a bucket load it.
         from exporter.stores.s3_client import parse_s3_uri
         from exporter.stores.s3_store import S3Store
 

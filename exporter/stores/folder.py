@@ -1,16 +1,16 @@
-"""A folder as a store: every write whole or absent, for readers, after a crash and after a power cut.
+"""A folder as a store. A file is there as a whole or not at all: for readers, after a crash, and after a power cut.
 
-A file is written under a temporary name in its own folder, made durable, and only then renamed, so that a name never
-leads to half a file:
+A file is written under a temporary name in its own folder, made durable, and only then renamed. So a name never leads
+to half a file:
 
-- The process dies: at most temporary files stay. Their names start with a dot, which no key can, so neither a
-  listing nor a web server that serves keys ever shows them.
-- The power fails: as above. When a method has returned, its names are on the disk too; only deletions are not waited
-  for.
+- If the process dies, temporary files may stay. Their names start with a dot, and no key does. So neither a listing nor
+  a web server that serves keys shows them.
+- If the power fails, the same is true. Once a method has returned, the new names are on the disk too. Only deletions
+  may be undone by a power cut.
 
-Making many files durable one by one takes minutes on many disks, so writes work in batches.
+Making many files durable one by one takes minutes on many disks, so files are written in batches.
 
-The lock is ``flock`` on ``.exporter.lock``, which vanishes with the process. Only POSIX systems have it.
+The lock is a ``flock`` on ``.exporter.lock``, which ends with the process. Only POSIX systems have it.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ LOCK_NAME = ".exporter.lock"
 TEMPORARY_PREFIX = ".tmp-"
 BATCH_FILES = 2048
 BATCH_BYTES = 32 * 1024 * 1024
+"""A batch of files is made durable and renamed as soon as it has this many bytes, or `BATCH_FILES` files."""
 
 _NEEDS_WRITE_ACCESS = "; the user that runs the exporter needs write access to the output folder"
 _FREE_SPACE = "; free space and run again"
@@ -63,20 +64,23 @@ _ADVICE = {
     errno.EISDIR: "; a folder is in the place of a file: remove it",
 }
 
-FEW = 4
-"""Up to this many paths are made durable one by one; above it the whole file system is synced."""
+MAX_SYNCED_ONE_BY_ONE = 4
+"""Largest number of paths that are made durable one by one. For more paths the whole file system is synced."""
 
 
 def make_durable(files: Collection[str | Path], folders: Collection[Path]) -> None:
-    """Return when the bytes of these files and the names in these folders are on the disk. Raises `OSError`.
+    """Wait until the bytes of these files and the names in these folders are on the disk. Raises `OSError`.
 
-    Many paths on Linux cost one ``syncfs`` for each file system; elsewhere, and for few paths, each has its ``fsync``.
+    For many paths on Linux, each file system is synced once by ``syncfs``. For few paths, and on other systems, each
+    path is synced by ``fsync``.
     """
     sync: Callable[[int], None] = os.fsync
     paths: Sequence[str | Path] = (*files, *folders)
-    if len(paths) > FEW and (sync_file_system := _sync_file_system()) is not None:
+    sync_file_system = _sync_file_system()
+    if len(paths) > MAX_SYNCED_ONE_BY_ONE and sync_file_system is not None:
         touched = {os.path.dirname(file) for file in files}.union(map(str, folders))
-        sync, paths = sync_file_system, tuple({os.stat(folder).st_dev: folder for folder in touched}.values())
+        one_folder_of_each_system = {os.stat(folder).st_dev: folder for folder in touched}
+        sync, paths = sync_file_system, tuple(one_folder_of_each_system.values())
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -87,6 +91,7 @@ def make_durable(files: Collection[str | Path], folders: Collection[Path]) -> No
 
 @cache
 def _sync_file_system() -> Callable[[int], None] | None:
+    """A function that syncs the file system of an open file; None on systems that have no ``syncfs``."""
     try:
         syncfs = ctypes.CDLL(None, use_errno=True).syncfs
     except (AttributeError, OSError):
@@ -101,8 +106,8 @@ def _sync_file_system() -> Callable[[int], None] | None:
 
 
 def write_file(path: str | Path, data: bytes) -> None:
-    """Make a file that was not there, with the permissions that the umask leaves."""
-    # Not tempfile: its files are readable by their owner alone, and a web server has to read these.
+    """Write a new file, with the permissions that the umask leaves. Raises `FileExistsError` if it is there."""
+    # The module tempfile makes files that only their owner can read, but a web server has to read these.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
@@ -110,7 +115,7 @@ def write_file(path: str | Path, data: bytes) -> None:
 
 @contextmanager
 def reported(action: str, what: str) -> Iterator[None]:
-    """Raise an error of the operating system as a StoreError that names the key."""
+    """Turn an error of the operating system into a `StoreError`: "cannot ``action`` ``what``", why, and what to do."""
     try:
         yield
     except TooLargeError as error:
@@ -120,8 +125,8 @@ def reported(action: str, what: str) -> Iterator[None]:
         raise StoreError(f"cannot {action} {what}: {reason}{_ADVICE.get(error.errno or 0, '')}") from error
 
 
-class _Staged(NamedTuple):
-    """A file written under a temporary name, waiting for its own."""
+class _StagedFile(NamedTuple):
+    """A file that was written under a temporary name, and is to be renamed to its own."""
 
     key: str
     path: str
@@ -130,7 +135,7 @@ class _Staged(NamedTuple):
 
 
 class FolderStore(Store):
-    """A tree below a folder, which may be a symbolic link; links inside are never followed."""
+    """A store of a tree below a folder. The folder itself may be a symbolic link; links inside are never followed."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
@@ -160,7 +165,7 @@ class FolderStore(Store):
                 yield ObjectInfo(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
     def strangers(self) -> Iterator[str]:
-        """Links are named and never followed."""
+        """Everything in the folder whose name is no key, and every symbolic link. Links are not followed."""
         to_visit = [("", str(self.root))]
         while to_visit:
             stem, folder = to_visit.pop()
@@ -178,27 +183,28 @@ class FolderStore(Store):
 
     def put_many(self, files: Iterable[tuple[str, bytes]], *, immutable: bool = False) -> Written:
         total, size = Written(), 0
-        batch: deque[_Staged] = deque()
-        changed: set[Path] = set()  # folders that have new names in them, which are not durable yet
-        folders: dict[str, Path] = {}  # in most of them are several files
+        batch: deque[_StagedFile] = deque()
+        changed: set[Path] = set()  # folders with new names, which are not durable yet
+        folders: dict[str, Path] = {}  # folders that were looked at, because most of them get several files
         try:
             for key, data in files:
                 with reported("write", check_key(key)):
                     part, _, name = key.rpartition("/")
                     folder = self._folder(part, changed, folders)
                     path = f"{folder}/{name}"
-                    if _is_there(path, key, data, immutable=immutable):
+                    if _has_bytes(path, key, data, immutable=immutable):
                         total += Written(unchanged=1)
                         continue
                     self._temporary_count += 1
                     temporary = f"{folder}/{self._temporary_stem}{self._temporary_count}"
-                    batch.append(_Staged(key, path, temporary, data))  # before anything can go wrong
+                    # Appended first, so that the file is removed even if writing it fails halfway.
+                    batch.append(_StagedFile(key, path, temporary, data))
                     write_file(temporary, data)
                 size += len(data)
                 if len(batch) >= BATCH_FILES or size >= BATCH_BYTES:
-                    total += _place_all(batch, changed, immutable=immutable)
+                    total += _rename_all(batch, changed, immutable=immutable)
                     size = 0
-            total += _place_all(batch, changed, immutable=immutable)
+            total += _rename_all(batch, changed, immutable=immutable)
         finally:
             for staged in batch:
                 with suppress(OSError):
@@ -209,7 +215,7 @@ class FolderStore(Store):
         return total
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
-        """Takes the lock for itself unless this object holds it already."""
+        """Replace a file if its etag is as expected. Takes the lock for that moment, unless this store holds it."""
         with nullcontext() if self._held else self.exclusive():
             present = self.get(key)
             if (None if present is None else present.etag) != expected_etag:
@@ -218,7 +224,7 @@ class FolderStore(Store):
         return etag_of(data)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Folders that become empty go too. A power cut may bring deleted files back."""
+        """Remove files, and folders that become empty. A power cut may bring deleted files back."""
         for key in keys:
             with reported("delete", check_key(key)), suppress(FileNotFoundError, NotADirectoryError):
                 self._remove(self._path(key))
@@ -232,7 +238,7 @@ class FolderStore(Store):
                     self._remove(Path(entry.path))
 
     def try_writing(self) -> None:
-        """Of a folder that is not there, the nearest above it is tried."""
+        """Write and remove a trial file. If the folder does not exist yet, the nearest folder above it is tried."""
         nearest = next(folder for folder in (self.root, *self.root.parents) if folder.exists())
         trial = nearest / f"{self._temporary_stem}trial"
         with reported("write into", self.uri):
@@ -246,7 +252,10 @@ class FolderStore(Store):
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """The empty lock file stays, so that no two processes can lock two files of that name."""
+        """Hold the folder as its only publisher. Raises `LostRaceError` at once if another process holds it.
+
+        The empty lock file stays afterwards. If it were removed, two processes could lock two files of the same name.
+        """
         if self._held:
             raise LostRaceError(f"this process is already publishing to {self.root}")
         with reported("lock", LOCK_NAME):
@@ -271,11 +280,15 @@ class FolderStore(Store):
         part, _, name = key.rpartition("/")
         return self._folder(part) / name
 
-    def _folder(self, part: str, changed: set[Path] | None = None, known: dict[str, Path] | None = None) -> Path:
-        """A folder, reached by no link below the root; with ``changed`` it is made. Those ``known`` were looked at."""
-        known = {} if known is None else known
-        if part in known:
-            return known[part]
+    def _folder(self, part: str, changed: set[Path] | None = None, checked: dict[str, Path] | None = None) -> Path:
+        """The folder of this path below the root. Raises `OSError` if a symbolic link leads there.
+
+        With ``changed``, folders that are missing are made, and every folder that got a new name is added to it.
+        ``checked`` has folders that an earlier call looked at, by path; those of this call are added.
+        """
+        checked = {} if checked is None else checked
+        if part in checked:
+            return checked[part]
         if not part:
             folder = self.root
             if changed is not None and not folder.is_dir():
@@ -283,7 +296,7 @@ class FolderStore(Store):
                 changed.add(folder.parent)
         else:
             above, _, name = part.rpartition("/")
-            parent = self._folder(above, changed, known)
+            parent = self._folder(above, changed, checked)
             folder = parent / name
             try:
                 if stat.S_ISLNK(folder.lstat().st_mode):
@@ -293,25 +306,26 @@ class FolderStore(Store):
                     raise
                 folder.mkdir()
                 changed.add(parent)
-        known[part] = folder
+        checked[part] = folder
         return folder
 
     def _remove(self, path: Path) -> None:
-        """Remove a file, and the folders that become empty by that; the root stays."""
+        """Remove a file, and the folders that become empty without it, but not the root."""
         path.unlink()
         with suppress(OSError):
             while (path := path.parent) != self.root:
                 path.rmdir()
 
     def _files_below(self, part: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Stream the regular files below a folder, with the keys they would have; links are skipped."""
+        """The regular files below a folder, each with the key that its name gives. Symbolic links are skipped."""
         to_visit = []
         with reported("list", part or self.uri), suppress(FileNotFoundError, NotADirectoryError):
             to_visit.append((f"{part}/" if part else "", str(self._folder(part))))
         while to_visit:
             stem, folder = to_visit.pop()
-            absent = (FileNotFoundError, NotADirectoryError) if stem else (FileNotFoundError,)
-            with reported("list", stem or self.uri), suppress(*absent), os.scandir(folder) as entries:
+            # Somebody may remove a folder while it is listed. But a root that is no folder is an error.
+            vanished = (FileNotFoundError, NotADirectoryError) if stem else (FileNotFoundError,)
+            with reported("list", stem or self.uri), suppress(*vanished), os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.is_file(follow_symlinks=False):
                         yield stem + entry.name, entry
@@ -319,8 +333,8 @@ class FolderStore(Store):
                         to_visit.append((f"{stem}{entry.name}/", entry.path))
 
 
-def _is_there(path: str, key: str, data: bytes, *, immutable: bool) -> bool:
-    """Say whether exactly these bytes have the name; other bytes under an immutable key are an error."""
+def _has_bytes(path: str, key: str, data: bytes, *, immutable: bool) -> bool:
+    """Whether the file at a path has exactly these bytes. Raises `ImmutableKeyError` if an immutable one has others."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -331,7 +345,8 @@ def _is_there(path: str, key: str, data: bytes, *, immutable: bool) -> bool:
     return same
 
 
-def _place_all(batch: deque[_Staged], changed: set[Path], *, immutable: bool) -> Written:
+def _rename_all(batch: deque[_StagedFile], changed: set[Path], *, immutable: bool) -> Written:
+    """Make the staged files durable and give them their own names. Files are taken out of the batch one by one."""
     if batch:
         with reported("make durable", f"{len(batch)} files, the first {batch[0].key}"):
             make_durable([staged.temporary for staged in batch], changed)
@@ -340,7 +355,8 @@ def _place_all(batch: deque[_Staged], changed: set[Path], *, immutable: bool) ->
     while batch:
         staged = batch[0]
         with reported("write", staged.key):
-            if immutable and _is_there(staged.path, staged.key, staged.data, immutable=True):  # since this batch began
+            # Another process may have written the same immutable file since this batch began.
+            if immutable and _has_bytes(staged.path, staged.key, staged.data, immutable=True):
                 os.unlink(staged.temporary)
                 total += Written(unchanged=1)
             else:

@@ -1,4 +1,4 @@
-"""The hold on a store, as a value: whoever has it may publish, compact and sweep."""
+"""A store that is held: the value that allows to publish, compact and sweep."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from exporter.stores.store import Store
 
 
 class HeldStore(ReadOnce):
-    """A store that nobody else writes as long as the `hold` lasts that gave it, so each document is read once.
+    """A store that nobody else writes to, as long as the `hold` lasts that gave it. So each document is read only once.
 
-    A hold that is lost in the middle, as when a lease ran out, makes the next write raise `LostRaceError`.
+    If the hold is lost in the middle, because a lease ran out, the next write raises `LostRaceError`.
     """
 
     def exclusive(self) -> AbstractContextManager[None]:
@@ -21,6 +21,6 @@ class HeldStore(ReadOnce):
 
 @contextmanager
 def hold(store: Store) -> Iterator[HeldStore]:
-    """Hold a store as its only publisher. Raises `LostRaceError` at once if another one has it."""
+    """Hold a store as its only publisher. Raises `LostRaceError` at once if another publisher holds it."""
     with store.exclusive():
         yield HeldStore(store)

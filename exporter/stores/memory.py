@@ -1,4 +1,4 @@
-"""A store in memory: for tests, and for dry runs over a real store that must not change."""
+"""A store in memory, for tests and for dry runs, which must not change the real store."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from exporter.tree.files import check_key
 
 
 class MemoryStore(store.Store):
-    """Keeps every object in memory.
+    """A store that keeps every object in memory.
 
-    Keys neither written nor deleted here are read through to ``underlay``, which is never written to: a dry run sees
-    what a real run would.
+    Objects that were neither written nor deleted here are read from ``underlay``, so that a dry run sees what a real
+    run would. Nothing is ever written to ``underlay``.
     """
 
     def __init__(self, underlay: store.Store | None = None, clock: store.Clock = store.utc_now) -> None:
@@ -24,7 +24,7 @@ class MemoryStore(store.Store):
             self.reads_at_once = underlay.reads_at_once
         self._underlay = underlay
         self._clock = clock
-        self._entries: dict[str, tuple[bytes, datetime] | None] = {}  # when they were written; None: deleted here
+        self._entries: dict[str, tuple[bytes, datetime] | None] = {}  # bytes and time of writing; None if deleted here
         self._held = False
 
     def get(self, key: str) -> store.StoredObject | None:
@@ -75,7 +75,7 @@ class MemoryStore(store.Store):
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """The hold is on this object only, never on the underlay."""
+        """Hold this store as its only publisher. The store underneath is not held."""
         if self._held:
             raise LostRaceError(f"another publisher holds {self.uri}; let it finish and run again")
         self._held = True

@@ -1,4 +1,4 @@
-"""A store of which each document is read once: what others write meanwhile is not seen."""
+"""A store that reads each document only once, so that it does not see what others write meanwhile."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from exporter.stores.store import ObjectInfo, Store, StoredObject, Written, etag
 from exporter.tree.families import kind_of
 from exporter.tree.files import FileKind
 
-_REMEMBERED = ("v1/", "state/")
+_REMEMBERED_PREFIXES = ("v1/", "state/")
+
 MAX_REMEMBERED_BYTES = 2**20
-"""A larger document is not remembered: the state of many histories, or the listing of many files."""
+"""Largest document that is remembered. The state of many histories and the listing of many files are larger."""
 
 
 class ReadOnce(Store):
-    """Remembers documents that were read or written through it, but no pages and no Parquet files."""
+    """A store that remembers the documents which are read or written through it, but no pages and no Parquet files."""
 
     def __init__(self, store: Store) -> None:
         self.uri, self.reads_at_once = store.uri, store.reads_at_once
@@ -36,7 +37,7 @@ class ReadOnce(Store):
         return written
 
     def put_many(self, files: Iterable[tuple[str, bytes]], *, immutable: bool = False) -> Written:
-        return self._store.put_many(self._forgotten(files), immutable=immutable)
+        return self._store.put_many(self._forget_each(files), immutable=immutable)
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
         self._read.pop(key, None)
@@ -48,10 +49,10 @@ class ReadOnce(Store):
         return self._store.list(prefix)
 
     def delete(self, keys: Iterable[str]) -> None:
-        gone = list(keys)
-        for key in gone:
+        deleted = list(keys)
+        for key in deleted:
             self._read.pop(key, None)
-        self._store.delete(gone)
+        self._store.delete(deleted)
 
     def exclusive(self) -> AbstractContextManager[None]:
         return self._store.exclusive()
@@ -64,11 +65,12 @@ class ReadOnce(Store):
 
     def _remember(self, key: str, stored: StoredObject | None) -> StoredObject | None:
         is_small = stored is None or len(stored.data) <= MAX_REMEMBERED_BYTES
-        if is_small and key.startswith(_REMEMBERED) and kind_of(key) is not FileKind.PAGE:
+        if is_small and key.startswith(_REMEMBERED_PREFIXES) and kind_of(key) is not FileKind.PAGE:
             self._read[key] = stored
         return stored
 
-    def _forgotten(self, files: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    def _forget_each(self, files: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+        """The same files. Each is forgotten just before it is written, because the write may fail."""
         for key, data in files:
             self._read.pop(key, None)
             yield key, data

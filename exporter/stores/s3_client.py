@@ -1,7 +1,7 @@
-"""Requests to a bucket by boto3: bounded in time, tried again while that can help, each write on a condition.
+"""Requests to an S3 bucket, made with boto3. They are bounded in time and tried again; every write has a condition.
 
-boto3 does not retry by itself: every request goes through `S3Client.attempt`, which asks before each try whether this
-publisher may still write.
+boto3's own retries are switched off. Every request goes through `S3Client.attempt` instead, which asks before each try
+whether this publisher may still write.
 """
 
 from __future__ import annotations
@@ -36,9 +36,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class S3Options:
-    """Bounds of requests. Each pause between tries is twice the last; none begins after the deadline.
+    """Limits of requests, and how long a lease lasts.
 
-    A publisher that died keeps others out for ``lease_seconds``: more than twice ``margin_seconds``.
+    Attributes:
+        concurrency: how many requests are made at the same time.
+        tries: how often a request is tried.
+        pause_seconds: the pause before the second try; each further pause is twice as long.
+        longest_pause_seconds: the limit of that.
+        deadline_seconds: no pause begins if it would end later than this after the first try began.
+        lease_seconds: how long a publisher that died keeps others out. It has to be more than twice `margin_seconds`.
     """
 
     concurrency: int = 48
@@ -52,58 +58,66 @@ class S3Options:
 
     @property
     def margin_seconds(self) -> float:
-        """How long before its hold ends a publisher begins no request that changes anything: more than one takes."""
+        """Time before the end of its lease in which a publisher begins no write: longer than a request can take."""
         return 1.1 * (self.connect_seconds + self.read_seconds)
 
 
 MAX_DELETED = 1000
+"""Largest number of objects that S3 deletes in one request."""
 
 LONGEST_KEY = 400
-"""The longest of the exporter's own keys; a prefix must leave room for it."""
+"""Number of bytes that a prefix has to leave for the exporter's own keys."""
 
 PUT_RIGHT = "s3:PutObject"
 
 PRIVATE = "private, no-store"
-"""The cache lifetime of the publisher's own records, which no edge should serve at all."""
+"""The ``Cache-Control`` of the publisher's own records, which no edge should serve."""
 
 LEASE_KEY = ".exporter.lease"
-"""Who is publishing. No key of a store can begin with a dot, so listings, sweeps and checks never meet it."""
+"""The key of the lease, which says who is publishing. No key of a tree begins with a dot, so listings, sweeps and
+checks never meet it."""
 
-ROUNDS = 4
-"""How often a write is begun again when the object vanishes between the refusal and the look."""
+MAX_WRITE_ROUNDS = 4
+"""How often a write is begun again, if the object that stood in its way has vanished when it is looked at."""
 
-_AWS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
+_AWS_HOSTS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 
-SHA256 = "sha256"
+SHA256_METADATA = "sha256"
+"""The name of the metadata in which an object carries the SHA-256 of its bytes."""
 
 _R = TypeVar("_R")
 
 
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
-_FORM = "accepted: s3://bucket or s3://bucket/prefix (the prefix as the path of a folder, A-Z a-z 0-9 _ = ~ + @ , . -)"
+_BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
+_ACCEPTED = (
+    "accepted: s3://bucket or s3://bucket/prefix (the prefix as the path of a folder, A-Z a-z 0-9 _ = ~ + @ , . -)"
+)
 
 
 def parse_s3_uri(uri: str) -> tuple[str, str]:
-    """The bucket and the prefix. The `ConfigError` never repeats the URI: it may hold a secret."""
+    """The bucket and the prefix that an ``s3://`` URI names.
+
+    Raises `ConfigError` for anything else. Its text never repeats the URI, which may contain a secret.
+    """
     try:
         parts = urlsplit(uri)
     except ValueError:
-        raise ConfigError(f"output.uri is not a URI; {_FORM}") from None
+        raise ConfigError(f"output.uri is not a URI; {_ACCEPTED}") from None
     if "@" in parts.netloc:
-        raise ConfigError(f"output.uri holds credentials; put them into the environment instead. {_FORM}")
+        raise ConfigError(f"output.uri holds credentials; put them into the environment instead. {_ACCEPTED}")
     if parts.scheme != "s3" or parts.query or parts.fragment or uri.endswith(("?", "#")):
-        raise ConfigError(f"output.uri is not a plain s3:// URI; {_FORM}")
+        raise ConfigError(f"output.uri is not a plain s3:// URI; {_ACCEPTED}")
     return parts.netloc, parts.path[1:].removesuffix("/")
 
 
 def _variables() -> str:
-    """The names of the variables of AWS that are set, for an error that one of them may have caused."""
+    """The names of AWS's environment variables that are set, for the text of an error that one of them may cause."""
     names = sorted(name for name, value in os.environ.items() if name.startswith("AWS_") and value)
     return f" (set are {', '.join(names)})" if names else ""
 
 
 def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
-    """Ceph before 18 refuses to delete many objects at once without this header; all others accept it."""
+    """Add the header ``Content-MD5``: Ceph before 18 does not delete many objects at once without it."""
     from base64 import b64encode
     from hashlib import md5
 
@@ -112,20 +126,26 @@ def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
 
 
 def object_headers(key: str, data: bytes) -> Mapping[str, Any]:
-    """Content type, cache lifetime and digest, as boto3 takes them; they depend on the key and the bytes alone."""
+    """The content type, cache lifetime and digest of an object, as boto3 takes them."""
     family = family_of(key)
-    private = family is not None and not family.public
+    is_private = family is not None and not family.public
     kind = "application/json" if key == LEASE_KEY else content_type(key)
     return {
         "ContentType": kind or "application/octet-stream",
-        "CacheControl": PRIVATE if private else cache_control(kind_of(key)),
-        "Metadata": {SHA256: etag_of(data)},
+        "CacheControl": PRIVATE if is_private else cache_control(kind_of(key)),
+        "Metadata": {SHA256_METADATA: etag_of(data)},
     }
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """An object as it was read. ``etag`` is without quotes; the times are the server's, to the second."""
+class BucketObject:
+    """An object of a bucket, as it was read.
+
+    Attributes:
+        etag: the etag, without quotes.
+        modified: when the object was last written, by the server's clock, to the second.
+        answered: when the server answered, by its clock, to the second.
+    """
 
     data: bytes
     etag: str
@@ -134,21 +154,31 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """The answer to a HEAD of an object; ``sha256`` is None where somebody else wrote it."""
+class ObjectHead:
+    """The answer to a HEAD request for an object.
+
+    Attributes:
+        etag: the etag, without quotes.
+        sha256: the digest that the exporter stored with the object; None if somebody else wrote it.
+    """
 
     etag: str
     sha256: str | None
 
 
 class S3Client:
-    """The requests that a store makes, by its own keys: the prefix in the bucket is added here.
+    """The requests that a store makes to its bucket. Callers give keys of the store, and the prefix is added here.
 
-    Every write is conditional: on there being no object, or on the etag of the one that was seen. So a publisher that
-    lost its hold without noticing cannot replace what a later one wrote.
+    Every write has a condition: that there is no object yet, or that the object still has the etag that was seen. So a
+    publisher that lost its hold without noticing cannot replace what a later publisher wrote.
 
-    Methods raise `ConfigError` or `StoreError`, except `put` and `attempt`, which raise `RefusedError`. Ceph before 18
-    wants the etag of ``If-Match`` without quotes, unlike the standard; that is found out by the first such write.
+    Methods raise `ConfigError` or `StoreError`. Two do not: `put` raises boto3's own errors, and `attempt`, which wraps
+    such requests, raises `RefusedError`.
+
+    Attributes:
+        quotes_etags: whether the server expects the etag of ``If-Match`` in quotes, as the standard says. Ceph before
+            18 does not, and the first such write finds out.
+        conditions_work: whether this server was seen to refuse writes whose condition is not met.
     """
 
     def __init__(
@@ -159,10 +189,10 @@ class S3Client:
         session: Session | None = None,
         endpoint_url: str | None = None,
     ) -> None:
-        if not _BUCKET.fullmatch(bucket):
-            raise ConfigError(f"output.uri: {bucket[:80]!r} cannot be the name of a bucket; {_FORM}")
+        if not _BUCKET_NAME.fullmatch(bucket):
+            raise ConfigError(f"output.uri: {bucket[:80]!r} cannot be the name of a bucket; {_ACCEPTED}")
         if prefix and (not is_key(prefix) or len(prefix) > MAX_KEY_BYTES - LONGEST_KEY):
-            raise ConfigError(f"output.uri: {prefix[:80]!r} cannot be a prefix in a bucket; {_FORM}")
+            raise ConfigError(f"output.uri: {prefix[:80]!r} cannot be a prefix in a bucket; {_ACCEPTED}")
         self.bucket = bucket
         self.prefix = f"{prefix}/" if prefix else ""
         self.options = options
@@ -177,12 +207,13 @@ class S3Client:
     def uri(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}".removesuffix("/")
 
-    def full(self, key: str) -> str:
+    def full_key(self, key: str) -> str:
+        """The key in the bucket, which has the prefix of the store."""
         return self.prefix + key
 
     @property
     def boto(self) -> BotoClient:
-        """The boto3 client, for many threads. Raises `ConfigError` without usable credentials."""
+        """The boto3 client, which threads can share. Raises `ConfigError` if there are no usable credentials."""
         with self._lock:
             if self._boto is None:
                 self._boto = self._make_boto()
@@ -205,15 +236,15 @@ class S3Client:
             read_timeout=self.options.read_seconds,
             retries={"mode": "standard", "total_max_attempts": 1},  # `attempt` retries
             max_pool_connections=self.options.concurrency + 4,
-            # Checking our own parameters and building the SDK's own name again took a fifth of each small write.
+            # boto3 would check our parameters and build its own user agent for each request: a fifth of a small write.
             parameter_validation=False,
             user_agent=f"lending-markets-exporter/{exporter.__version__}",
-            # Ceph before 18 and others refuse the checksums that boto3 adds by itself.
+            # Ceph before 18 and other servers refuse the checksums that boto3 would add.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
         try:
-            # boto3 looks at AWS_DEFAULT_REGION only; other tools and hosts of jobs set AWS_REGION.
+            # boto3 reads only AWS_DEFAULT_REGION, but other tools, and services that run jobs, set AWS_REGION.
             session = self._session or Session(region_name=os.environ.get("AWS_REGION") or None)
             if session.get_credentials() is None:
                 raise ConfigError(f"output.uri: no credentials for {self.uri}; {CREDENTIALS_ADVICE}")
@@ -224,11 +255,11 @@ class S3Client:
         try:
             client = session.client("s3", config=config, endpoint_url=self._endpoint_url)
             endpoint = client.meta.endpoint_url
-            if not (urlsplit(endpoint).hostname or "").endswith(_AWS):
-                # Few servers other than AWS have a name of their own for each bucket.
+            if not (urlsplit(endpoint).hostname or "").endswith(_AWS_HOSTS):
+                # Few servers besides AWS give each bucket a host name of its own.
                 config = config.merge(Config(s3={"addressing_style": "path"}))
             proxy = proxy_of(endpoint, socks=False)
-            # botocore's own rule does not know networks in NO_PROXY.
+            # botocore would ignore the networks that NO_PROXY names.
             config = config.merge(Config(proxies={} if proxy is None else dict.fromkeys(("http", "https"), proxy)))
             client.close()
             client = session.client("s3", config=config, endpoint_url=self._endpoint_url)
@@ -241,10 +272,14 @@ class S3Client:
         return client
 
     def attempt(self, request: Callable[[], _R], before: Callable[[], None] | None = None) -> _R:
-        """Make a request; ``before`` is called before each try, and may end them. Raises `RefusedError`."""
+        """Make a request, and try it again if its failure may pass.
+
+        ``before`` is called before each try, and can end the tries by raising an error. Raises `RefusedError` if the
+        last try failed.
+        """
         began = time.monotonic()
         pause = self.options.pause_seconds
-        doubtful = False
+        may_have_worked = False
         for attempt in range(1, self.options.tries + 1):
             if before is not None:
                 before()
@@ -255,39 +290,45 @@ class S3Client:
                 if refused is None:
                     raise
                 refused.attempts = attempt
-                refused.doubtful = doubtful = doubtful or refused.doubtful
+                may_have_worked = may_have_worked or refused.may_have_worked
+                refused.may_have_worked = may_have_worked
                 elapsed = time.monotonic() - began
-                last = attempt == self.options.tries or elapsed + pause > self.options.deadline_seconds
-                if last or not refused.passing:
+                is_last = attempt == self.options.tries or elapsed + pause > self.options.deadline_seconds
+                if is_last or not refused.may_pass:
                     raise refused from error
             time.sleep(pause * random.uniform(0.7, 1.3))
             pause = min(pause * 2, self.options.longest_pause_seconds)
         raise AssertionError("unreachable")
 
     def error(self, refused: RefusedError, action: str, key: str, right: str) -> ExporterError:
-        return explained(refused, action, self.bucket, self.full(key), right)
+        """The error for people, as `explained` words it."""
+        return explained(refused, action, self.bucket, self.full_key(key), right)
 
-    def get(self, key: str) -> Found | None:
-        def request() -> Found:
-            answer = self.boto.get_object(Bucket=self.bucket, Key=self.full(key))
+    def get(self, key: str) -> BucketObject | None:
+        """Read an object; None if there is none."""
+
+        def request() -> BucketObject:
+            answer = self.boto.get_object(Bucket=self.bucket, Key=self.full_key(key))
             with answer["Body"] as body:
                 data = body.read(FILE_BYTES + 1)
             if len(data) > FILE_BYTES:
                 excess = TooLargeError(FILE_BYTES)
                 raise StoreError(f"cannot read {self.uri}/{key}: {excess}") from excess
-            return Found(data, _bare(answer["ETag"]), answer["LastModified"], _answered(answer))
+            return BucketObject(data, _unquoted(answer["ETag"]), answer["LastModified"], _time_of(answer))
 
         return self._read(request, "read", key)
 
-    def head(self, key: str) -> Described | None:
-        def request() -> Described:
-            answer = self.boto.head_object(Bucket=self.bucket, Key=self.full(key))
-            return Described(_bare(answer["ETag"]), answer["Metadata"].get(SHA256))
+    def head(self, key: str) -> ObjectHead | None:
+        """Ask for the etag and the digest of an object; None if there is none."""
+
+        def request() -> ObjectHead:
+            answer = self.boto.head_object(Bucket=self.bucket, Key=self.full_key(key))
+            return ObjectHead(_unquoted(answer["ETag"]), answer["Metadata"].get(SHA256_METADATA))
 
         return self._read(request, "look at", key)
 
     def entries(self, prefix: str, *, shallow: bool = False) -> Iterator[ObjectInfo]:
-        """Stream the objects whose keys start with a prefix; ``shallow``: without those with a slash after it."""
+        """The objects whose keys start with a prefix; with ``shallow``, only those without a slash after the prefix."""
         base = len(self.prefix)
         more: dict[str, Any] = {"Delimiter": "/"} if shallow else {}
         while True:
@@ -295,7 +336,7 @@ class S3Client:
             def request() -> Any:
                 return self.boto.list_objects_v2(
                     Bucket=self.bucket,
-                    Prefix=self.full(prefix),
+                    Prefix=self.full_key(prefix),
                     **more,
                 )
 
@@ -304,7 +345,7 @@ class S3Client:
             except RefusedError as refused:
                 raise self.error(refused, "list", prefix, "s3:ListBucket") from refused
             for item in answer.get("Contents", ()):
-                yield ObjectInfo(item["Key"][base:], item["Size"], item["LastModified"], _bare(item["ETag"]))
+                yield ObjectInfo(item["Key"][base:], item["Size"], item["LastModified"], _unquoted(item["ETag"]))
             token = answer.get("NextContinuationToken")
             if not answer.get("IsTruncated"):
                 return
@@ -313,10 +354,13 @@ class S3Client:
             more["ContinuationToken"] = token
 
     def put(self, key: str, data: bytes, headers: Mapping[str, Any], match: str | None) -> str:
-        """Make one attempt to write; gives the etag. ``match`` is the etag that must be there, None: no object."""
+        """Try once to write an object, and return its etag.
+
+        ``match`` is the etag that the object must have; None if there must be no object.
+        """
         condition: Any = {"IfNoneMatch": "*"} if match is None else {"IfMatch": match}
-        answer = self.boto.put_object(Bucket=self.bucket, Key=self.full(key), Body=data, **headers, **condition)
-        return _bare(answer["ETag"])
+        answer = self.boto.put_object(Bucket=self.bucket, Key=self.full_key(key), Body=data, **headers, **condition)
+        return _unquoted(answer["ETag"])
 
     def write(
         self,
@@ -326,36 +370,44 @@ class S3Client:
         *,
         may_write: Callable[[], None] | None = None,
         immutable: bool = False,
-        ours_alone: bool = False,
+        only_own_bytes: bool = False,
     ) -> tuple[str, bool]:
-        """Write an object if the one with the ``expected`` etag is still there (None: if there is none).
+        """Write an object if it still has the ``expected`` etag, or if there is none and ``expected`` is None.
 
-        Gives the etag, and whether it was written just now. When a condition fails, what is there is read: our own
-        bytes, where an earlier attempt took effect and only its answer was lost, are as good as a success; with
-        ``ours_alone`` only where this call may have written them. ``may_write`` raises when nothing may be written any
-        more; it is asked before every attempt. Raises `ImmutableKeyError`, `LostRaceError`.
+        Returns the etag, and whether the object was written just now. If the condition fails, the object is read. If it
+        has the same bytes, that is a success: an earlier try may have written them, and only its answer was lost.
+
+        Args:
+            key: the object's key in the store.
+            data: its bytes.
+            expected: the etag that it must have; None if there must be no object.
+            may_write: called before every try; raises an error if nothing may be written any more.
+            immutable: whether other bytes are an `ImmutableKeyError` instead of a `LostRaceError`.
+            only_own_bytes: whether the same bytes are a success only if this call may have written them.
+
+        Raises `ImmutableKeyError` or `LostRaceError` if the object is another one.
         """
         headers = object_headers(key, data)
         quoted = self.quotes_etags
-        for _ in range(ROUNDS):
+        for _ in range(MAX_WRITE_ROUNDS):
             match = f'"{expected}"' if quoted and expected is not None else expected
             try:
                 etag = self.attempt(partial(self.put, key, data, headers, match), may_write)
             except RefusedError as refused:
-                if not refused.condition_failed and (refused.status != 409 or refused.passing):
+                if not refused.condition_failed and (refused.status != 409 or refused.may_pass):
                     raise self.error(refused, "write", key, PUT_RIGHT) from refused
-                doubtful, cause = refused.doubtful, refused
+                may_have_worked, cause = refused.may_have_worked, refused
             else:
                 self.quotes_etags = quoted
                 return etag, True
             current = self.get(key)
-            if current is not None and current.data == data and (doubtful or not ours_alone):
-                return current.etag, doubtful
+            if current is not None and current.data == data and (may_have_worked or not only_own_bytes):
+                return current.etag, may_have_worked
             if current is not None and immutable:
                 raise ImmutableKeyError(immutable_key_message(key))
             if (None if current is None else current.etag) != expected:
                 raise LostRaceError(moved_message(key))
-            if not cause.condition_failed:  # what is there is what was expected, so this is no lost race
+            if not cause.condition_failed:  # the object is the expected one, so no other publisher is the cause
                 raise self.error(cause, "write", key, PUT_RIGHT) from cause
             quoted = quoted and expected is None
         if expected is None:
@@ -369,13 +421,16 @@ class S3Client:
         )
 
     def delete(self, keys: Sequence[str], before: Callable[[], None]) -> None:
-        """Remove up to 1000 objects; keys that have none are skipped, those that fail for a moment tried again."""
+        """Remove at most `MAX_DELETED` objects. Keys without an object are skipped.
+
+        ``before`` is called before each try, as in `attempt`. Objects whose removal fails are tried again.
+        """
         left, base = [*keys], len(self.prefix)
 
         def request() -> None:
             answer = self.boto.delete_objects(
                 Bucket=self.bucket,
-                Delete={"Objects": [{"Key": self.full(key)} for key in left], "Quiet": True},
+                Delete={"Objects": [{"Key": self.full_key(key)} for key in left], "Quiet": True},
             )
             refusals = [error for error in answer.get("Errors", ()) if error.get("Code") != "NoSuchKey"]
             if refusals:
@@ -392,18 +447,18 @@ class S3Client:
         try:
             return self.attempt(request)
         except RefusedError as refused:
-            if refused.absent:
+            if refused.is_absent:
                 return None
             right = "s3:GetObject (and s3:ListBucket, to see what is missing)"
             raise self.error(refused, action, key, right) from refused
 
 
-def _bare(etag: str) -> str:
+def _unquoted(etag: str) -> str:
     return etag.strip('"')
 
 
-def _answered(answer: Mapping[str, Any]) -> datetime:
-    """When the server answered, by its own clock; by ours only where it does not say."""
+def _time_of(answer: Mapping[str, Any]) -> datetime:
+    """When the server answered, by its own clock; by this machine's clock if the answer does not say."""
     text = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
         moment = parsedate_to_datetime(text)

@@ -1,4 +1,4 @@
-"""What went wrong with a request to a bucket, and what people read of it."""
+"""Errors of requests to an S3 bucket: what boto3 reports, and the text that people read."""
 
 from __future__ import annotations
 
@@ -33,10 +33,13 @@ CREDENTIALS_ADVICE = (
 
 
 class RefusedError(Exception):
-    """One request had no success; `explained` makes what people read of it.
+    """A request had no success. `explained` turns it into an error for people.
 
-    ``status`` is 0 where there was no answer; ``code`` is the server's word, or one of the constants of this module.
-    ``doubtful`` says that one of the attempts may have taken effect.
+    Attributes:
+        status: the HTTP status; 0 if there was no answer.
+        code: the server's word for the error, or a constant of this module.
+        attempts: how often the request was tried.
+        may_have_worked: whether one of the tries may have taken effect, although it failed.
     """
 
     def __init__(self, status: int, code: str) -> None:
@@ -44,24 +47,26 @@ class RefusedError(Exception):
         self.status = status
         self.code = code
         self.attempts = 1
-        self.doubtful = not status or status >= 500
+        self.may_have_worked = not status or status >= 500
 
     @property
-    def passing(self) -> bool:
+    def may_pass(self) -> bool:
+        """Whether another try may succeed."""
         return self.code in _PASSING_CODES or self.status in _PASSING_STATUSES
 
     @property
     def condition_failed(self) -> bool:
-        """Whether something else is under the key than the request was conditional on."""
-        return self.status == 412 or self.absent
+        """Whether the object is not the one that the request made its condition."""
+        return self.status == 412 or self.is_absent
 
     @property
-    def absent(self) -> bool:
+    def is_absent(self) -> bool:
+        """Whether there is no such object."""
         return self.status == 404 and self.code in ("", "404", "NoSuchKey", "NotFound")
 
 
 def refusal_of(error: BaseException) -> RefusedError | None:
-    """Return what boto3 reports; None for an error that is not its own."""
+    """What an error of boto3 reports; None for any other error."""
     if isinstance(error, RefusedError):
         return error
     from botocore import exceptions as botocore
@@ -76,7 +81,7 @@ def refusal_of(error: BaseException) -> RefusedError | None:
         *(botocore.NoCredentialsError, botocore.PartialCredentialsError, botocore.CredentialRetrievalError),
         *(botocore.UnauthorizedSSOTokenError, botocore.SSOError, botocore.TokenRetrievalError),
     )
-    # Of HTTPError, which botocore lets out where an answer breaks off, and of its own errors, the special ones first.
+    # Ordered from special to general classes. HTTPError is urllib3's: botocore lets it out if an answer breaks off.
     codes: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
         ((HTTPError, botocore.IncompleteReadError, botocore.ResponseStreamingError), CUT_OFF),
         ((botocore.ReadTimeoutError, botocore.ConnectTimeoutError), TIMEOUT),
@@ -89,7 +94,15 @@ def refusal_of(error: BaseException) -> RefusedError | None:
 
 
 def explained(refused: RefusedError, action: str, bucket: str, key: str, right: str) -> ExporterError:
-    """``action`` is a verb, ``key`` an object, a prefix or nothing, ``right`` the permission that it needs."""
+    """The error for people: what could not be done, why, and what to do.
+
+    Args:
+        refused: what the server or boto3 reported.
+        action: a verb, such as "read".
+        bucket: the name of the bucket.
+        key: the object or the prefix in the bucket.
+        right: the permission that the request needs.
+    """
     code, status = refused.code, refused.status
     what = f"cannot {action} s3://{bucket}/{key}: "
     if code in _BAD_CREDENTIALS or status == 401:
@@ -124,5 +137,5 @@ def explained(refused: RefusedError, action: str, bucket: str, key: str, right: 
             f"{what}{reason} ({refused.attempts} tries); check AWS_REGION, AWS_ENDPOINT_URL_S3 and the network, and "
             "run again"
         )
-    tries = f" ({refused.attempts} tries)" if refused.passing else ""
+    tries = f" ({refused.attempts} tries)" if refused.may_pass else ""
     return StoreError(f"{what}the server answers with {refused}{tries}; run again, and if it lasts look at the bucket")

@@ -1,12 +1,13 @@
-"""The hold of a publisher on a bucket: a small object that names it, and that it renews while it works.
+"""The lease of a publisher on an S3 bucket: a small object that names its holder, who renews it while it works.
 
-A bucket has no lock that ends with its process. So the hold ends by itself, ``lease_seconds`` after it was last
-renewed. Others judge that by the server's clock alone (``Date`` against ``Last-Modified``). The holder judges it by
-the time that passed since it last asked for a renewal, which is never later, and changes nothing any more when less
-is left than a request may take.
+A bucket has no lock that ends with the process that took it. So a lease ends by itself, ``lease_seconds`` after it was
+last renewed. Other publishers judge that by the server's clock alone, which is the ``Date`` of an answer against the
+``Last-Modified`` of the lease. The holder counts from the moment at which it asked for the last renewal, so that its
+lease never ends later by its own clock than by the server's. It writes nothing once less time is left than a request
+may take.
 
-That keeps two honest publishers apart. One that paused at the wrong moment (a suspended machine) may still send
-a request after its hold; every write is therefore conditional as well (`S3Client.write`).
+That keeps two honest publishers apart. A machine that was suspended at the wrong moment may still send a request after
+its lease ended. Therefore every write has a condition, too (`S3Client.write`).
 """
 
 from __future__ import annotations
@@ -21,26 +22,32 @@ from datetime import UTC, timedelta
 import msgspec
 
 from exporter.errors import ConfigError, ExporterError, LostRaceError
-from exporter.stores.s3_client import LEASE_KEY, PUT_RIGHT, Found, S3Client, object_headers
+from exporter.stores.s3_client import LEASE_KEY, PUT_RIGHT, BucketObject, S3Client, object_headers
 from exporter.stores.s3_errors import RefusedError
 from exporter.stores.store import in_parallel
 from exporter.tree.decoding import decode_json
 
 MAX_LEASE_SECONDS = 3600
-"""A lease that claims to last longer is not believed."""
+"""Longest lease that is believed."""
 
 CLOCK_GRACE_SECONDS = 2
-"""The server's times are cut off to whole seconds; others wait this much longer."""
+"""Time that others wait after a lease ended, because the server's times are cut to whole seconds."""
 
-ROUNDS = 3
-"""How often a publisher tries to get hold when somebody else changes the lease at the same moment."""
+MAX_ROUNDS = 3
+"""How often a publisher tries to take a lease that somebody else changes at the same moment."""
 
 Monotonic = Callable[[], float]
-"""A clock of seconds that never goes back."""
+"""A function that returns the seconds of a clock that never goes back."""
 
 
 class _Lease(msgspec.Struct, frozen=True):
-    """The content of the lease. ``renewals`` makes every renewal other bytes, hence another etag."""
+    """The content of the lease.
+
+    Attributes:
+        holder: a random name of the publisher; None for a lease that nobody holds.
+        lease_seconds: how long it lasts after it was written.
+        renewals: how often it was renewed, so that every renewal has other bytes and another etag.
+    """
 
     holder: str | None
     lease_seconds: float
@@ -48,13 +55,13 @@ class _Lease(msgspec.Struct, frozen=True):
 
 
 def monotonic() -> float:
-    """Seconds since the machine started; where the system says, including those during which it was suspended."""
+    """Seconds since the machine started. On Linux they include the time during which it was suspended."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 class Lease:
-    """The hold of one publisher. `acquire` gives it; a thread renews it until `release`."""
+    """The lease of one publisher. `acquire` takes it, a thread renews it, and `release` gives it back."""
 
     def __init__(self, client: S3Client, clock: Monotonic) -> None:
         self._client, self._uri = client, client.uri
@@ -63,7 +70,7 @@ class Lease:
         self._holder: str | None = secrets.token_hex(16)
         self._renewals = 0
         self._etag = ""
-        self._ends = 0.0  # by our clock; never later than by the server's
+        self._ends = 0.0  # by our clock, which is never later than the end by the server's clock
         self._lost = ""
         self._ended = threading.Event()
         self._renewing = threading.Lock()
@@ -71,7 +78,10 @@ class Lease:
 
     @classmethod
     def acquire(cls, client: S3Client, *, clock: Monotonic = monotonic, renewing: bool = True) -> Lease:
-        """Get hold, or raise `LostRaceError` at once. ``renewing=False`` leaves the renewing to the caller."""
+        """Take the lease. Raises `LostRaceError` at once if somebody else holds it.
+
+        With ``renewing=False``, the caller has to renew it.
+        """
         lease = cls(client, clock)
         lease._take()
         if renewing:
@@ -80,13 +90,13 @@ class Lease:
 
     @classmethod
     def write_free(cls, client: S3Client, clock: Monotonic) -> None:
-        """Write the lease as one that nobody holds. Raises `LostRaceError` where somebody does."""
+        """Write a lease that nobody holds. Raises `LostRaceError` if somebody holds it."""
         lease = cls(client, clock)
         lease._holder = None
         lease._take()
 
     def check(self) -> None:
-        """Raise `LostRaceError` where the hold was lost, or may be lost before a request ends that begins now."""
+        """Raise `LostRaceError` if the lease was lost, or may end before a request does that begins now."""
         if self._lost:
             raise LostRaceError(self._lost)
         if self._clock() + self._options.margin_seconds >= self._ends:
@@ -94,15 +104,18 @@ class Lease:
             raise LostRaceError(self._lost)
 
     def confirm(self) -> None:
-        """Ask the server whether the lease is still ours. Raises `LostRaceError`."""
+        """Ask the server whether the lease is still ours. Raises `LostRaceError` if it is not."""
         with self._renewing:
-            described = self._client.head(LEASE_KEY)
-            if described is None or described.etag != self._etag:
+            head = self._client.head(LEASE_KEY)
+            if head is None or head.etag != self._etag:
                 self._lose("another publisher took it")
                 raise LostRaceError(self._lost)
 
     def renew(self) -> None:
-        """Make the hold last from now on. Raises `LostRaceError`; `StoreError` leaves the hold as it was."""
+        """Make the lease last ``lease_seconds`` from now on.
+
+        Raises `LostRaceError` if somebody else took it. After a `StoreError` the lease is as it was.
+        """
         with self._renewing:
             asked = self._clock()
             self._renewals += 1
@@ -114,18 +127,19 @@ class Lease:
             self._ends = asked + self._options.lease_seconds
 
     def release(self) -> None:
+        """Give the lease back, so that another publisher can take it at once."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
         if self._lost:
             return
         self._renewals += 1
-        # Written over, not deleted: not every server can delete on a condition. Where this fails, the hold runs out.
+        # It is overwritten, because not every server can delete on a condition. If this fails, the lease runs out.
         with suppress(ExporterError):
             self._write(None, self._etag)
 
     def _take(self) -> None:
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             asked = self._clock()
             current = self._client.get(LEASE_KEY)
             if current is not None:
@@ -137,7 +151,7 @@ class Lease:
                 return
         raise LostRaceError(f"another publisher got hold of {self._uri} at this moment; let it finish and run again")
 
-    def _refuse_if_held(self, current: Found) -> None:
+    def _refuse_if_held(self, current: BucketObject) -> None:
         try:
             lease = decode_json(current.data, _Lease)
         except msgspec.DecodeError:
@@ -145,7 +159,7 @@ class Lease:
         if lease.holder is None:
             return
         believable = 0 <= lease.lease_seconds <= MAX_LEASE_SECONDS
-        seconds = lease.lease_seconds if believable else self._options.lease_seconds  # as long as ours would hold
+        seconds = lease.lease_seconds if believable else self._options.lease_seconds
         until = current.modified + timedelta(seconds=seconds + CLOCK_GRACE_SECONDS)
         if current.answered < until:
             raise LostRaceError(
@@ -154,12 +168,12 @@ class Lease:
             )
 
     def _refuse_careless_server(self) -> None:
-        """Make sure, once for each connection, that the server refuses writes whose condition is not met."""
+        """Raise `ConfigError` if the server accepts a write whose condition is not met. Asked once for each client."""
         if self._client.conditions_work:
             return
         body = self._body(self._holder)
 
-        def refuses(match: str | None) -> None:
+        def check_refused(match: str | None) -> None:
             try:
                 self._client.attempt(lambda: self._client.put(LEASE_KEY, body, object_headers(LEASE_KEY, body), match))
             except RefusedError as refused:
@@ -172,8 +186,9 @@ class Lease:
                 "MinIO or SeaweedFS"
             )
 
-        unmet, workers = (None, f'"{"0" * 32}"'), min(2, self._options.concurrency)
-        for _ in in_parallel(unmet, refuses, workers=workers, stop=threading.Event()):
+        unmet_conditions = (None, f'"{"0" * 32}"')
+        workers = min(len(unmet_conditions), self._options.concurrency)
+        for _ in in_parallel(unmet_conditions, check_refused, workers=workers, stop=threading.Event()):
             pass
         self._client.conditions_work = True
 
@@ -185,7 +200,8 @@ class Lease:
                 pause = self._options.lease_seconds / 5
             except (LostRaceError, _ReleasedError):
                 return
-            except Exception:  # whatever it is, it may pass; if it does not, the hold runs out, and `check` says so
+            except Exception:
+                # Whatever it is, it may pass. If it does not, the lease runs out, and `check` says so.
                 pause = self._options.lease_seconds / 20
 
     def _write(self, holder: str | None, expected: str | None, may_write: Callable[[], None] | None = None) -> str:

@@ -1,12 +1,13 @@
-"""A tree below a prefix of a bucket of S3, or of a server that speaks its protocol.
+"""A store below a prefix of an S3 bucket, at AWS or at another server with the same protocol.
 
-- Every object is sent whole with one request; it is there when that was answered, for every reader.
-- Every write is conditional on what was seen before, and inside `exclusive` on the publisher's hold (`s3_lease`).
-- What is there already is not sent again (`SeenObjects`).
+- Every object is sent as a whole in one request. Once that is answered, every reader sees the object.
+- Every write has the condition that the object is as it was seen before. Inside `S3Store.exclusive` it also has the
+  condition that the publisher's lease lasts (`exporter.stores.s3_lease`).
+- Objects that are there already are not sent again (`SeenObjects`).
 
-Cloudflare R2 accepts one write a second to each key, so a renewal right after another may be tried again. Ceph before
-18 ignores conditions of deletions. Servers that ignore conditions of writes are refused before anything that readers
-can find is written.
+Cloudflare R2 accepts one write per second to each key, so that two renewals of a lease in a row may need another try.
+Ceph before 18 ignores the conditions of deletions. A server that ignores the conditions of writes is refused before
+anything is written that readers can find.
 """
 
 from __future__ import annotations
@@ -30,31 +31,32 @@ if TYPE_CHECKING:
     from boto3.session import Session
 
 
-PAGES = "v1/pages/"
-EXPECTED_NEW = (PAGES, "history/")
-"""Folders in which a run seldom finds an immutable object of its own. That of the pages has by far the most."""
+PAGES_FOLDER = "v1/pages/"
+EXPECTED_NEW = (PAGES_FOLDER, "history/")
+"""Folders in which a run's immutable objects are usually new, so that it does not look before it writes them."""
 
-_SHALLOW = ("", "v1/")
-"""Folders that are listed without what is below them."""
+_SHALLOW_FOLDERS = ("", "v1/")
+"""Folders that are listed without the folders in them."""
 
 _MD5 = re.compile(r"[0-9a-f]{32}")
 
 
 class SeenObjects:
-    """The objects of a bucket as its publisher knows them, so that nothing is sent or listed twice. Thread-safe.
+    """Remembers the objects of a bucket for its publisher, so that nothing is listed or sent twice. Thread-safe.
 
-    All folders of a tree are listed together, as soon as one has to be. The pages of the assets are not listed: they
-    carry their ledger, so a run finds none of its own, unless it was begun before.
+    As soon as one folder has to be listed, all folders of a tree are listed together. The folder of the pages, which
+    has by far the most objects, is left out: its keys carry the ledger, so a run finds none of its own there unless
+    it was begun before.
     """
 
     def __init__(self, client: S3Client, lease: Lease) -> None:
         self._client, self.lease = client, lease
-        self._entries: dict[str, ObjectInfo | None] = {}  # None: there is no such object
+        self._entries: dict[str, ObjectInfo | None] = {}  # None for a key that has no object
         self._listed: set[str] = set()
         self._lock = Lock()
 
     def etag(self, key: str, *, immutable: bool = False) -> str | None:
-        """None where there is no object, or an immutable one is expected to be new."""
+        """The etag of an object; None if there is no object, or if an immutable one is expected to be new."""
         folder = folder_of(key)
         if key not in self._entries and not (immutable and folder.startswith(EXPECTED_NEW)):
             self._list(folder)
@@ -62,15 +64,16 @@ class SeenObjects:
         return None if entry is None else entry.etag
 
     def entries(self, prefix: str) -> Iterator[ObjectInfo]:
+        """The objects whose keys start with a prefix, in ascending order of their keys."""
         folder = folder_of(prefix)
-        if folder in (*_SHALLOW, PAGES):
+        if folder in (*_SHALLOW_FOLDERS, PAGES_FOLDER):
             return self._client.entries(prefix)
         self._list(folder)
         entries = [entry for entry in [*self._entries.values()] if entry is not None and entry.key.startswith(prefix)]
         return iter(sorted(entries, key=lambda entry: entry.key))
 
-    def note(self, key: str, entry: ObjectInfo | None) -> None:
-        """Note what was written or read under a key just now; None: nothing."""
+    def remember(self, key: str, entry: ObjectInfo | None) -> None:
+        """Remember the object that was just written or read under a key; None if there is none."""
         self._entries[key] = entry
 
     def _list(self, folder: str) -> None:
@@ -81,27 +84,27 @@ class SeenObjects:
                 return
             folders = {folder} if self._listed else {folder, *_FOLDERS}
             workers = self._client.options.concurrency
-            for _ in in_parallel(sorted(folders), self._take_in, workers=workers, stop=Event()):
+            for _ in in_parallel(sorted(folders), self._list_one, workers=workers, stop=Event()):
                 pass
-            self.lease.confirm()  # no other publisher wrote since
+            self.lease.confirm()  # so that the lists have nothing that another publisher changed since
             self._listed |= folders
 
-    def _take_in(self, folder: str) -> None:
-        for entry in self._client.entries(folder, shallow=folder in _SHALLOW):
-            self._entries.setdefault(entry.key, entry)  # what was read or written meanwhile is what counts
+    def _list_one(self, folder: str) -> None:
+        for entry in self._client.entries(folder, shallow=folder in _SHALLOW_FOLDERS):
+            self._entries.setdefault(entry.key, entry)  # what was read or written meanwhile is newer than the list
 
 
 def folder_of(key: str) -> str:
-    """The folder that is listed to learn of a key: of the first level, below ``v1/`` of the second."""
+    """The folder that is listed to learn of a key: one of the first level, or below ``v1/`` one of the second."""
     *folders, _ = key.split("/")
     return "".join(f"{name}/" for name in folders[: 2 if key.startswith("v1/") else 1])
 
 
-_FOLDERS = frozenset(folder_of(family.template) for family in FAMILIES) - {PAGES}
+_FOLDERS = frozenset(folder_of(family.template) for family in FAMILIES) - {PAGES_FOLDER}
 
 
 class S3Store(Store):
-    """A tree of objects below a prefix of a bucket, which may be empty; makes no request yet."""
+    """A store of objects below a prefix of a bucket. The prefix may be empty. Making one sends no request."""
 
     def __init__(
         self,
@@ -117,7 +120,7 @@ class S3Store(Store):
         self.uri, self.reads_at_once = self._client.uri, self._client.options.concurrency
         self._clock = clock
         self._seen: SeenObjects | None = None  # inside `exclusive` only
-        self._digests_are_etags = True
+        self._etags_are_md5 = True
 
     def close(self) -> None:
         self._client.close()
@@ -125,16 +128,19 @@ class S3Store(Store):
     def get(self, key: str) -> StoredObject | None:
         stored = self._client.get(check_key(key))
         if self._seen is not None and kind_of(key) is FileKind.DOCUMENT:
-            # What a publisher decides by must not be replaced when it has changed since.
+            # A publisher decides by what it read. So a document that changed since must not be replaced.
             read = None if stored is None else ObjectInfo(key, len(stored.data), stored.modified, stored.etag)
-            self._seen.note(key, read)
+            self._seen.remember(key, read)
         return None if stored is None else StoredObject(stored.data, stored.etag)
 
     def has(self, key: str) -> bool:
         return self._etag(check_key(key)) is not None
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """In ascending order of the keys. Inside `exclusive` a folder is asked for once, but that of the pages."""
+        """The objects whose keys start with a prefix, in ascending order of the keys.
+
+        Inside `exclusive` each folder is listed once at most, except that of the pages.
+        """
         source = self._client if self._seen is None else self._seen
         for entry in source.entries(check_prefix(prefix)):
             if is_key(entry.key):
@@ -162,13 +168,15 @@ class S3Store(Store):
             etag, written = self._client.write(key, data, expected, may_write=may_write, immutable=immutable)
             self._note_written(key, etag, data)
             if written and etag != _md5(data):
-                self._digests_are_etags = False
+                self._etags_are_md5 = False
             return Written(1, 0, len(data)) if written else Written(unchanged=1)
 
         return sum(in_parallel(files, write, workers=self._client.options.concurrency, stop=stop), Written())
 
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
-        etag, _ = self._client.write(check_key(key), data, expected_etag, may_write=self._check_hold, ours_alone=True)
+        etag, _ = self._client.write(
+            check_key(key), data, expected_etag, may_write=self._check_hold, only_own_bytes=True
+        )
         self._note_written(key, etag, data)
         return etag
 
@@ -178,16 +186,19 @@ class S3Store(Store):
             self._client.delete(batch, self._check_hold)
             if self._seen is not None:
                 for key in batch:
-                    self._seen.note(key, None)
+                    self._seen.remember(key, None)
 
     def try_writing(self) -> None:
-        """The lease is written as one that nobody holds, which needs all that publishing needs but leave to delete."""
+        """Write a lease that nobody holds. That needs every permission that publishing needs, except to delete."""
         with suppress(LostRaceError):
             Lease.write_free(self._client, self._clock)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Any write inside raises `LostRaceError` as soon as the hold is not sure any more."""
+        """Hold the bucket as its only publisher. Raises `LostRaceError` at once if another publisher holds it.
+
+        Inside, writes raise `LostRaceError` as soon as it is not certain that the lease still lasts.
+        """
         lease = Lease.acquire(self._client, clock=self._clock)
         self._seen = SeenObjects(self._client, lease)
         try:
@@ -202,21 +213,22 @@ class S3Store(Store):
         return None if immutable else self._head(key)
 
     def _head(self, key: str) -> str | None:
-        described = self._client.head(key)
-        return None if described is None else described.etag
+        head = self._client.head(key)
+        return None if head is None else head.etag
 
     def _note_written(self, key: str, etag: str, data: bytes) -> None:
         if self._seen is not None:
-            self._seen.note(key, ObjectInfo(key, len(data), utc_now(), etag))
+            self._seen.remember(key, ObjectInfo(key, len(data), utc_now(), etag))
 
     def _is_same(self, key: str, etag: str, data: bytes) -> bool:
         if etag == _md5(data):
             return True
-        if self._digests_are_etags and _MD5.fullmatch(etag):  # not that of a multipart upload
+        if self._etags_are_md5 and _MD5.fullmatch(etag):  # the etag of a multipart upload has another form
             return False
-        # Encrypted by KMS or uploaded in parts: the etag says nothing, the digest that was sent with it does.
-        described = self._client.head(key)
-        return described is not None and (described.etag, described.sha256) == (etag, etag_of(data))
+        # If an object was encrypted by KMS or uploaded in parts, its etag is not the MD5 of its bytes. The SHA-256 in
+        # its metadata is compared instead.
+        head = self._client.head(key)
+        return head is not None and (head.etag, head.sha256) == (etag, etag_of(data))
 
     def _check_hold(self) -> None:
         if self._seen is not None:
@@ -224,7 +236,7 @@ class S3Store(Store):
 
 
 class _StoppedError(ExporterError):
-    """Another write of the same bulk failed, so this one is not begun."""
+    """Another write of the same call failed, so this one is not begun."""
 
 
 def _md5(data: bytes) -> str:

@@ -1,7 +1,7 @@
-"""The small interface to where a published tree lives: a folder, a bucket or memory.
+"""The small interface of a store, in which a published tree lives: a folder, an S3 bucket or memory.
 
-Each write is whole or absent to readers, never a mixture. A method returns when its effect would outlive a power cut,
-where the store promises durability at all.
+To readers, each write has happened as a whole or not at all. If a store is durable, a method returns when its effect
+would outlast a power cut.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 Clock = Callable[[], datetime]
-"""Gives the wall clock as an aware UTC time."""
+"""A function that returns the current time as an aware UTC time."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """The bytes under a key, and the tag that changes whenever they do."""
+    """The bytes of an object, and a tag that changes whenever the bytes do."""
 
     data: bytes
     etag: str
@@ -36,7 +36,13 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One entry of a listing; ``modified`` is an aware UTC time, ``etag`` is of a bucket's alone."""
+    """One entry of a listing.
+
+    Attributes:
+        size: number of bytes.
+        modified: when the object was last written, as an aware UTC time.
+        etag: the tag that an S3 bucket gives; empty in other stores.
+    """
 
     key: str
     size: int
@@ -46,7 +52,13 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of a bulk write; ``bytes`` are those written."""
+    """What a write of many objects did.
+
+    Attributes:
+        written: number of objects that were written.
+        unchanged: number of objects that had the same bytes already.
+        bytes: size of the objects that were written.
+    """
 
     written: int = 0
     unchanged: int = 0
@@ -57,82 +69,98 @@ class Written:
 
 
 class Store(ABC):
-    """Where a published tree lives. Every method raises StoreError, naming the key, when it is refused."""
+    """A place that keeps a published tree. Every method raises `StoreError`, with the key, if it is refused."""
 
     uri: str
-    """The name of the store for people: a folder's path or a bucket's URI. Holds no secret."""
+    """The name of the store for people: the path of a folder or the URI of a bucket. It contains no secret."""
 
     reads_at_once: int = 1
-    """How many calls of ``get`` may be made at the same time."""
+    """How many calls of ``get`` may run at the same time."""
 
     @abstractmethod
-    def get(self, key: str) -> StoredObject | None: ...
+    def get(self, key: str) -> StoredObject | None:
+        """Read an object; None if there is none."""
 
     @abstractmethod
     def has(self, key: str) -> bool:
-        """Say whether an object is under a key; a publisher asks about many, so this costs little."""
+        """Whether there is an object with this key. A publisher asks about many keys, so this has to be cheap."""
 
     @abstractmethod
     def put_many(self, files: Iterable[tuple[str, bytes]], *, immutable: bool = False) -> Written:
-        """Replace documents, each in one step. Raises `ImmutableKeyError` for an immutable key that has other bytes."""
+        """Write objects, each in one step; those that have the same bytes already are left alone.
+
+        With ``immutable``, an object is never replaced: one that has other bytes raises `ImmutableKeyError`.
+        """
 
     @abstractmethod
     def swap(self, key: str, data: bytes, expected_etag: str | None) -> str:
-        """Replace an object if its etag is as expected (None: absent); gives the new one. Raises `LostRaceError`."""
+        """Replace an object if its etag is as expected, and return the new etag.
+
+        An ``expected_etag`` of None says that there is no object yet. Raises `LostRaceError` if it is not as expected.
+        """
 
     @abstractmethod
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Stream objects by a prefix in any order, never half-written ones; those listed may be deleted meanwhile."""
+        """The objects whose keys start with a prefix, in any order.
+
+        Objects that are half-written are not among them. An object may be deleted before the caller gets to it.
+        """
 
     def strangers(self) -> Iterator[str]:
-        """What is there beside the objects that `list` gives, in any order: names that are no keys, and links.
+        """What the store has besides the objects of `list`, in any order: names that are no keys, and links.
 
-        A server may serve these all the same. The publisher's own hold is none.
+        A web server may serve these all the same. The lock or lease of a publisher is not among them.
         """
         return iter(())
 
     @abstractmethod
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove objects; keys that have none are skipped."""
+        """Remove objects. Keys without an object are skipped."""
 
     @abstractmethod
     def exclusive(self) -> AbstractContextManager[None]:
-        """Hold the store as its only publisher, until the process ends at most. Raises `LostRaceError` at once."""
+        """Hold the store as its only publisher. Raises `LostRaceError` at once if another publisher holds it.
 
-    def try_writing(self) -> None:  # noqa: B027 - by default it can be written to
-        """Find out cheaply whether a run could publish here. Another publisher at work is not a failure."""
+        A hold ends at the latest when the process does, or some time after.
+        """
 
-    def remove_leftovers(self, before: datetime) -> None:  # noqa: B027 - by default nothing is left
-        """Remove what writes that died before a time left half-written."""
+    def try_writing(self) -> None:  # noqa: B027 - by default a store can be written to
+        """Find out cheaply whether a run could publish here. It is no error if another publisher is at work."""
+
+    def remove_leftovers(self, before: datetime) -> None:  # noqa: B027 - by default a write leaves nothing behind
+        """Remove temporary files that were last written before a time, by writes that died."""
 
     def put(self, key: str, data: bytes) -> bool:
-        """Replace a document; False when the same bytes were there already."""
+        """Write an object. Returns False if it had the same bytes already."""
         return self.put_many([(key, data)]).written == 1
 
     def put_new(self, key: str, data: bytes) -> bool:
-        """Write an immutable object; False when the same bytes are there."""
+        """Write an immutable object. Returns False if it had the same bytes already.
+
+        Raises `ImmutableKeyError` if it has other bytes.
+        """
         return self.put_many([(key, data)], immutable=True).written == 1
 
 
 def utc_now() -> datetime:
-    """Give the wall clock as an aware UTC time."""
+    """The current time as an aware UTC time."""
     return datetime.now(UTC)
 
 
 def etag_of(data: bytes) -> str:
-    """SHA-256 of the bytes, 64 lowercase hex digits."""
+    """The SHA-256 of these bytes, as 64 lowercase hex digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def check_prefix(prefix: str) -> str:
-    """Return the prefix if keys can start with it: empty, a key, or a key and ``/``."""
+    """Return the prefix if keys can start with it: it is empty, a key, or a key and ``/``. Raises `StoreError`."""
     if prefix:
         check_key(prefix.removesuffix("/"))
     return prefix
 
 
 def immutable_key_message(key: str) -> str:
-    """Say which immutable key holds other bytes, and what that means."""
+    """The error text for an immutable object that has other bytes."""
     return (
         f"{key} already holds other bytes, and an immutable key never changes. Another version of the exporter or "
         "another configuration wrote it for the same ledger: run again at a later ledger"
@@ -140,12 +168,15 @@ def immutable_key_message(key: str) -> str:
 
 
 def moved_message(key: str) -> str:
-    """Say that a compare-and-swap lost."""
+    """The error text for a compare-and-swap that lost."""
     return f"{key} was written by another publisher since it was read; its run is published, this one is not"
 
 
 def read_many(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, StoredObject | None]]:
-    """Read objects in any order, None for a missing one; at most twice ``reads_at_once`` are in memory."""
+    """Read objects, and yield them in any order; None for a missing one.
+
+    At most twice ``reads_at_once`` objects are in memory.
+    """
     if store.reads_at_once == 1:
         yield from ((key, store.get(key)) for key in keys)
         return
@@ -153,10 +184,10 @@ def read_many(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, StoredOb
 
 
 def in_parallel(items: Iterable[_T], work: Callable[[_T], _R], *, workers: int, stop: Event) -> Iterator[_R]:
-    """Do some work for every item of a stream, and give the results as they come, in any order.
+    """Do some work for every item, and yield the results in the order in which they are finished.
 
-    At most twice as many items as workers were taken and not finished. The first error, of the work or of the stream,
-    comes out when all work that was begun has ended; ``stop`` is set at once.
+    At most twice as many items as there are workers are taken before their results are yielded. After an error, of the
+    work or of the items, ``stop`` is set at once, no other work begins, and the error is raised when all work ended.
     """
     finished: SimpleQueue[Future[_R]] = SimpleQueue()
     begun = set[Future[_R]]()

@@ -1,4 +1,4 @@
-"""Where a published tree is read from when it is checked: a folder, or a web server. Every wait and size is bounded."""
+"""Sources of a published tree that is to be checked: a store or a web server. Every wait and size is bounded."""
 
 from __future__ import annotations
 
@@ -19,37 +19,38 @@ from exporter.stores import open_store
 from exporter.stores.folder import FolderStore
 from exporter.stores.store import Store
 
-IN_FLIGHT = 8
+MAX_IN_FLIGHT = 8
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 30.0
 REQUEST_SECONDS = 300.0
 TRIES = 4
 RETRY_SECONDS = 0.5
-"""Before the first retry; doubled for each further one."""
+"""Pause before the first retry. Each further pause is twice as long."""
 
-_ABSENT = (403, 404, 410)
-"""A bucket whose keys may not be listed answers 403 for one that it does not have."""
-_PASSING = (408, 425, 429, 500, 502, 503, 504)
+_ABSENT_STATUSES = (403, 404, 410)
+"""HTTP statuses that say that a file is missing. An S3 bucket that may not be listed answers 403 for a missing key."""
+
+_PASSING_STATUSES = (408, 425, 429, 500, 502, 503, 504)
 
 
 class TreeSource(Protocol):
-    """Gives the files of a tree by key."""
+    """Something that gives the files of a tree by key."""
 
     uri: str
 
     async def get(self, key: str, most: int) -> bytes | None:
-        """The file of a key, cut after ``most`` + 1 bytes; None when there is none.
+        """The content of a file, cut after ``most`` + 1 bytes; None if there is no such file.
 
-        Raises `SourceError`, and `CheckError` for a file that is beyond `exporter.bounds` however much is asked for.
+        Raises `SourceError` if it cannot be read, and `CheckError` if it exceeds a limit of `exporter.bounds`.
         """
         ...
 
     def keys(self, prefix: str) -> set[str] | None:
-        """The keys that start with the prefix; None where nothing can be listed. Raises `SourceError`."""
+        """The keys that start with a prefix; None if this source cannot list. Raises `SourceError`."""
         ...
 
     def strangers(self) -> list[str]:
-        """What else is there and served, although no key of a tree can name it: each with what it is.
+        """Names of what the source has besides keys, each with what it is: a server may serve that, too.
 
         Raises `SourceError`.
         """
@@ -57,7 +58,7 @@ class TreeSource(Protocol):
 
 
 class StoreSource:
-    """A tree in a store: a folder or a bucket."""
+    """A tree in a store: a folder or an S3 bucket."""
 
     def __init__(self, store: Store) -> None:
         self.uri = store.uri
@@ -65,7 +66,7 @@ class StoreSource:
 
     async def get(self, key: str, most: int) -> bytes | None:
         try:
-            stored = await asyncio.to_thread(self._store.get, key)  # files that are asked for together come together
+            stored = await asyncio.to_thread(self._store.get, key)  # so that several files are read at the same time
         except StoreError as error:
             if isinstance(error.__cause__, TooLargeError):
                 raise CheckError(str(error)) from error
@@ -87,7 +88,7 @@ class StoreSource:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer: ``body`` is cut off when it is longer than was asked for."""
+    """An HTTP answer. Its body is cut if it is longer than was asked for."""
 
     status: int
     headers: Mapping[str, str]
@@ -100,11 +101,11 @@ class HttpSource:
     def __init__(self, base: str, client: httpx.AsyncClient) -> None:
         self.uri = base
         self._client = client
-        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)
 
     async def get(self, key: str, most: int) -> bytes | None:
         answer = await self.ask(key, most)
-        if answer.status in _ABSENT:
+        if answer.status in _ABSENT_STATUSES:
             return None
         if answer.status != 200:
             raise SourceError(f"{self.uri}{key} is answered with HTTP status {answer.status}, not 200 or 404")
@@ -117,14 +118,17 @@ class HttpSource:
         return []
 
     async def ask(self, path: str, most: int, headers: Mapping[str, str] | None = None) -> Answer:
-        """The answer to a GET of a path (and query) below the base; failures that may pass are tried again."""
+        """The answer to a GET of a path below the base URL. Requests whose failure may pass are tried again.
+
+        Raises `SourceError` for a redirect, and if no try succeeds.
+        """
         wait = RETRY_SECONDS
         for attempt in range(1, TRIES + 1):
             try:
                 async with self._slots, asyncio.timeout(REQUEST_SECONDS):
                     answer = await self._send(path, most, headers)
                 problem = f"HTTP status {answer.status}"
-                if answer.status not in _PASSING:
+                if answer.status not in _PASSING_STATUSES:
                     if 300 <= answer.status < 400:
                         raise SourceError(
                             f"{self.uri}{path} is answered with a redirect ({answer.status}); check the URL it leads to"
@@ -152,7 +156,10 @@ class HttpSource:
 
 @asynccontextmanager
 async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
-    """Open a tree by an http(s) URL, or what `open_store` takes. Raises `ConfigError`, `SourceError`."""
+    """Open the tree at an http(s) URL, or in a store that `open_store` opens.
+
+    Raises `ConfigError` for a URL that is not accepted, and `SourceError` for a folder that does not exist.
+    """
     try:
         parts = urlsplit(uri)
     except ValueError as error:
@@ -168,9 +175,9 @@ async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
         raise ConfigError("this is not the URL of a tree: its host or port is invalid; write https://host/path")
     if parts.query or parts.fragment or "@" in parts.netloc:
         raise ConfigError(f"{parts.scheme}://{parts.hostname}: give the URL of a tree's root, without user, ? and #")
-    limits = httpx.Limits(max_connections=IN_FLIGHT, max_keepalive_connections=IN_FLIGHT)
+    limits = httpx.Limits(max_connections=MAX_IN_FLIGHT, max_keepalive_connections=MAX_IN_FLIGHT)
     timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
-    # What a cache may still have of an earlier run is not what is checked.
+    # The tree is checked as the server has it, not as a cache still has it from an earlier run.
     headers = {"accept-encoding": "gzip", "cache-control": "no-cache"}
     options = http_options([url], limits)
     async with httpx.AsyncClient(timeout=timeout, headers=headers, follow_redirects=False, **options) as client:

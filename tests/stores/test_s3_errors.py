@@ -156,5 +156,5 @@ def test_errors_of_boto3(error: Exception, code: str, passing: bool, text: str) 
     refused = refusal_of(error)
 
     assert refused is not None
-    assert (code, passing) == (refused.code, refused.passing)
+    assert (code, passing) == (refused.code, refused.may_pass)
     assert text in str(explained(refused, "read", "bucket", "key", "right"))

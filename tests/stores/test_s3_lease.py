@@ -237,7 +237,7 @@ class _Careless(S3Client):
     def put(self, key, data, headers, match):  # type: ignore[no-untyped-def]
         ignored = (match is not None) == self.ignores_match
         if ignored:
-            self.boto.put_object(Bucket=BUCKET, Key=self.full(key), Body=data)
+            self.boto.put_object(Bucket=BUCKET, Key=self.full_key(key), Body=data)
             return "0"
         return super().put(key, data, headers, match)
 
