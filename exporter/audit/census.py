@@ -1,4 +1,7 @@
-"""The census of a proven checkpoint: which lending contracts a run did not read, and whether it has every market."""
+"""Takes the census of a proven checkpoint: finds the lending contracts that a run did not read.
+
+It also tells whether a run has every market that was on the ledger (`check_complete`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import msgspec
 import polars as pl
 
 from exporter.audit.risk import RiskTally
-from exporter.audit.unproven import Reason, Unproven
+from exporter.audit.unproven import Unproven, UnprovenReason
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments import FACTORY, Deployment
@@ -48,14 +51,14 @@ from exporter.tree.risk import RiskDocument
 
 MARKETS_KEY = "v1/markets.json"
 
-READ_OF_A_RUN = MARKETS_KEY, LATEST_PARQUET.template
-"""The keys of the files that say what a run read, next to its status document and its evidence."""
+KEYS_OF_READING = MARKETS_KEY, LATEST_PARQUET.template
+"""The keys of the files that say what a run read, besides its status document and its evidence."""
 
 MAX_LISTED = 10_000
-"""At most this many contracts that were not read are listed; all are counted."""
+"""Largest number of unread contracts that a census lists. It counts all of them."""
 
 MAX_LEARNED = 1_000
-"""At most this many markets of a census are tried by the next run."""
+"""Largest number of markets of a census that the next run tries."""
 
 _UNKNOWN_CODE = "unknown_code", "it has a market's storage and unknown code; name it in [[markets]] to have it read"
 _NO_RUN = "no_run", "compared with no run"
@@ -66,10 +69,15 @@ _NEWER = "not_found", "the run is of an earlier ledger, and did not look there"
 
 @dataclass(frozen=True, slots=True)
 class RunRead:
-    """What a run read: its markets with their protocols, the pools that it has or names as unread, by market and id,
-    every contract that it ``touched``, and why other markets were not read.
+    """What a run read.
 
-    ``skipped`` has the reason of each market that the run says it did not read, and whether that market is listed.
+    Attributes:
+        status: its status document.
+        markets: the protocol of each market that it read, keyed by the market's address.
+        pools: the market and id of each pool that it has, or names as unread.
+        touched: the address of every contract of which it read an entry.
+        reasons: why other markets were not read, as a reason and a text, keyed by address.
+        skipped: the reason of each market that the run says it skipped, and whether that market is listed.
     """
 
     status: SystemStatus
@@ -79,29 +87,30 @@ class RunRead:
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
     skipped: dict[str, tuple[str, bool]] = field(default_factory=dict)
 
-    def why_unread(self, found: CountedContract, checkpoint: int) -> tuple[str, str] | None:
-        if found.address in self.markets or (found.protocol is None and found.address in self.touched):
+    def why_unread(self, contract: CountedContract, checkpoint: int) -> tuple[str, str] | None:
+        """Why the run did not read a contract of a checkpoint, as a reason and a text; None if it did."""
+        if contract.address in self.markets or (contract.protocol is None and contract.address in self.touched):
             return None
-        known = self.reasons.get(found.address)
-        if known is not None:
-            return known
-        if found.address in self.skipped:
-            return "skipped", self.skipped[found.address][0]
-        if found.protocol is None:
+        reason = self.reasons.get(contract.address)
+        if reason is not None:
+            return reason
+        if contract.address in self.skipped:
+            return "skipped", self.skipped[contract.address][0]
+        if contract.protocol is None:
             return _NO_READER
-        notice = next((text for text in self.status.notices if found.address in text), None)
+        notice = next((text for text in self.status.notices if contract.address in text), None)
         if notice is not None:
             return "refused", notice
-        if found.kind == ContractKind.KNOWN_STORAGE:
+        if contract.kind == ContractKind.KNOWN_STORAGE:
             return _UNKNOWN_CODE
         return _NEWER if checkpoint > self.status.observed_ledger else _NOT_FOUND
 
 
 def run_in(store: Store) -> RunRead:
-    """The reading of a store's published run. Raises `CheckError` if there is none, `StoreError` if it is damaged."""
+    """What the published run of a store read. Raises `CheckError` if there is none, `StoreError` if it is damaged."""
     if read_published(store) is None:
         raise CheckError(f"{store.uri}: no run is published there; run `exporter run` first")
-    files = {key: _get(store, key) for key in (STATUS_KEY, *READ_OF_A_RUN)}
+    files = {key: _get(store, key) for key in (STATUS_KEY, *KEYS_OF_READING)}
     try:
         status = decode_json(files[STATUS_KEY], SystemStatus)
     except msgspec.DecodeError as error:
@@ -110,13 +119,17 @@ def run_in(store: Store) -> RunRead:
 
 
 def run_read(files: Mapping[str, bytes], uri: str) -> RunRead:
-    """The reading of a run: ``files`` are its status document, its evidence and `READ_OF_A_RUN`, by key."""
+    """What a run read. ``files`` has its status document, its evidence and the files of `KEYS_OF_READING`, by key.
+
+    Raises `StoreError` if a file cannot be understood.
+    """
     try:
         status = decode_json(files[STATUS_KEY], SystemStatus)
         markets = decode_json(files[MARKETS_KEY], MarketList)
     except msgspec.DecodeError as error:
         raise StoreError(f"{uri}: the run cannot be understood: {error}") from None
     evidence = Evidence.decode(files[status.evidence_key], status.evidence_key)
+    # A LedgerKey of contract data or of an instance has its contract's type at byte 4, and its id at bytes 8 to 39.
     touched = {key[8:40] for key, entry in evidence.entries.items() if entry is not None and key[4:8] == b"\0\0\0\1"}
     reasons = {item.market: (item.reason, item.detail) for item in status.unread if item.pool is None}
     reasons |= {item.market: ("absent", item.reason) for item in status.absent}
@@ -133,14 +146,17 @@ def _take(data: Iterable[bytes], instances: Iterable[tuple[str, ContractInstance
     return classify_all(PROTOCOLS, network_of(passphrase).deployments, data, instances)
 
 
-def census(settings: Settings, given: FromArchive, store: Store | None, console: Console) -> Census:
-    """Take the census of a checkpoint; with a store, compare it with the run there and add it to its tree."""
+def census(settings: Settings, archive: FromArchive, store: Store | None, console: Console) -> Census:
+    """Take the census of a checkpoint. With a store, compare it with the run there, and add it to that tree.
+
+    Raises `CheckError` if the run is of another network, and `StoreError` if its tree is damaged.
+    """
     run = None if store is None else run_in(store)
     if run is not None and run.status.network != settings.passphrase:
         raise CheckError(f"the run is of the network {run.status.network!r}, not of {settings.passphrase!r}")
-    with console.step("census", "taking the census") as facts, open_archive_state(settings, given) as state:
+    with console.step("census", "taking the census") as facts, open_archive_state(settings, archive) as state:
         tally = RiskTally(settings, state.index, state.source, state.instances, state.proven)
-        data = tally.passing(state.index.contract_data())  # one pass gives both
+        data = tally.passing(state.index.contract_data())  # so that one pass over the state gives both
         taken = _take(data, state.instances, settings.passphrase)
         risk = tally.document()
         facts.update(checkpoint=state.proven.ledger, contracts=sum(taken.counts.values()))
@@ -156,9 +172,10 @@ def census(settings: Settings, given: FromArchive, store: Store | None, console:
 
 
 def _add_risk(store: Store, risk: RiskDocument, console: Console) -> None:
-    """Add the risk document of a checkpoint, which never changes, and its rows. Raises `CheckError`, `StoreError`.
+    """Add the risk document of a checkpoint and its rows in the table of risk, unless the checkpoint has a document.
 
-    Of a checkpoint that has one already it stays: which markets are listed may be another matter today.
+    A document never changes once it is there, although other markets may be listed today. Raises `CheckError` if the
+    document does not read back, and `StoreError` if it cannot be written.
     """
     key = RISK.key(checkpoint=risk.checkpoint)
     data = encode(risk)
@@ -171,22 +188,28 @@ def _add_risk(store: Store, risk: RiskDocument, console: Console) -> None:
             console.warning(f"the table of risk begins again with this checkpoint: {error}")
             rows = with_checkpoint(None, risk)
         store.put(RISK_TABLE.template, rows)
-        store.put(key, data)  # last: without it, the next census writes both
+        store.put(key, data)  # last, because a census that finds no document writes both
 
 
 def _memory(
     passphrase: str, taken: CensusTaken, recorded: Mapping[str, object], vouching: frozenset[str], ledger: int
 ) -> Memory:
-    """Contracts that the next run tries: markets of known code, with a record where a factory keeps records."""
+    """The contracts that the next run tries as markets.
+
+    If the factories of a protocol keep records, these are the contracts with a record. If not, these are the contracts
+    with the code of a market.
+    """
     memory = Memory(network_id(passphrase))
-    for found in taken.lending:
-        if found.address in recorded if found.protocol in vouching else found.kind == ContractKind.KNOWN_CODE:
+    for contract in taken.lending:
+        has_record, has_code = contract.address in recorded, contract.kind == ContractKind.KNOWN_CODE
+        is_market = has_record if contract.protocol in vouching else has_code
+        if is_market:
             if len(memory.markets) == MAX_LEARNED:
                 break
             memory.learn(
                 KnownMarket(
-                    protocol=str(found.protocol),
-                    address=found.address,
+                    protocol=str(contract.protocol),
+                    address=contract.address,
                     origin=Origin.CENSUS,
                     first_seen_ledger=ledger,
                     confirmed=False,
@@ -198,7 +221,10 @@ def _memory(
 def recorded_markets(
     source: SnapshotSource, index: StateIndex, passphrase: str
 ) -> tuple[dict[str, tuple[str, int]], frozenset[str]]:
-    """Markets of known factories' records, with protocol and last change; protocols that have no market without."""
+    """The markets that known factories have a record of, and the protocols whose every market has such a record.
+
+    The first value has a market's protocol and the ledger of the record's last change, keyed by the market.
+    """
     deployments = asyncio.run(_completed(source, network_of(passphrase).deployments))
     factories = [(item.protocol, address) for item in deployments for address in item.addresses(FACTORY)]
     vouching = frozenset(
@@ -214,7 +240,7 @@ def recorded_markets(
             continue
         try:
             market = recorded_market(decode_contract_data(data))
-        except DecodeError:  # of a newer protocol
+        except DecodeError:  # a newer version of Stellar's protocol wrote the entry
             continue
         if market is not None:
             recorded[market] = protocol, last_modified
@@ -222,6 +248,7 @@ def recorded_markets(
 
 
 async def _completed(source: SnapshotSource, listed: Sequence[Deployment]) -> list[Deployment]:
+    """The listed deployments, with the contracts that only the ledger names."""
     view, completed = LedgerView(source), list[Deployment]()
     for name, protocol in PROTOCOLS.items():
         completed += await protocol.discovery.complete(view, [item for item in listed if item.protocol == name])
@@ -231,9 +258,9 @@ async def _completed(source: SnapshotSource, listed: Sequence[Deployment]) -> li
 def _document(passphrase: str, proven: Proven, taken: CensusTaken, run: RunRead | None) -> Census:
     codes = Counter((item.kind, item.protocol, item.wasm_hash) for item in taken.lending)
     unread = [
-        CensusContract(found.address, str(found.kind), found.protocol, _hex(found.wasm_hash), *why)
-        for found in taken.lending
-        if (why := _NO_RUN if run is None else run.why_unread(found, proven.ledger)) is not None
+        CensusContract(item.address, str(item.kind), item.protocol, _hex(item.wasm_hash), *why)
+        for item in taken.lending
+        if (why := _NO_RUN if run is None else run.why_unread(item, proven.ledger)) is not None
     ]
     return Census(
         network=passphrase,
@@ -256,7 +283,14 @@ def _document(passphrase: str, proven: Proven, taken: CensusTaken, run: RunRead 
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """``excluded`` have a market's code, and no factory has their record; ``census`` is the document of it."""
+    """What comparing a run with all contracts of its checkpoint gave.
+
+    Attributes:
+        contracts: the number of contracts at the checkpoint.
+        markets: the number of markets among them that the run read, or says why it could not.
+        excluded: the addresses of contracts with the code or storage of a market, but without a factory's record.
+        census: the document of the census.
+    """
 
     contracts: int
     markets: int
@@ -264,6 +298,7 @@ class Complete:
     census: Census
 
     def line(self) -> str:
+        """The result in one line for people."""
         left_out = f": {', '.join(self.excluded[:5])}" if self.excluded else ""
         return (
             f"{self.contracts} contracts: {pluralize(self.markets, 'market')} of them in the run; excluded, with the "
@@ -274,9 +309,11 @@ class Complete:
 def check_complete(
     archives: Archives, proven: Proven, folder: Path, network: str, run: RunRead, unproven: Unproven
 ) -> Complete:
-    """Compare a run with all contracts of its checkpoint. Raises `RefutedError`, `ArchiveError`.
+    """Compare a run with all contracts of its checkpoint.
 
-    ``unproven`` gets markets that are newer than the run, and contracts of unknown code with a market's storage.
+    ``unproven`` gets the markets that are newer than the run, and the contracts that have the storage of a market but
+    unknown code. Raises `RefutedError` if the run left out a market that it must have, and `ArchiveError` if the
+    archives cannot be read or contradict the proof.
     """
     checkpoint = archives.first(lambda archive: archive.checkpoint(proven.ledger))
     if checkpoint.header.hash != proven.hash:
@@ -285,69 +322,75 @@ def check_complete(
     with open_state(archives, checkpoint, folder, network) as (index, source):
         recorded, vouching = recorded_markets(source, index, network)
         taken = _take((data for _, data in index.contract_data()), index.instances(), network)
-        looked_at = {item.address: item for item in taken.lending if item.protocol is not None}
+        candidates = {item.address: item for item in taken.lending if item.protocol is not None}
         for address, (protocol, _) in recorded.items():
             if instance_key(address) in index:
-                looked_at.setdefault(address, CountedContract(address, ContractKind.KNOWN_CODE, protocol, None))
+                candidates.setdefault(address, CountedContract(address, ContractKind.KNOWN_CODE, protocol, None))
         markets, excluded = 0, list[str]()
-        for found in looked_at.values():
-            if found.address in run.skipped and found.address not in run.markets:
-                _skipped(found, *run.skipped[found.address], unproven)
-            elif found.address in run.markets or found.address in run.reasons:
+        for contract in candidates.values():
+            if contract.address in run.skipped and contract.address not in run.markets:
+                _judge_skipped(contract, *run.skipped[contract.address], unproven)
+            elif contract.address in run.markets or contract.address in run.reasons:
                 markets += 1
-            elif found.address not in recorded and found.protocol in vouching:
-                excluded.append(found.address)
+            elif contract.address not in recorded and contract.protocol in vouching:
+                excluded.append(contract.address)
             else:
-                _left_out(found, recorded, index, run, unproven)
+                _judge_left_out(contract, recorded, index, run, unproven)
         _check_pools(index, run, unproven)
         return Complete(sum(taken.counts.values()), markets, sorted(excluded), _document(network, proven, taken, run))
 
 
-def _skipped(found: CountedContract, reason: str, listed: bool, unproven: Unproven) -> None:
-    """Only a market that is not listed may be skipped. Raises `RefutedError`."""
-    what = f"{found.address} of {found.protocol}"
+def _judge_skipped(contract: CountedContract, reason: str, listed: bool, unproven: Unproven) -> None:
+    """Judge a market that the run skipped. Raises `RefutedError` if it is listed, because a run must not skip it."""
+    what = f"{contract.address} of {contract.protocol}"
     if listed:
         raise RefutedError(f"the run left out {what}, which is listed: {reason}")
-    unproven.add(Reason.MARKETS, [f"{what}: it is not listed, and the run skipped it: {reason}"])
+    unproven.add(UnprovenReason.MARKETS, [f"{what}: it is not listed, and the run skipped it: {reason}"])
 
 
-def _left_out(
-    found: CountedContract, recorded: Mapping[str, tuple[str, int]], index: StateIndex, run: RunRead, unproven: Unproven
+def _judge_left_out(
+    contract: CountedContract,
+    recorded: Mapping[str, tuple[str, int]],
+    index: StateIndex,
+    run: RunRead,
+    unproven: Unproven,
 ) -> None:
+    """Judge a contract that the run does not speak of. Raises `RefutedError` if it was a market before the run."""
     ledger = run.status.observed_ledger
-    what = f"{found.address} of {found.protocol}"
-    if found.address in recorded:
-        why, changed = "a factory has a record of it", recorded[found.address][1]
-    elif found.kind == ContractKind.KNOWN_CODE:
-        why, changed = "it has the code of a market", index[instance_key(found.address)].last_modified
+    what = f"{contract.address} of {contract.protocol}"
+    if contract.address in recorded:
+        why, changed = "a factory has a record of it", recorded[contract.address][1]
+    elif contract.kind == ContractKind.KNOWN_CODE:
+        why, changed = "it has the code of a market", index[instance_key(contract.address)].last_modified
     else:
-        unproven.add(Reason.MARKETS, [f"{what}: its storage is that of a market, its code is unknown"])
+        unproven.add(UnprovenReason.MARKETS, [f"{what}: its storage is that of a market, its code is unknown"])
         return
     if changed <= ledger:
         raise RefutedError(f"the run left out {what}: {why} since ledger {changed}, and the run is of {ledger}")
-    unproven.add(Reason.MARKETS, [f"{what}: {why} since ledger {changed}, after the run"])
+    unproven.add(UnprovenReason.MARKETS, [f"{what}: {why} since ledger {changed}, after the run"])
 
 
 def _check_pools(index: StateIndex, run: RunRead, unproven: Unproven) -> None:
-    """Compare a run's pools with the entries of contracts that keep pools which nothing lists. Raises `RefutedError`.
+    """Compare the pools of a run with those of protocols whose markets do not list their pools.
 
-    Of all other protocols the markets' own entries list the pools, and the repeated run reads these lists.
+    The pools of other protocols need no check here: their markets' own entries list them, and the repeated run reads
+    these lists. Raises `RefutedError` if the run left out a pool.
     """
     markets_by_contract: dict[str, tuple[str, PoolEntries]] = {}
     for market, protocol in run.markets.items():
         raw = index.get(instance_key(market))
         if raw is None:
-            continue  # gone since
+            continue  # the market is gone since
         discovery = PROTOCOLS[protocol].discovery
         if discovery.pool_list_key is not None and index.get(discovery.pool_list_key(market)) is None:
             text = f"{market} of {protocol}: it has no list of its pools, so others than the known ones may be missing"
-            unproven.add(Reason.MARKETS, [text])
+            unproven.add(UnprovenReason.MARKETS, [text])
         if discovery.pool_entries is None:
             continue
         try:
             contract = discovery.pool_entries.contract(Entry(instance_key(market), raw))
         except DecodeError:
-            unproven.add(Reason.MARKETS, [f"{market} of {protocol}: where its pools are cannot be read"])
+            unproven.add(UnprovenReason.MARKETS, [f"{market} of {protocol}: where its pools are cannot be read"])
             continue
         markets_by_contract[contract] = market, discovery.pool_entries
     for last_modified, data in index.contract_data() if markets_by_contract else ():
@@ -361,7 +404,7 @@ def _check_pools(index: StateIndex, run: RunRead, unproven: Unproven) -> None:
         what = f"pool {pool} of market {market}, whose state changed last at ledger {last_modified}"
         if last_modified <= run.status.observed_ledger:
             raise RefutedError(f"the run left out {what}")
-        unproven.add(Reason.MARKETS, [f"{what}, after the run"])
+        unproven.add(UnprovenReason.MARKETS, [f"{what}, after the run"])
 
 
 def _hex(digest: bytes | None) -> str | None:

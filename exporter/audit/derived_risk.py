@@ -1,4 +1,4 @@
-"""Deriving the risk that a run shows again, from all positions of its checkpoint."""
+"""Derives the risk that a run shows once more, from all positions of its checkpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from exporter.tree.risk import RiskDocument
 
 
 def is_unshown_risk(key: str, status: SystemStatus) -> bool:
-    """Whether a key is that of figures that the run does not show: they are what the publisher says."""
+    """Whether a file has figures of risk that the run does not show, so that only the publisher vouches for them."""
     return key == RISK_TABLE.template or (RISK.pattern.fullmatch(key) is not None and key != status.risk_key)
 
 
@@ -38,9 +38,10 @@ def judge_risk(
     *,
     complete: bool,
 ) -> Iterator[str]:
-    """What of the shown risk only the publisher says. Raises `RefutedError` where the checkpoint gives other figures.
+    """Derive the shown figures again, and yield what could not be derived, so that only the publisher vouches for it.
 
-    Without ``complete`` that is all of it. Nothing is said of a market that was not listed for the run.
+    Without ``complete`` nothing is derived. Figures of a market that was not listed for the run cannot be derived.
+    Raises `RefutedError` if the checkpoint gives other figures.
     """
     key = str(tree.status.risk_key)
     if not complete:
@@ -51,37 +52,38 @@ def judge_risk(
     except msgspec.DecodeError as error:
         raise RefutedError(f"{key} cannot be understood: {error}") from None
     try:
-        ours = _derived(theirs.checkpoint, _with_configured(evidence), archives, trust, folder)
+        ours = _derive(theirs.checkpoint, _with_configured(evidence), archives, trust, folder)
     except (NotProvableError, ArchiveError) as error:
         yield f"{key}: checkpoint {theirs.checkpoint} could not be read: {error}"
         return
     if (theirs.header, theirs.checkpoint_close_time) != (ours.header, ours.checkpoint_close_time):
         raise RefutedError(f"{key} is not of the network's checkpoint {theirs.checkpoint}")
-    own = {item.market: item for item in ours.data}
+    derived = {item.market: item for item in ours.data}
     for item in theirs.data:
-        if item.market not in own:
+        if item.market not in derived:
             yield f"{key}: the figures of {item.market}, which was not listed for the run"
-        elif item != own[item.market]:
+        elif item != derived[item.market]:
             raise RefutedError(f"{key}: the figures of {item.market} are not what its positions give")
     left_out = {item.market for item in theirs.left_out}
-    for market in own.keys() - {item.market for item in theirs.data}:
+    for market in derived.keys() - {item.market for item in theirs.data}:
         if market in left_out:
             raise RefutedError(f"{key}: it leaves out {market}, whose positions can be read")
         yield f"{key}: it lacks {market}, which is listed for the run"
 
 
 def _with_configured(evidence: Evidence) -> Settings:
-    """Settings of the run's network with the markets that its operator configured, which are listed by that."""
+    """Settings with the run's network, and the markets that its operator configured, which makes them listed."""
     named = (item for item in evidence.candidates if item.origin is Origin.CONFIGURATION)
     markets = tuple(MarketSettings(protocol=item.protocol, address=item.address) for item in named)
     return Settings(network=NetworkSettings(passphrase=evidence.passphrase), markets=markets)
 
 
-def _derived(checkpoint: int, settings: Settings, archives: Archives, trust: Trust, folder: Path) -> RiskDocument:
-    found, proof = make_proof(archives, checkpoint, trust)
-    own = folder / "risk"
-    own.mkdir()
-    with open_state(archives, found, own, settings.passphrase) as (index, source):
+def _derive(checkpoint: int, settings: Settings, archives: Archives, trust: Trust, folder: Path) -> RiskDocument:
+    """Derive the risk document of a checkpoint from its whole state. ``folder`` keeps what is read of it."""
+    state, proof = make_proof(archives, checkpoint, trust)
+    risk_folder = folder / "risk"
+    risk_folder.mkdir()
+    with open_state(archives, state, risk_folder, settings.passphrase) as (index, source):
         bare = ((address, instance._replace(storage=None)) for address, instance in index.instances())
         instances = sorted(bare, key=lambda item: instance_key(item[0]))
         tally = RiskTally(settings, index, source, instances, check_proof(proof, trust))

@@ -1,6 +1,6 @@
-"""The verdict of `exporter status`: whether the published run is as fresh as it promised.
+"""Judges whether the published run is as fresh as it promised, for `exporter status`.
 
-The status document alone is read.
+Only the status document is read.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.families import STATUS_KEY
 
 MAX_STATUS_BYTES = DOCUMENT_BYTES
-"""Every pool that could not be read or priced is named in the status document, so that it grows with the markets."""
+"""Largest status document that is read. It names every pool that could not be read or priced, so it can be large."""
 
 READING_SECONDS = 120.0
-"""The longest that reading the status document may take, all tries together."""
+"""Longest time that reading the status document may take, all tries together."""
 
 UNPROMISED_MAX_AGE = timedelta(days=1)
-"""How old a run may be that does not say when the next one is to be expected."""
+"""Largest age of a run that does not say when the next one is expected."""
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
-"""A run that was published later than that from now was published by a wrong clock, or is judged by one."""
+"""How far in the future a run may be published. If it is further, the publisher's clock or the reader's is wrong."""
 
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class JudgedStatus(msgspec.Struct, frozen=True):
-    """The fields of the status document that are judged; others are ignored."""
+    """The fields of the status document that are judged. Other fields are ignored."""
 
     run_id: str
     observed_ledger: int
@@ -45,11 +45,12 @@ class JudgedStatus(msgspec.Struct, frozen=True):
     unpriced_count: int
 
     def age(self, now: datetime) -> int:
+        """Seconds since the run was published."""
         return (now - self.generated_at) // timedelta(seconds=1)
 
 
 def describe(status: JudgedStatus, now: datetime) -> str:
-    """The run in one line."""
+    """The run in one line for people."""
     promised = status.next_expected_at
     return (
         f"run {printable(status.run_id)}: ledger {status.observed_ledger}, closed {_time(status.ledger_close_time)}; "
@@ -63,10 +64,15 @@ def describe(status: JudgedStatus, now: datetime) -> str:
 def judge(
     status: JudgedStatus, now: datetime, max_lag: timedelta, max_age: timedelta | None, grace: timedelta | None
 ) -> list[str]:
-    """Everything that is wrong with a published run at a moment.
+    """What is wrong with a published run at a moment, as texts; none if it is fresh.
 
-    A run's ledger may have closed ``max_lag`` before it was published, and the run be ``max_age`` old. None: what the
-    run itself promised plus ``grace`` (None: the promised interval), and without a promise `UNPROMISED_MAX_AGE`.
+    Args:
+        status: the run.
+        now: the moment.
+        max_lag: how long before it was published its ledger may have closed.
+        max_age: how old the run may be. None for as old as it promised itself, plus ``grace``; a run without a promise
+            may be `UNPROMISED_MAX_AGE` old.
+        grace: how late the next run may be; None for another promised interval.
     """
     problems = []
     second = timedelta(seconds=1)
@@ -97,7 +103,11 @@ def judge(
 
 
 async def read_status(uri: str) -> JudgedStatus:
-    """Read the status document of a tree. Raises `ConfigError`, and `SourceError` if there is none."""
+    """Read the status document of the tree at a URI.
+
+    Raises `ConfigError` for a URI that is not accepted, `SourceError` if there is no such document or it cannot be
+    read, and `CheckError` if it is too large.
+    """
     async with open_tree(uri) as source:
         try:
             async with asyncio.timeout(READING_SECONDS):

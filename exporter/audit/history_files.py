@@ -1,4 +1,4 @@
-"""Whether files of the history are what writing their own rows gives, so that no reader sees other rows in them."""
+"""Checks that history files are exactly what writing their rows gives, so that no reader sees other rows in them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNREADABLE = (pa.ArrowException, OSError, ValueError)
 
 
 def refuse_other_version(data: bytes) -> None:
-    """Raise `SourceError` where another version wrote the file: how it writes rows is not known here."""
+    """Raise `SourceError` if another version wrote the file, because this version does not know how it writes rows."""
     try:
         metadata = open_parquet(data, ()).metadata.metadata or {}
     except DecodeError as error:
@@ -34,11 +34,14 @@ def refuse_other_version(data: bytes) -> None:
         )
 
 
-def written_alike(data: bytes, file: HistoryFile, network: str) -> bool:
-    """Whether a file has the very bytes that this version makes of its rows; False if other libraries wrote the same.
+def check_as_written(data: bytes, file: HistoryFile, network: str) -> bool:
+    """Check that writing the rows of a file gives the same file again.
 
-    Columns, row groups, metadata and every statistic must be those that writing the rows gives, since readers choose by
-    them which rows they read. Raises `CheckError` if they are not, `SourceError` for a file of another version.
+    Returns True if it gives the same bytes. Returns False if the bytes differ, but the columns, row groups, metadata
+    and statistics are the same: then other libraries wrote the file. Statistics matter because readers choose by them
+    which rows they read.
+
+    Raises `CheckError` if it gives another file, and `SourceError` for a file of another version.
     """
     refuse_other_version(data)
     try:
@@ -55,7 +58,7 @@ def written_alike(data: bytes, file: HistoryFile, network: str) -> bool:
 
 
 def rewritten(rows: pl.DataFrame, file: HistoryFile, network: str) -> bytes | None:
-    """The file that this version makes of rows; None if they cannot be those of a run's file of this name."""
+    """The file that this version makes of rows; None if a file of this name cannot have such rows."""
     if family_of(file.key) is not RUN_PARQUET:
         plain = io.BytesIO()
         pq.write_table(rows.to_arrow().cast(ARROW_SCHEMA), plain)
@@ -72,6 +75,6 @@ def rewritten(rows: pl.DataFrame, file: HistoryFile, network: str) -> bytes | No
 
 
 def rows_by_ledger(data: bytes) -> dict[int, int]:
-    """How many rows a file has of each ledger: counted, whatever its statistics say."""
+    """The number of rows of each ledger in a file. The rows are counted, because its statistics may be wrong."""
     ledgers = open_parquet(data, ["observed_ledger"]).read(["observed_ledger"]).column("observed_ledger")
     return {item["values"]: item["counts"] for item in pc.value_counts(ledgers).to_pylist()}

@@ -1,8 +1,8 @@
-"""The history before a run as the run's manifest names it, also where its files were joined into others since.
+"""Fetches the history before a run, as the run's manifest names it, even if compaction joined its files since.
 
-One rule: an input is the file with its digest, at its key or made again of the rows that the history has of its ledgers
-now. If it is neither, it is gone. The rows of the history are then used in its place, and whatever does not come out
-the same and depends on the history is unproven.
+An input is the file with the digest that the manifest gives. It is taken from its key, or made again from the rows that
+the history now has of its ledgers. If neither gives that digest, the input is gone. Then the rows of the history are
+used in its place, and every file that depends on the history and comes out otherwise is unproven.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from exporter.tree.documents import HistoryFile, HistoryManifest, RunInput
 
 @dataclass(frozen=True, slots=True)
 class InputHistory:
-    """The files that a run went on from, and those of the history now, all in a folder by their keys.
+    """The history files that a run continued, and those of the history now. All are in a folder, by their keys.
 
     Attributes:
-        files: those that the run went on from, ascending.
-        gone: why, of each input that nobody has any more, by its key.
-        now: the files that the history has now with ledgers before the run, ascending.
-        later: by the key of such a file, how many rows of earlier ledgers it has that the run did not go on from.
+        files: the files that the run continued, ascending.
+        gone: why an input is gone, keyed by the input.
+        now: the files that the history now has for ledgers before the run, ascending.
+        later: the number of rows in such a file that the run did not continue, although they are of earlier ledgers,
+            keyed by the file.
     """
 
     files: list[HistoryFile]
@@ -53,9 +54,11 @@ async def fetch_history(
     network: str,
     folder: Path,
 ) -> InputHistory:
-    """Put the history before the run of a ledger into a folder. Raises `CheckError`, `SourceError`.
+    """Fetch the history before the run of a ledger into a folder.
 
-    ``inputs`` are the files of the history that the run's manifest names, ``manifest`` what the history is now.
+    ``inputs`` are the history files that the run's manifest names. ``manifest`` is that of the history as it is now.
+    Raises `CheckError` if a file is missing or damaged, or no run can have continued these inputs. Raises `SourceError`
+    if the tree cannot be read.
     """
     store = open_store(str(folder))
     now = sorted((file for file in manifest.files if file.first_ledger < ledger), key=lambda file: file.first_ledger)
@@ -77,13 +80,13 @@ async def fetch_history(
             gone[item.key] = "it is gone, and the history has no file with its ledgers"
             continue
         if holder is not None:
-            held = rows.of(holder, first, last)
+            holder_rows = rows.of(holder, first, last)
             if data is not None:
-                if not _rows_in(item.key, data).sort(ORDER).equals(held.sort(ORDER)):
+                if not _rows_in(item.key, data).sort(ORDER).equals(holder_rows.sort(ORDER)):
                     raise CheckError(f"{holder.key} does not have the rows of the files that it joins")
             else:
-                wanted = HistoryFile(item.key, file_reference(item.key), 0, 0, item.sha256, first, last)
-                data = rewritten(held, wanted, network)
+                input_file = HistoryFile(item.key, file_reference(item.key), 0, 0, item.sha256, first, last)
+                data = rewritten(holder_rows, input_file, network)
                 if data is None or hashlib.sha256(data).hexdigest() != item.sha256:
                     gone[item.key] = f"it is gone, and the rows of its ledgers in {holder.key} do not give its bytes"
         if same_key is not None:
@@ -94,18 +97,19 @@ async def fetch_history(
     later = dict[str, int]()
     for file in now:
         counts = rows_by_ledger((folder / file.key).read_bytes())
-        missed = sum(
-            count
-            for each, count in counts.items()
-            if each < ledger and not any(first <= each <= last for first, last in spans)
-        )
-        if missed:
-            later[file.key] = missed
+        other_ledgers = [each for each in counts if each < ledger and not _is_in_one(each, spans)]
+        if other_ledgers:
+            later[file.key] = sum(counts[each] for each in other_ledgers)
     return InputHistory(files, gone, now, later)
 
 
+def _is_in_one(ledger: int, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether a ledger is in one of these spans."""
+    return any(first <= ledger <= last for first, last in spans)
+
+
 def _spans(inputs: Sequence[RunInput], ledger: int) -> list[tuple[RunInput, tuple[int, int]]]:
-    """Each input with its first and last ledger. Raises `CheckError` if a run cannot have gone on from these."""
+    """Each input with its first and last ledger. Raises `CheckError` if no run can have continued these inputs."""
     spans = list[tuple[RunInput, tuple[int, int]]]()
     for item in inputs:
         ledgers = file_ledgers(item.key)
@@ -119,7 +123,7 @@ def _spans(inputs: Sequence[RunInput], ledger: int) -> list[tuple[RunInput, tupl
 
 
 class _Rows:
-    """Rows of files in a folder. The newest file stays in memory: inputs that were joined follow on each other."""
+    """Reads rows of files in a folder. The last file stays in memory, because several inputs in a row may be in it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._key, self._frame = folder, "", pl.DataFrame()
@@ -135,7 +139,7 @@ def _rows_in(key: str, data: bytes) -> pl.DataFrame:
 
 
 def _readable(key: str, data: bytes) -> bytes:
-    """A file of the history that can be read within bounds. Raises `CheckError`."""
+    """The same bytes. Raises `CheckError` unless they are a Parquet file within `exporter.bounds`."""
     try:
         open_parquet(data)
     except DecodeError as error:

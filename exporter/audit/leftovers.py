@@ -1,7 +1,8 @@
-"""The files of a tree that its published run does not list: which of them wait for the sweep, and what the rest is.
+"""Judges the files of a tree that its published run does not list: some wait for the sweep, all others are named.
 
-A file of an earlier run misleads nobody if it is data under a name that its own bytes give, and an earlier run of the
-tree lists it. What the evidence of a repeated run does not give of such pages, and everything else, is named.
+A file of an earlier run misleads nobody if its name follows from its bytes, and an earlier run of the tree lists it.
+Such a file waits for the sweep. But if that earlier run was repeated and its evidence does not give the file, the file
+is named, like everything else.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from hashlib import sha256
 
 import polars as pl
 
-from exporter.audit.history_files import rows_by_ledger, written_alike
+from exporter.audit.history_files import check_as_written, rows_by_ledger
 from exporter.audit.published_tree import decoded
-from exporter.audit.unproven import Reason
+from exporter.audit.unproven import UnprovenReason
 from exporter.bounds import DOCUMENT_BYTES
 from exporter.errors import CheckError, SourceError
 from exporter.history.export import rows_of
@@ -41,23 +42,33 @@ from exporter.tree.read_back import parse_back
 from exporter.tree.run_listing import RunListing, listing_of
 from exporter.tree.same_values import same_values
 
-TOGETHER = 64
+MAX_READ_TOGETHER = 64
+"""Largest number of files that are in memory at the same time."""
 
 
 @dataclass(slots=True)
 class Leftovers:
-    """What was found of the files that no run lists. Each has its reason; those that wait for the sweep are counted."""
+    """The result of judging files that the run does not list.
+
+    Attributes:
+        waiting: the number of files that wait for the sweep.
+        named: all other files, each with the reason why it is named.
+    """
 
     waiting: int = 0
-    named: list[tuple[Reason, str]] = field(default_factory=list)
+    named: list[tuple[UnprovenReason, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What is known of the time before the run.
+    """What is known of the runs before the published one.
 
-    ``derived`` are the pages that the evidence of each repeated run gives, by its id. ``history`` are the files that
-    the manifest names. ``trust`` says whose signatures make a proof.
+    Attributes:
+        uri: the tree.
+        network: its network's passphrase.
+        derived: the keys of the pages that the evidence of each repeated run gives, keyed by the run's id.
+        history: the files that the history's manifest names.
+        trust: the organisations whose signatures make a proof.
     """
 
     uri: str
@@ -68,7 +79,7 @@ class Past:
 
 
 def judge_leftovers(past: Past, keys: Collection[str]) -> Leftovers:
-    """Judge files by their keys, which no run and no document in use names. Raises `SourceError`."""
+    """Judge the files of these keys, which the published run does not name. Raises `SourceError` if reading fails."""
 
     async def judge() -> Leftovers:
         async with open_tree(past.uri) as source:
@@ -78,30 +89,33 @@ def judge_leftovers(past: Past, keys: Collection[str]) -> Leftovers:
 
 
 class _Judge:
+    """Judges files, with what the listings of earlier runs say of them."""
+
     def __init__(self, past: Past, source: TreeSource) -> None:
         self._past, self._source = past, source
-        self._listed: dict[str, bytes] = {}  # by earlier runs, with the digest
-        self._own: dict[str, set[str]] = {}  # of listed pages: the repeated runs that list them
+        self._listed: dict[str, bytes] = {}  # the digests that listings of earlier runs give, by key
+        self._listed_by: dict[str, set[str]] = {}  # the repeated runs that list a page, by its key
 
     async def all(self, keys: Collection[str]) -> Leftovers:
-        found, kept = Leftovers(), set(keys)
+        """Judge all these files. The listings of earlier runs among them are read first."""
+        leftovers, unjudged = Leftovers(), set(keys)
         runs = {names["run_id"] for key in keys if (names := RUN.pattern.fullmatch(key)) is not None}
         for run_id in sorted(runs):
             if await self._is_run(run_id):
-                found.waiting += 2
-                kept -= {RUN.key(run_id=run_id), RUN_FILES.key(run_id=run_id)}
-        async for key, data in self._read(sorted(kept)):
+                leftovers.waiting += 2
+                unjudged -= {RUN.key(run_id=run_id), RUN_FILES.key(run_id=run_id)}
+        async for key, data in self._read(sorted(unjudged)):
             if data is None:
-                continue  # swept meanwhile
+                continue  # a sweep removed it meanwhile
             reason = await self._reason(key, data)
             if reason is None:
-                found.waiting += 1
+                leftovers.waiting += 1
             else:
-                found.named.append((reason, key))
-        return found
+                leftovers.named.append((reason, key))
+        return leftovers
 
     async def _is_run(self, run_id: str) -> bool:
-        """Take in the listing of an earlier run; False where it is not what its manifest says."""
+        """Read the listing of an earlier run. Returns False if it is not what the run's manifest says."""
         key = RUN.key(run_id=run_id)
         data = await self._source.get(key, DOCUMENT_BYTES)
         listing = await self._source.get(RUN_FILES.key(run_id=run_id), DOCUMENT_BYTES)
@@ -112,62 +126,68 @@ class _Judge:
             files = listing_of(manifest.files_key, manifest.files_sha256, listing)
         except CheckError:
             return False
-        self.note(run_id, files)
+        self.remember(run_id, files)
         stated = manifest.run_id, manifest.file_count, manifest.bytes
         return stated == (files.run_id(manifest.observed_ledger), *files.size) and is_listing(listing, files)
 
-    def note(self, run_id: str, files: RunListing) -> None:
+    def remember(self, run_id: str, files: RunListing) -> None:
+        """Remember what a run lists."""
         for key, digest in files.frame.select("key", "sha256").iter_rows():
             self._listed[key] = digest
             if run_id in self._past.derived:
-                self._own.setdefault(key, set()).add(run_id)
+                self._listed_by.setdefault(key, set()).add(run_id)
 
     async def _read(self, keys: Iterable[str]) -> AsyncIterator[tuple[str, bytes | None]]:
-        rest = list(keys)
-        for at in range(0, len(rest), TOGETHER):
-            batch = rest[at : at + TOGETHER]
+        """The files of these keys; None for one that is not there."""
+        all_keys = list(keys)
+        for start in range(0, len(all_keys), MAX_READ_TOGETHER):
+            batch = all_keys[start : start + MAX_READ_TOGETHER]
             read = await asyncio.gather(*(self._source.get(key, DOCUMENT_BYTES) for key in batch))
             for item in zip(batch, read, strict=True):
                 yield item
 
-    async def _reason(self, key: str, data: bytes) -> Reason | None:
-        """Why a file is to be named; None for one that waits for the sweep."""
+    async def _reason(self, key: str, data: bytes) -> UnprovenReason | None:
+        """Why a file is named; None for a file that waits for the sweep."""
         family, names = parse_key(key) or (None, {})
         if family in (RUN, RUN_FILES):
-            return Reason.EARLIER
+            return UnprovenReason.EARLIER
         if family is None or family.kind not in (FileKind.PAGE, FileKind.HISTORY):
-            return Reason.UNLISTED
+            return UnprovenReason.UNLISTED
         if family.kind is FileKind.HISTORY:
-            return None if await self._is_replaced(key, data) else Reason.EARLIER
+            return None if await self._is_replaced(key, data) else UnprovenReason.EARLIER
         if not _is_named_by_its_bytes(family, names, key, data):
-            return Reason.UNLISTED
+            return UnprovenReason.UNLISTED
         if family is PROOF:
-            return None if _proves(data, self._past.trust) else Reason.UNLISTED
+            return None if _proves(data, self._past.trust) else UnprovenReason.UNLISTED
         if self._listed.get(key) != sha256(data).digest():
-            return Reason.UNLISTED if family in (BUCKET_PAGE, TOTALS_PAGE) else Reason.EARLIER
-        own = self._own.get(key, set())
-        derived = family not in (PAGE, WATCHED) or not own or any(key in self._past.derived[run_id] for run_id in own)
-        return None if derived else Reason.EARLIER
+            return UnprovenReason.UNLISTED if family in (BUCKET_PAGE, TOTALS_PAGE) else UnprovenReason.EARLIER
+        repeated_runs = self._listed_by.get(key, set())
+        if family not in (PAGE, WATCHED) or not repeated_runs:
+            return None  # nothing that was repeated says what this file must be
+        follows = any(key in self._past.derived[run_id] for run_id in repeated_runs)
+        return None if follows else UnprovenReason.EARLIER
 
     async def _is_replaced(self, key: str, data: bytes) -> bool:
-        """Whether a Parquet file has rows of a file that took its place, all of its ledgers, and says nothing else."""
+        """Whether the history has a file with the same rows of the same ledgers, which took this file's place."""
         ledgers = file_ledgers(key)
         holder = next((file for file in self._past.history if ledgers is not None and _within(ledgers, file)), None)
         if holder is None:
             return False
-        theirs = await self._source.get(holder.key, holder.bytes)
+        successor = await self._source.get(holder.key, holder.bytes) or b""
         try:
             counts = rows_by_ledger(data)
             entry = history_entry(key, data, sum(counts.values()))
-            written_alike(data, entry, self._past.network)
+            check_as_written(data, entry, self._past.network)
             rows = rows_of(data, entry)
-            kept = rows_of(theirs or b"", holder).filter(pl.col("observed_ledger").is_in(list(counts)))
-            return rows.sort(ORDER).equals(kept.sort(ORDER)) and counts.keys() <= rows_by_ledger(theirs or b"").keys()
+            successor_rows = rows_of(successor, holder).filter(pl.col("observed_ledger").is_in(list(counts)))
+            has_same_rows = rows.sort(ORDER).equals(successor_rows.sort(ORDER))
+            return has_same_rows and counts.keys() <= rows_by_ledger(successor).keys()
         except (CheckError, SourceError, OSError, ValueError):
             return False
 
 
 def _is_named_by_its_bytes(family: Family, names: Mapping[str, str], key: str, data: bytes) -> bool:
+    """Whether the key of a page is the one that its bytes give."""
     if family in (EVIDENCE, PROOF):
         return names["sha256"] == sha256(data).hexdigest()
     try:
@@ -178,7 +198,7 @@ def _is_named_by_its_bytes(family: Family, names: Mapping[str, str], key: str, d
 
 
 def _proves(data: bytes, trust: Trust) -> bool:
-    """Whether a file is a proof that trusted organisations signed, which nobody else can make."""
+    """Whether a file is a proof that trusted organisations signed. Nobody else can make such a file."""
     try:
         check_proof(data, trust)
     except RefusedError:
@@ -187,9 +207,10 @@ def _proves(data: bytes, trust: Trust) -> bool:
 
 
 def _within(ledgers: tuple[int, int], file: HistoryFile) -> bool:
+    """Whether the first and the last of these ledgers are in a history file."""
     return file.first_ledger <= ledgers[0] and ledgers[1] <= file.last_ledger
 
 
 def is_listing(data: bytes, files: RunListing) -> bool:
-    """Whether a listing is the file that its own rows give, so that no reader sees others in it."""
+    """Whether a listing is exactly what writing its rows gives, so that no reader sees other rows in it."""
     return same_values(RUN_FILES.template, RunListing.of(files).parquet, data)

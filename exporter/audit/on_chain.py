@@ -1,7 +1,8 @@
-"""The exporter's numbers against the contracts' own view functions, at one ledger, field by field.
+"""Compares the exporter's numbers with the contracts' own view functions, at one ledger and field by field.
 
-What depends on the clock is compared at the close time of the ledger at which a call was made. The calls that readers
-make are answered twice: by the RPC's simulation, and, where there is a rule, from the entries of the same ledger.
+Numbers that depend on the clock are compared at the close time of the ledger at which the call was made. The calls that
+readers make are answered twice: by the RPC's simulation, and by a storage rule from the entries of the same ledger, if
+there is a rule for the call.
 """
 
 from __future__ import annotations
@@ -34,17 +35,23 @@ from exporter.stores import open_store
 from exporter.tables import rows_as
 
 MAX_ROUNDS: Final = 24
-"""Of reading what the answers from entries still lack; a call that lacks more is not compared."""
+"""Largest number of rounds in which missing entries are read. A call that needs more rounds is not compared."""
 
-_OWN_ERROR: Final = "Error(Contract, "
+_CONTRACT_ERROR: Final = "Error(Contract, "
 
 MAX_OTHER_TIMES = 100
-"""How many clocks of an RPC are tried to explain differences."""
+"""Largest number of other times that are tried to explain differences."""
 
 
 @dataclass(slots=True)
 class StorageRuleComparison:
-    """``compared`` calls have an answer from entries, too; ``without`` have none."""
+    """Answers of calls, compared with what storage rules make of the entries.
+
+    Attributes:
+        compared: the number of calls that a storage rule answers.
+        without: the calls that no storage rule answers.
+        differences: the calls whose two answers differ.
+    """
 
     compared: int = 0
     without: list[ContractCall] = field(default_factory=list)
@@ -52,30 +59,33 @@ class StorageRuleComparison:
 
 
 class _MissingError(Exception):
-    """An entry is asked for that was not read yet."""
+    """A storage rule asks for an entry that was not read yet."""
 
 
 async def compare_storage_rules(view: LedgerView, close_time: Callable[[int], Awaitable[int]]) -> StorageRuleComparison:
-    """Answer the calls that were made through ``view`` from entries, and compare. Raises `SourceError`."""
+    """Answer the calls that were made through ``view`` from entries too, and compare the answers.
+
+    Raises `SourceError` if entries cannot be read.
+    """
     made = view.calls_made
     comparable = {
         call: result
         for call, result in zip(made, await view.call(made), strict=True)
-        if result.value is not None or _OWN_ERROR in (result.error or "")
+        if result.value is not None or _CONTRACT_ERROR in (result.error or "")
     }
     times = {ledger: await close_time(ledger) for ledger in {result.ledger for result in comparable.values()}}
-    known: dict[bytes, RawEntry | None] = {}
+    entries: dict[bytes, RawEntry | None] = {}
     missing = dict.fromkeys(key for call in comparable for key in view.footprint(call))
     answers: dict[ContractCall, tuple[ScVal | None, str | None]] = {}
 
     def read(key: bytes) -> RawEntry | None:
-        if key not in known:
+        if key not in entries:
             missing[key] = None
             raise _MissingError
-        return known[key]
+        return entries[key]
 
     for _ in range(MAX_ROUNDS):
-        known |= {key: None if entry is None else entry.raw for key, entry in (await view.read(missing)).items()}
+        entries |= {key: None if entry is None else entry.raw for key, entry in (await view.read(missing)).items()}
         missing.clear()
         for call in [call for call in comparable if call not in answers]:
             ledger = comparable[call].ledger
@@ -86,21 +96,22 @@ async def compare_storage_rules(view: LedgerView, close_time: Callable[[int], Aw
             answers[call] = (None if answer.result is None else decode_scval(answer.result)), answer.error
         if not missing:
             break
-    found = StorageRuleComparison()
+    comparison = StorageRuleComparison()
     for call, result in comparable.items():
         value, error = answers.get(call, (None, NOT_FROM_STORAGE))
         if error is not None and error.startswith(NOT_FROM_STORAGE):
-            found.without.append(call)
+            comparison.without.append(call)
             continue
-        found.compared += 1
+        comparison.compared += 1
         if value != result.value:
             name = f"{call.function}() from its entries"
-            found.differences.append(Compared(call.contract, None, name, value or error, result.value or result.reason))
-    return found
+            theirs = result.value or result.reason
+            comparison.differences.append(Compared(call.contract, None, name, value or error, theirs))
+    return comparison
 
 
-class Failed(NamedTuple):
-    """A call that gave no result, or none that could be compared, and why."""
+class FailedCall(NamedTuple):
+    """A call that gave no result, or no result that could be compared, and the reason."""
 
     market: str
     pool: str
@@ -110,11 +121,18 @@ class Failed(NamedTuple):
 
 @dataclass(slots=True)
 class ChainCheck:
-    """The results of the contracts' views.
+    """What comparing with the contracts' views gave.
 
-    ``both`` are the readers' own calls, answered from entries, too; what differs is among ``differences``.
-    ``other_clock`` names pools whose differences all vanish at the time at which the RPC ran the call. ``notices`` are
-    problems in finding markets that no list has: some may not have been compared.
+    Attributes:
+        ledger: the ledger at which all were compared.
+        without: the markets and pools that have no view to compare with.
+        both: the readers' own calls, compared with storage rules. Their differences are among ``differences``, too.
+        notices: problems in finding markets that no list has, so that some markets may not have been compared.
+        differences: the fields that differ.
+        pools: the number of pools that were compared.
+        failed: the calls that gave nothing to compare.
+        other_clock: texts that name pools whose differences all vanish at the time at which the RPC ran the call.
+        by_protocol: the number of fields that were compared, by protocol.
     """
 
     ledger: int
@@ -123,12 +141,13 @@ class ChainCheck:
     notices: list[str]
     differences: list[Compared]
     pools: int = 0
-    failed: list[Failed] = field(default_factory=list)
+    failed: list[FailedCall] = field(default_factory=list)
     other_clock: list[str] = field(default_factory=list)
     by_protocol: Counter[str] = field(default_factory=Counter)
 
     @property
     def compared(self) -> int:
+        """The number of fields that were compared."""
         return self.by_protocol.total()
 
     def as_dict(self) -> dict[str, object]:
@@ -146,12 +165,16 @@ class ChainCheck:
 
 
 class _Outcome(NamedTuple):
+    """A call of a view, and its result."""
+
     protocol: str
     asked: ViewCall
     result: CallResult
 
 
-class _Read(NamedTuple):
+class _ChainReading(NamedTuple):
+    """What was read at one ledger, to be compared."""
+
     readings: list[ProtocolReading]
     outcomes: list[_Outcome]
     without: list[NoView]
@@ -159,9 +182,10 @@ class _Read(NamedTuple):
 
 
 async def check_chain(settings: Settings, source: Source) -> ChainCheck:
-    """Ask the contracts of listed markets, at one ledger; where none is there, of all that a run would find.
+    """Compare the numbers of listed markets with their contracts, at one ledger.
 
-    Raises `SourceError`, `CheckError`.
+    If discovery is on, the markets are looked for as a run does. Raises `SourceError` if they cannot be read, and
+    `CheckError` if nothing could be compared.
     """
     notices, context = list[str](), None
     async with source.open(settings) as opened, reading_deadline(settings):
@@ -182,8 +206,9 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
             )
             notices += context.notices
 
-        async def program(view: LedgerView) -> _Read:
-            # Strangers could end the check with a market that changes at every ledger, or with very many.
+        async def program(view: LedgerView) -> _ChainReading:
+            # Only listed markets, because anybody could prevent the check with very many markets of their own, or with
+            # one that changes at every ledger.
             readings = await read_protocols(view, settings, opened, context, listed_alone=True)
             both = StorageRuleComparison()
             if opened.has_all_contracts:
@@ -193,10 +218,11 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
             asked = [(name, item) for name, item in planned if isinstance(item, ViewCall)]
             results = await view.call([item.call for _, item in asked])
             outcomes = [_Outcome(name, item, result) for (name, item), result in zip(asked, results, strict=True)]
-            return _Read(readings, outcomes, without, both)
+            return _ChainReading(readings, outcomes, without, both)
 
-        # Calls cannot be brought to one ledger where ledgers close faster than all of them can be made. A third of the
-        # time is for trying; another may pass until the round that is under way ends, and then what holds is compared.
+        # If ledgers close faster than all calls can be made, the calls cannot be brought to one ledger. Trying ends
+        # after a third of the time, because the round that is under way may need another third. Then what holds is
+        # compared.
         limits = replace(view_limits(settings), max_seconds=settings.network.read_deadline.total_seconds() / 3)
         reading = await read_at_one_ledger(opened.source, program, limits)
         asked_at = {outcome.result.ledger for outcome in reading.result.outcomes}
@@ -209,7 +235,7 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
 
 
 def _planned_calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-    """The calls of views to make for a reading, and the markets without one."""
+    """The calls of views to make for a reading, and the markets and pools that have no view."""
     views = PROTOCOLS[reading.protocol].views
     if views is not None:
         yield from views.calls(reading)
@@ -219,7 +245,7 @@ def _planned_calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
 
 
 def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict[str, dict[str, ComputedPool]]:
-    """The exporter's pools at a time, by market and id, each as it was read and with its row."""
+    """The exporter's pools at a time in unix seconds, as they were read and with their rows, by market and then id."""
     pools = {pool.market_and_pool: pool for reading in readings for pool in reading.pools}
     rows: dict[str, dict[str, ComputedPool]] = {}
     for row in rows_as(PoolRow, compute(readings, PROTOCOLS, ledger, time, NOTHING_LISTED).pools):
@@ -227,7 +253,7 @@ def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict
     return rows
 
 
-def _compare_all(read: _Read, ledger: int, times: Mapping[int, int], notices: list[str]) -> ChainCheck:
+def _compare_all(read: _ChainReading, ledger: int, times: Mapping[int, int], notices: list[str]) -> ChainCheck:
     check = ChainCheck(ledger, read.without, read.both, notices, differences=list(read.both.differences))
     numbers: dict[int, dict[str, dict[str, ComputedPool]]] = {}
 
@@ -246,7 +272,7 @@ def _compare_all(read: _Read, ledger: int, times: Mapping[int, int], notices: li
         except DecodeError as error:
             compared, reason = [], f"the result cannot be understood: {error}"
         if not compared:
-            check.failed.append(Failed(asked.market, asked.pool, asked.call.function, reason))
+            check.failed.append(FailedCall(asked.market, asked.pool, asked.call.function, reason))
         check.by_protocol[protocol] += len(compared)
         pools.update((item.market, item.pool) for item in compared if item.pool is not None)
         differences = [item for item in compared if not item.agrees]
@@ -264,16 +290,16 @@ def _compare_all(read: _Read, ledger: int, times: Mapping[int, int], notices: li
 
 
 def compare(outcome: _Outcome, rows: Mapping[str, ComputedPool], time: int) -> Iterator[Compared]:
-    """The fields of a result next to ours. Raises `DecodeError`."""
+    """Each field of a view's result, next to the exporter's own. Raises `DecodeError` if the result is malformed."""
     views, asked, result = PROTOCOLS[outcome.protocol].views, outcome.asked, outcome.result
     row = rows.get(asked.pool)
     if row is None or views is None:
         return
     if result.value is None:
-        found = views.refused(result.error or "", row)
+        fields = views.refused(result.error or "", row)
     else:
-        found = views.fields(asked, result.value, row, time)
-    for name, (ours, contract) in found.items():
-        # There may be no price of ours only because the call for it is not known to hold at the run's ledger.
+        fields = views.fields(asked, result.value, row, time)
+    for name, (ours, contract) in fields.items():
+        # The exporter has no price if the call for it is not certain to be of this ledger. That is no difference.
         if name != "oracle_price" or UNCERTIFIED not in (row.row["price_reason"] or ""):
             yield Compared(asked.market, asked.pool, name, ours, contract)

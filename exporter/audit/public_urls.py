@@ -1,4 +1,4 @@
-"""The expected answers at the public URLs of a tree: the links in its pages, and the rules of a web server."""
+"""Checks the answers at the public URLs of a tree: whether the web server follows the rules of the API."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from exporter.tree.routes import MAX_LIMIT
 from exporter.tree.run_listing import RunListing
 
 MAX_PROBLEM_BYTES = 64 * 1024
-_STRANGER = "C" + "A" * 55
-"""A well-formed address that is not a contract's: its checksum is wrong."""
+_INVALID_CONTRACT = "C" + "A" * 55
+"""An address that has the form of a contract's, but a wrong checksum, so that no contract has it."""
 
 ALWAYS_ASKED = ("v1/assets/index.json", "v1/assets/limit/", "v1/markets.json", OPENAPI_KEY)
-"""How the keys begin that are in every sample."""
+"""Beginnings of the keys that are in every sample."""
 
-ERRORS = (
+EXPECTED_ERRORS = (
     ("v1/assets?limit=-1", 400),
     ("v1/assets?limit=1.5", 400),
     (f"v1/assets?limit={MAX_LIMIT + 1}", 400),
@@ -46,21 +46,28 @@ ERRORS = (
     ("v1/markets?page=2", 400),
     ("v1/tokens?sort=tvl", 400),
     ("v1/pools?limit=5", 400),
-    (f"v1/pools?market={_STRANGER}&token={_STRANGER}", 400),
+    (f"v1/pools?market={_INVALID_CONTRACT}&token={_INVALID_CONTRACT}", 400),
     ("v1/assets?cursor=unknown", 404),
     ("v1/markets/XLM", 400),
-    (f"v1/markets/{_STRANGER}", 404),
+    (f"v1/markets/{_INVALID_CONTRACT}", 404),
     ("v1/nothing", 404),
 )
+"""URLs that must be refused, each with the HTTP status of the answer."""
 
-
-EMPTY = (f"v1/assets?market={_STRANGER}", f"v1/assets?token={_STRANGER}&limit=0", f"v1/pools?token={_STRANGER}")
+EMPTY_URLS = (
+    f"v1/assets?market={_INVALID_CONTRACT}",
+    f"v1/assets?token={_INVALID_CONTRACT}&limit=0",
+    f"v1/pools?token={_INVALID_CONTRACT}",
+)
 
 
 async def check_public_urls(
     source: HttpSource, checker: TreeChecker, status: SystemStatus, listed: RunListing, count: int, drawn: Random
 ) -> None:
-    """Ask for ``count`` files ``drawn``, and for what must be refused, by public URLs; note every difference."""
+    """Ask for files, and for what must be refused, at their public URLs. The checker records what is wrong.
+
+    ``count`` files are chosen by ``drawn``, besides those of `ALWAYS_ASKED`.
+    """
     files = listed.frame
     always = [key for key in files["key"] if key.startswith(ALWAYS_ASKED)]
     keys = [key for key in files["key"] if content_type(key) == "application/json" and not key.startswith(RUN.prefix)]
@@ -70,20 +77,20 @@ async def check_public_urls(
     expected = [("v1/system/status", STATUS_KEY)]
     expected += [(url, key) for key in chosen for url in public_urls(key, sorted(status.page_sizes), listed)]
     if EMPTY_PAGE_KEY in digests:
-        expected += [(url, EMPTY_PAGE_KEY) for url in EMPTY]
+        expected += [(url, EMPTY_PAGE_KEY) for url in EMPTY_URLS]
     await asyncio.gather(
         *(
             _check_file(source, checker, url, key, digests.get(key), sizes.get(key, MAX_PROBLEM_BYTES))
             for url, key in expected
         ),
-        *(_check_error(source, checker, url, code) for url, code in ERRORS),
+        *(_check_error(source, checker, url, code) for url, code in EXPECTED_ERRORS),
     )
-    checker.summary.requests += len(expected) + len(ERRORS)
+    checker.summary.requests += len(expected) + len(EXPECTED_ERRORS)
     await _check_ranges(source, checker, files)
 
 
 def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[str]:
-    """The public URLs of a file; the index of a listing answers for limits whose files are not ``listed``."""
+    """The public URLs of a file. The index of a listing also answers limits that have no file in ``listed``."""
 
     def limited(url: str, size: int) -> Iterator[str]:
         # The last limit before the next size is answered with the same page.
@@ -91,17 +98,18 @@ def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[
         joint = "&" if "?" in url else "?"
         yield from dict.fromkeys(f"{url}{joint}limit={limit}" for limit in (size, above - 1 if size else 0))
 
-    found = parse_key(key)
-    if found is not None and (url := found[0].url) is not None:
-        if "limit" in found[1]:
-            yield from limited(url.rpartition("limit=")[0][1:-1].format(**found[1]), int(found[1]["limit"]))
+    family, names = parse_key(key) or (None, {})
+    if family is not None and family.url is not None:
+        if "limit" in names:
+            yield from limited(family.url.rpartition("limit=")[0][1:-1].format(**names), int(names["limit"]))
         elif not key.startswith(BUCKET_PAGE.prefix):  # the key of an older page does not name its history
-            yield (own := url.format(**found[1])[1:])
-            if is_listing(key) and found[0].model is AssetsPage:
+            url = family.url.format(**names)[1:]
+            yield url
+            if is_listing(key) and family.model is AssetsPage:
                 folder = key.removesuffix("index.json")
                 for size in sizes:
                     if f"{folder}limit/{size}.json" not in listed:
-                        yield from limited(own, size)
+                        yield from limited(url, size)
     yield key
 
 
@@ -132,16 +140,17 @@ async def _check_error(source: HttpSource, checker: TreeChecker, url: str, code:
     checker.fault(f"/{url}", *_header_faults(answer, PROBLEM_CONTENT_TYPE))
 
 
-def _header_faults(answer: Answer, wanted: str | None) -> Iterator[str]:
-    found = answer.headers.get("content-type", "").partition(";")[0].strip()
-    if found != wanted:
-        yield f"has the content type {found!r}, not {wanted!r}"
+def _header_faults(answer: Answer, expected_type: str | None) -> Iterator[str]:
+    """What is wrong with the headers of an answer."""
+    actual_type = answer.headers.get("content-type", "").partition(";")[0].strip()
+    if actual_type != expected_type:
+        yield f"has the content type {actual_type!r}, not {expected_type!r}"
     if answer.headers.get("access-control-allow-origin") != "*":
         yield "is answered without access-control-allow-origin: *, so web pages cannot read it"
 
 
 async def _check_ranges(source: HttpSource, checker: TreeChecker, files: pl.DataFrame) -> None:
-    """Where a server offers ranges, as readers of Parquet need them, it must get them right."""
+    """Check that a server which offers ranges answers them rightly, because readers of Parquet rely on them."""
     tables = pl.col("key").str.starts_with(HISTORY_PREFIX) & pl.col("key").str.ends_with(".parquet")
     for key, size in files.filter(tables).select("key", "bytes").iter_rows():
         answer = await source.ask(key, size, {"range": "bytes=0-3"})

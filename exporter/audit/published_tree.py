@@ -1,4 +1,4 @@
-"""Checking a published tree: which of its files are read, in which order, and what is done when a run comes between."""
+"""Checks a published tree: reads its files in the right order, and begins again if a run is published meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from exporter.audit.public_urls import check_public_urls
 from exporter.bounds import DOCUMENT_BYTES, FILE_BYTES, TOGETHER_BYTES, TooLargeError
 from exporter.errors import CheckError, SourceError
 from exporter.history.manifest import file_ledgers, file_reference
-from exporter.history.rollups import KINDS, Read, UnreadableHistoryError, differ, holds, updated_rollups
+from exporter.history.rollups import KINDS, ReadFile, UnreadableHistoryError, differ, has_same_history, updated_rollups
 from exporter.past.archive.stellar_proof import RefusedError, Trust, check_proof, read_trust
 from exporter.past.archive.trusted_organisations import signed_by
 from exporter.publishing.checker import CheckSummary, Fault, TreeChecker, TreeFaultsError
@@ -56,27 +56,29 @@ from exporter.tree.run_listing import RunListing, listing_of
 
 MAX_INTENT_BYTES = 64 * 1024
 
-TOGETHER = 64
+MAX_READ_TOGETHER = 64
+"""Largest number of files that are in memory at the same time."""
 
-ROUNDS = 3
-"""How often a check begins again because another run was published under it."""
+MAX_ROUNDS = 3
+"""How often a check is tried, if another run is published during it."""
 
-PUBLIC_URLS = 50
-"""How many files are also asked for by their public URLs."""
+PUBLIC_URL_FILES = 50
+"""Number of files that are also asked for at their public URLs."""
 
 ALWAYS_READ = ("v1/markets.json", "v1/protocol/", OPENAPI_KEY, "index.html")
-"""How the keys begin that are in every sample."""
+"""Beginnings of the keys that are in every sample."""
 
-LASTING = {kind.key for kind in KINDS}
+LASTING_ROLLUPS = {kind.key for kind in KINDS}
+"""The keys of the rollups that do not belong to one month."""
 
-_INPUTS: tuple[InputName, ...] = ("evidence", "risk", "watched", "history")
+_INPUT_ORDER: tuple[InputName, ...] = ("evidence", "risk", "watched", "history")
 """The order in which a manifest names its inputs."""
 
 _Decoded = TypeVar("_Decoded")
 
 
 def check_files(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> CheckSummary:
-    """Check the files of the published tree at a URI, as `exporter.audit.rerender.check_tree` does first."""
+    """Check every file of the tree at a URI, and its links. This is the first part of `rerender.check_tree`."""
 
     async def check() -> CheckSummary:
         async with open_tree(uri) as source:
@@ -88,8 +90,12 @@ def check_files(uri: str, sample: int | None = None, progress: Callable[[int], N
 async def check_source(
     source: TreeSource, sample: int | None = None, progress: Callable[[int], None] = lambda _: None
 ) -> CheckSummary:
-    """Check the published tree of an open source; see `check_files`."""
-    for _ in range(ROUNDS):
+    """Check every file of a tree that is open already, as `check_files` does.
+
+    With ``sample``, only so many files of each kind are checked. ``progress`` is called with the number of files that
+    were read. Raises `CheckError` if the tree fails its checks, and `SourceError` if it cannot be read.
+    """
+    for _ in range(MAX_ROUNDS):
         before = await required(source, STATUS_KEY)
         try:
             outcome: CheckSummary | CheckError = await _check(source, before, sample, progress)
@@ -99,11 +105,11 @@ async def check_source(
             if isinstance(outcome, CheckError):
                 raise outcome
             return outcome
-    raise SourceError(f"{source.uri}: {ROUNDS} times a new run was published during the check; check it again")
+    raise SourceError(f"{source.uri}: {MAX_ROUNDS} times a new run was published during the check; check it again")
 
 
 async def required(source: TreeSource, key: str, sha256: str | None = None) -> bytes:
-    """A file that must be there, with this digest. Raises `CheckError`."""
+    """Read a file. Raises `CheckError` if it is missing or too large, or does not have the SHA-256 that is given."""
     most = DOCUMENT_BYTES if key == STATUS_KEY else FILE_BYTES
     data = await source.get(key, most)
     if data is None:
@@ -117,14 +123,14 @@ async def required(source: TreeSource, key: str, sha256: str | None = None) -> b
 
 
 async def document(source: TreeSource, key: str, model: type[_Decoded], sha256: str | None = None) -> _Decoded:
-    """A document that must be there, with this digest. Raises `CheckError`."""
+    """Read a document of a model. Raises `CheckError` as `required` does, and if it is no such document."""
     return decoded(key, await required(source, key, sha256), model)
 
 
 async def _check(
     source: TreeSource, published: bytes, sample: int | None, progress: Callable[[int], None]
 ) -> CheckSummary:
-    with suppress(msgspec.DecodeError):  # which is said next
+    with suppress(msgspec.DecodeError):  # `decoded` reports that
         refuse_other_format(f"{source.uri}: {STATUS_KEY}", published)
     status = decoded(STATUS_KEY, published, SystemStatus)
     manifest_bytes = await required(source, status.manifest_key)
@@ -142,17 +148,17 @@ async def _check(
     for key, fault in _record_faults(status, manifest, manifest_bytes, listed):
         checker.fault(key, fault)
 
-    last = pl.col("key").str.ends_with(".html")  # what leads to all others
-    for files in (chosen.filter(~last), chosen.filter(last)):
+    is_web_page = pl.col("key").str.ends_with(".html")  # these come last, because they lead to all other files
+    for files in (chosen.filter(~is_web_page), chosen.filter(is_web_page)):
         async for (key, size, sha256), data in _read(
             source, files.select("key", "bytes", "sha256").iter_rows(), progress
         ):
             if data is None:
                 checker.fault(key, "is missing, though the run's manifest lists it")
                 continue
-            found = hashlib.sha256(data)
-            checker.add(key, data, sha256=found.hexdigest())
-            if (len(data), found.digest()) != (size, sha256):
+            actual = hashlib.sha256(data)
+            checker.add(key, data, sha256=actual.hexdigest())
+            if (len(data), actual.digest()) != (size, sha256):
                 checker.fault(key, "does not have the bytes that the run's manifest gives for it")
         while checker.older_pages:  # no manifest lists them, and each may lead to one that is older still
             unread = sorted({key for key in checker.older_pages if key not in checker.seen and key not in listed})
@@ -163,7 +169,7 @@ async def _check(
                 else:
                     checker.add(key, data)
     await _read_history(source, checker, listed, sample, drawn, progress)
-    await _read_rollups(source, checker, status.run_id, whole=sample is None)
+    await _read_rollups(source, checker, status.run_id, recompute=sample is None)
     await _read_proofs(source, checker, status)
     await _single(source, checker, CENSUS.template, Census)
     if status.risk_key is not None:
@@ -178,7 +184,7 @@ async def _check(
         for key in sorted(filter(lacks_extension, source.keys("v1/") or ())):
             checker.fault(key, "has no extension: a copy by an earlier version, or somebody else's; remove it")
     if isinstance(source, HttpSource):
-        await check_public_urls(source, checker, status, listed, sample or PUBLIC_URLS, drawn)
+        await check_public_urls(source, checker, status, listed, sample or PUBLIC_URL_FILES, drawn)
     try:
         return checker.finish()
     except TreeFaultsError as error:
@@ -189,7 +195,7 @@ async def _check(
 
 
 async def _unfinished(source: TreeSource, status: SystemStatus) -> Fault | None:
-    """Why documents may be of a later run than the published one: that run died while it replaced them."""
+    """The fault that a later run died while it replaced documents, which explains other faults; None if none did."""
     data = await source.get(INTENT_KEY, MAX_INTENT_BYTES)
     try:
         intent = decode_json(data or b"", Intent)
@@ -204,17 +210,21 @@ async def _unfinished(source: TreeSource, status: SystemStatus) -> Fault | None:
 
 
 def _sample(listed: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
-    parts: dict[str, list[str]] = {}
-    for key in listed["key"]:
-        part = "always" if key.startswith(ALWAYS_READ) else "/".join(key.split("/")[:2])
-        parts.setdefault(part, []).append(key)
+    """A sample of the listed files: at most ``count`` out of each folder of the second level."""
     chosen = set[str]()
-    for part, keys in parts.items():
-        chosen.update(keys if part == "always" or len(keys) <= count else drawn.sample(keys, count))
+    by_folder: dict[str, list[str]] = {}
+    for key in listed["key"]:
+        if key.startswith(ALWAYS_READ):
+            chosen.add(key)
+        else:
+            by_folder.setdefault("/".join(key.split("/")[:2]), []).append(key)
+    for keys in by_folder.values():
+        chosen.update(keys if len(keys) <= count else drawn.sample(keys, count))
     return listed.filter(pl.col("key").is_in(chosen))
 
 
 async def _single(source: TreeSource, checker: TreeChecker, key: str, model: type[_Decoded]) -> _Decoded | None:
+    """Read and check a document of which a tree has only one; None if it is missing or faulty."""
     data = await source.get(key, FILE_BYTES)
     if data is None:
         return None
@@ -247,24 +257,26 @@ async def _read_history(
             checker.fault(key, "is missing")
 
 
-async def _read_rollups(source: TreeSource, checker: TreeChecker, run_id: str, *, whole: bool) -> None:
-    """A publisher at work may be between the rollups and the manifest."""
+async def _read_rollups(source: TreeSource, checker: TreeChecker, run_id: str, *, recompute: bool) -> None:
+    """Check the rollups, and again if there are faults: somebody who publishes writes them before the manifest."""
     faults: list[tuple[str, str]] = []
     loop = asyncio.get_running_loop()
 
     def read(key: str) -> bytes | None:
         return asyncio.run_coroutine_threadsafe(source.get(key, FILE_BYTES), loop).result()
 
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         data = await source.get(HISTORY_MANIFEST_KEY, FILE_BYTES)
         try:
             manifest = None if data is None else decoded(HISTORY_MANIFEST_KEY, data, HistoryManifest)
         except CheckError:
-            return  # which the checker has noted
+            return  # the checker has recorded that fault
         if manifest is None:
             return
-        there = source.keys(MONTH_ROLLUP.prefix)
-        faults = await asyncio.to_thread(lambda: list(rollup_faults(manifest, read, there, whole=whole)))  # noqa: B023
+        months = source.keys(MONTH_ROLLUP.prefix)
+        faults = await asyncio.to_thread(
+            lambda: list(rollup_faults(manifest, read, months, recompute=recompute))  # noqa: B023
+        )
         faults += await _unnamed_files(source, manifest, run_id)
         if not faults:
             return
@@ -273,16 +285,16 @@ async def _read_rollups(source: TreeSource, checker: TreeChecker, run_id: str, *
 
 
 async def _unnamed_files(source: TreeSource, manifest: HistoryManifest, run_id: str) -> list[tuple[str, str]]:
-    """Parquet files of the history that are there, and that neither its manifest nor the publisher's records name."""
-    there = {key for key in source.keys(HISTORY_PREFIX) or () if file_ledgers(key) is not None}
-    unnamed = there - {file.key for file in manifest.files}
+    """Parquet files of the history that neither its manifest nor the publisher's records name, each with a fault."""
+    present = {key for key in source.keys(HISTORY_PREFIX) or () if file_ledgers(key) is not None}
+    unnamed = present - {file.key for file in manifest.files}
     if not unnamed:
         return []
     record = decode_record(await source.get(SUPERSEDED_KEY, DOCUMENT_BYTES))
     intent = await source.get(INTENT_KEY, MAX_INTENT_BYTES)
     with suppress(msgspec.DecodeError):
         begun = decode_json(intent or b"", Intent)
-        if begun.run_id != run_id:  # it died, or is at work
+        if begun.run_id != run_id:  # that run died, or is still at work
             unnamed.discard(begun.history_key or "")
     what = "belongs to no manifest: put back the newest v1/history.json, or run exporter history rebuild"
     return [(key, what) for key in sorted(unnamed - record.history.keys())]
@@ -309,17 +321,17 @@ async def _read_proofs(source: TreeSource, checker: TreeChecker, status: SystemS
         return
     newest = max((proof.proven_at for proof in listed.proofs), default="")
     for proof in listed.proofs:
-        # The list of trust is the one by which the newest were made; earlier ones may have been made by another.
+        # The published list of trust made the newest proofs. Earlier proofs may have been made by another list.
         if proof.proven_at == newest and proof.proof_key in files:
             checker.fault(proof.proof_key, *_proof_faults(proof, files[proof.proof_key], trust))
 
 
 def _batches(files: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
-    """Files whose sizes, which come second, are together within bounds. A size is what a stranger states."""
+    """The files in batches that fit in memory. A file is a key, its size and more; the size may be a false claim."""
     batch, total = list[tuple[Any, ...]](), 0
     for file in files:
         size = min(file[1], FILE_BYTES)
-        if batch and (len(batch) == TOGETHER or total + size > TOGETHER_BYTES):
+        if batch and (len(batch) == MAX_READ_TOGETHER or total + size > TOGETHER_BYTES):
             yield batch
             batch, total = [], 0
         batch.append((file[0], size, *file[2:]))
@@ -331,7 +343,7 @@ def _batches(files: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]
 async def _read(
     source: TreeSource, files: Iterable[tuple[Any, ...]], progress: Callable[[int], None]
 ) -> AsyncIterator[tuple[tuple[Any, ...], bytes | None]]:
-    """Files, whose keys and sizes come first, as many together as fit in memory. Longer ones are cut off."""
+    """The content of files, each a key, its size and more. A file that is longer than its size is cut."""
     for batch in _batches(files):
         read = await asyncio.gather(*(source.get(key, size) for key, size, *_ in batch))
         progress(len(batch))
@@ -340,7 +352,7 @@ async def _read(
 
 
 def decoded(key: str, data: bytes, model: type[_Decoded]) -> _Decoded:
-    """The model of a document. Raises `CheckError`."""
+    """Decode a document of a model. Raises `CheckError` if it is no such document."""
     try:
         document = parse_back(key, data)
     except ValueError as error:
@@ -353,7 +365,7 @@ def decoded(key: str, data: bytes, model: type[_Decoded]) -> _Decoded:
 def _record_faults(
     status: SystemStatus, manifest: RunManifest, content: bytes, listed: RunListing
 ) -> Iterator[tuple[str, str]]:
-    """The faults of the files, by key; ``content`` are the manifest's bytes."""
+    """Faults of the status document, the manifest and the listing, by key. ``content`` has the manifest's bytes."""
     key = status.manifest_key
     if hashlib.sha256(content).hexdigest() != status.manifest_sha256:
         yield key, "does not have the digest that the status gives for it"
@@ -361,8 +373,9 @@ def _record_faults(
         yield key, f"is of run {manifest.run_id} at ledger {manifest.observed_ledger}, not of the status's"
     if manifest.published_at != status.generated_at:
         yield STATUS_KEY, f"$.generated_at is {status.generated_at}, not the manifest's"
-    if manifest.run_id != (made := listed.run_id(manifest.observed_ledger)):
-        yield key, f"$.run_id is {manifest.run_id}, but the files listed give {made}"
+    run_id = listed.run_id(manifest.observed_ledger)
+    if manifest.run_id != run_id:
+        yield key, f"$.run_id is {manifest.run_id}, but the files listed give {run_id}"
     if (manifest.file_count, manifest.bytes) != listed.size:
         yield key, f"counts {manifest.file_count} files of {manifest.bytes} bytes, but lists {listed.size}"
     for file in listed:
@@ -373,7 +386,7 @@ def _record_faults(
 
 
 def input_faults(status: SystemStatus, manifest: RunManifest, listed: RunListing) -> Iterator[str]:
-    """What is wrong with the inputs that a manifest names; each file of the history among them is judged later."""
+    """Faults of the inputs that a manifest names. The history files among them are not judged here."""
     if listed.sha256_of(status.evidence_key) is None:
         yield f"run {status.run_id} left no evidence, so nothing of it can be verified"
     evidence = [(item.key, item.sha256) for item in manifest.inputs if item.name == "evidence"]
@@ -385,28 +398,32 @@ def input_faults(status: SystemStatus, manifest: RunManifest, listed: RunListing
     watched = [item for item in manifest.inputs if item.name == "watched"]
     if len(watched) > 1 or any(item.key != WATCHED.key(sha256=item.sha256) for item in watched):
         yield "its inputs must name the watched values of one run at most, by their digest"
-    if [item.name for item in manifest.inputs] != sorted((item.name for item in manifest.inputs), key=_INPUTS.index):
-        yield f"its inputs must be in the order {', '.join(_INPUTS)}"
+    if [item.name for item in manifest.inputs] != sorted(
+        (item.name for item in manifest.inputs), key=_INPUT_ORDER.index
+    ):
+        yield f"its inputs must be in the order {', '.join(_INPUT_ORDER)}"
 
 
 def _list_faults(status: SystemStatus, listed: ProofList) -> Iterator[str]:
+    """Faults of the list of proofs that show without reading the proofs."""
     ledgers = [proof.observed_ledger for proof in listed.proofs]
     if ledgers != sorted(ledgers, reverse=True) or len({proof.run_id for proof in listed.proofs}) < len(ledgers):
         yield "$.proofs must begin with the newest run, each once"
     for index, proof in enumerate(listed.proofs):
-        place = f"$.proofs[{index}]"
+        path = f"$.proofs[{index}]"
         if proof.run_id.partition("-")[0] != str(proof.observed_ledger):
-            yield f"{place} is of ledger {proof.observed_ledger}, but names run {proof.run_id}"
+            yield f"{path} is of ledger {proof.observed_ledger}, but names run {proof.run_id}"
         if proof.run_id == status.run_id and proof.evidence_key != status.evidence_key:
-            yield f"{place}.evidence_key is {proof.evidence_key}, but the status has {status.evidence_key}"
+            yield f"{path}.evidence_key is {proof.evidence_key}, but the status has {status.evidence_key}"
         if proof.proof_key != PROOF.key(sha256=proof.proof_sha256):
-            yield f"{place}.proof_key is {proof.proof_key}, which is not that of its digest"
+            yield f"{path}.proof_key is {proof.proof_key}, which is not that of its digest"
         parts = proof.confirmed + proof.changed_since + proof.not_looked_up + proof.short_lived + proof.absent
         if parts != proof.entries:
-            yield f"{place}.entries is {proof.entries}, but its parts sum up to {parts}"
+            yield f"{path}.entries is {proof.entries}, but its parts sum up to {parts}"
 
 
 def _proof_faults(proof: Proof, content: bytes, trust: Trust) -> Iterator[str]:
+    """Faults of a proof file, and of what the list of proofs says of it."""
     try:
         proven = check_proof(content, trust)
     except RefusedError as error:
@@ -424,15 +441,19 @@ def _proof_faults(proof: Proof, content: bytes, trust: Trust) -> Iterator[str]:
 
 
 def rollup_faults(
-    manifest: HistoryManifest, read: Read, there: Collection[str] | None, *, whole: bool
+    manifest: HistoryManifest, read: ReadFile, months: Collection[str] | None, *, recompute: bool
 ) -> Iterator[tuple[str, str]]:
-    """Faults of the rollups and of the table of liquidations, by key; ``whole`` recomputes the rollups."""
+    """Faults of the rollups and of the table of liquidations, by key.
+
+    ``months`` has the keys of the rollups of months in the store; None if they cannot be listed. With ``recompute``,
+    the rollups are made again from the history and compared.
+    """
     named = {entry.key: entry for entry in manifest.rollups}
     if len(named) != len(manifest.rollups):
         yield HISTORY_MANIFEST_KEY, "names a rollup twice"
     if manifest.files and any(file.rows for file in manifest.files):
         yield from ((kind.key, "is not named by the history's manifest") for kind in KINDS if kind.key not in named)
-    yield from ((key, "is not named by the history's manifest") for key in sorted({*(there or ())} - named.keys()))
+    yield from ((key, "is not named by the history's manifest") for key in sorted({*(months or ())} - named.keys()))
     damaged = set[str]()
     files_of_tables: list[HistoryRollup | LiquidationsFile] = [*manifest.rollups]
     if manifest.liquidations is not None:
@@ -448,8 +469,9 @@ def rollup_faults(
         elif (len(data), hashlib.sha256(data).hexdigest()) != (entry.bytes, entry.sha256):
             damaged.add(key)
             yield key, "does not have the bytes that the history's manifest gives for it"
-    if not whole or not all(holds(entry, manifest) for entry in manifest.rollups if entry.key in LASTING):
-        return  # ledgers came into the past, and the next run recomputes them
+    lasting = [entry for entry in manifest.rollups if entry.key in LASTING_ROLLUPS]
+    if not recompute or not all(has_same_history(entry, manifest) for entry in lasting):
+        return  # ledgers were added to the past, and the next run makes the rollups again
     expected = set[str]()
     try:
         _, files = updated_rollups(msgspec.structs.replace(manifest, rollups=[]), read, most_reads=None)
@@ -464,5 +486,5 @@ def rollup_faults(
             elif msgspec.structs.replace(file.entry, bytes=named[key].bytes, sha256=named[key].sha256) != named[key]:
                 yield HISTORY_MANIFEST_KEY, f"says something else of {key} than the files of the history make of it"
     except UnreadableHistoryError:
-        return  # which file that is, is a fault of its own
+        return  # that file has a fault of its own
     yield from ((key, "is not what the files of the history make of it") for key in sorted(named.keys() - expected))

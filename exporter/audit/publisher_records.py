@@ -1,7 +1,7 @@
-"""The publisher's own records in a tree: no reader is given them, but a server serves them all the same.
+"""Judges the publisher's own records in a tree. Nothing leads readers to them, but a web server serves them.
 
-Each is taken apart by whoever writes it. One that follows from the tree is compared, and one that is in another form
-than its writer gives it is named like the file of a stranger.
+A record that follows from the tree is compared with it. A record that is not in the form in which the publisher writes
+it is named like somebody else's file. Any other record is a statement of the publisher.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from exporter.audit.unproven import Reason
+from exporter.audit.unproven import UnprovenReason
 from exporter.history.series import STATE_KEY, same_states
 from exporter.job import lost_prices
 from exporter.job.known_markets_file import MEMORY_KEY, is_memory
@@ -23,18 +23,26 @@ from exporter.tree.documents import Intent, SystemStatus
 from exporter.tree.families import INTENT_KEY, JOURNAL_KEY
 
 RECORDS: Final = (INTENT_KEY, SUPERSEDED_KEY, STATE_KEY, MEMORY_KEY, lost_prices.KEY, JOURNAL_KEY)
-"""All records of a publisher but its hold, which is empty in a folder."""
+"""The keys of all records of a publisher, except its lock or lease."""
 
 
 def judge_records(
-    found: Mapping[str, bytes], status: SystemStatus, derived_state: bytes | None, history_key: str, newest_before: int
-) -> Iterator[tuple[Reason | None, str]]:
-    """What each record that was found is: a statement (None), or unproven for a reason.
+    records: Mapping[str, bytes],
+    status: SystemStatus,
+    derived_state: bytes | None,
+    history_key: str,
+    newest_before: int,
+) -> Iterator[tuple[UnprovenReason | None, str]]:
+    """Judge each record, and yield a text with the reason why it is unproven; None for a statement.
 
-    ``derived_state`` is the state of the history as the repeated run left it, ``history_key`` the run's Parquet file,
-    ``newest_before`` the newest ledger of the history without it.
+    Args:
+        records: the records of the tree, by key.
+        status: the status document of the published run.
+        derived_state: the state of the histories as the repeated run left it; None if no run was repeated.
+        history_key: the key of the run's Parquet file.
+        newest_before: the newest ledger of the history before the run.
     """
-    for key, data in found.items():
+    for key, data in records.items():
         match key:
             case _ if key == INTENT_KEY:
                 yield from _judge_intent(data, status, history_key, newest_before)
@@ -42,28 +50,29 @@ def judge_records(
                 yield _stated("when runs were superseded", key, data, is_record(data))
             case _ if key == STATE_KEY:
                 if derived_state is None or not same_states(data, derived_state):
-                    yield Reason.HISTORY, f"{key} (the files of the history give another state)"
+                    yield UnprovenReason.HISTORY, f"{key} (the files of the history give another state)"
             case _ if key == MEMORY_KEY:
                 yield _stated("which contracts earlier runs found", key, data, is_memory(data))
             case _ if key == lost_prices.KEY:
                 yield _stated("which prices the run missed", key, data, lost_prices.is_lost_prices_file(data))
             case _ if key == JOURNAL_KEY:
-                yield Reason.HISTORY, f"{key} (of a backfill that is under way)"
+                yield UnprovenReason.HISTORY, f"{key} (of a backfill that is under way)"
 
 
-def _stated(what: str, key: str, data: bytes, has_its_form: bool) -> tuple[Reason | None, str]:
+def _stated(what: str, key: str, data: bytes, has_its_form: bool) -> tuple[UnprovenReason | None, str]:
+    """The statement that a record makes; if it does not have its form, the record as a file that no run lists."""
     if not has_its_form:
-        return Reason.UNLISTED, key
+        return UnprovenReason.UNLISTED, key
     return None, f"{what} ({key}, SHA-256 {sha256(data).hexdigest()[:12]})"
 
 
 def _judge_intent(
     data: bytes, status: SystemStatus, history_key: str, newest_before: int
-) -> Iterator[tuple[Reason | None, str]]:
+) -> Iterator[tuple[UnprovenReason | None, str]]:
     intent = Intent(status.run_id, status.observed_ledger, status.generated_at, history_key, newest_before)
     with suppress(msgspec.DecodeError):
         intent = msgspec.structs.replace(intent, replaced_ledger=decode_json(data, Intent).replaced_ledger)
     if data != msgspec.json.encode(intent):
-        yield Reason.EARLIER, f"{INTENT_KEY} (it names another run than the published one)"
+        yield UnprovenReason.EARLIER, f"{INTENT_KEY} (it names another run than the published one)"
     elif intent.replaced_ledger is not None:
         yield None, f"that the run replaced those from ledger {intent.replaced_ledger} on"

@@ -1,4 +1,4 @@
-"""Rendering a published run again from the inputs that its manifest names: every byte must come out the same."""
+"""Renders a published run again from the inputs that its manifest names. Every byte must come out the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from exporter.audit.input_history import InputHistory, fetch_history
 from exporter.audit.prove import claims_of
 from exporter.audit.published_tree import check_files, decoded, document, input_faults, required
 from exporter.audit.publisher_records import RECORDS
-from exporter.audit.unproven import MAX_NAMED_REASONS
+from exporter.audit.unproven import MAX_NAMES
 from exporter.bounds import FILE_BYTES
 from exporter.config import load
 from exporter.errors import CheckError, ConfigError, DecodeError, ExporterError, SourceError, pluralize, printable
@@ -73,7 +73,12 @@ from exporter.tree.same_values import same_values
 
 @dataclass(frozen=True, slots=True)
 class EarlierRun:
-    """A run whose evidence is in the tree, packed as it is there, and the settings that it was rendered with."""
+    """An earlier run whose evidence is still in the tree.
+
+    Attributes:
+        settings: the settings that it was rendered with.
+        evidence: the content of its evidence file, which is compressed.
+    """
 
     run_id: str
     ledger: int
@@ -84,21 +89,31 @@ class EarlierRun:
 
 @dataclass(frozen=True, slots=True)
 class FetchedTree:
-    """A tree as far as repeating its run needs it.
+    """The parts of a tree that are needed to repeat its run and to judge the rest.
 
     Attributes:
-        folder: has the files of ``history``, by their keys.
-        watched: what the run found its changes by; None where it compared nothing, or where that is gone.
-        gone: why, of the inputs that nobody has any more, by name and key.
-        changes: the published list, which has those that earlier runs found.
+        uri: the tree.
+        folder: a folder with the files of ``history``, by their keys.
+        status: the status document.
+        manifest: the run's manifest.
+        files: the listing of the run's files.
+        evidence: the content of the run's evidence file, which is compressed.
+        watched: the watched values with which the run was compared; None if it was not compared, or they are gone.
+        history: the history before the run.
+        gone: why an input is gone, by the name of the input and the key of the file.
+        changes: the published list of changes, which includes changes that earlier runs found.
         earlier_rows: the rows of earlier runs in the table of all changes.
-        liquidations: that table, empty where there is none.
-        risk: the risk document that the run showed; None for none.
-        earlier: earlier runs, newest first; ``left_out`` says by run id why others are not among them.
-        records: census, verifier and list of organisations, by key, where there are.
-        publisher_records: the publisher's own.
-        keys: all of the tree; None where the source cannot list them.
-        strangers: whatever else is there, with what it is.
+        earlier: earlier runs, newest first.
+        left_out: why other earlier runs are not among them, by run id.
+        history_manifest: the history's manifest as it is now.
+        liquidations: the table of liquidations; empty if there is none.
+        risk: the risk document that the run showed; None if it showed none.
+        listed_proofs: the list of proofs; None if there is none.
+        proof_files: the proofs of these runs, by run id.
+        records: the census, the verifier and the list of organisations, by key, as far as the tree has them.
+        publisher_records: the publisher's own records, by key.
+        keys: the keys of all files of the tree; None if they cannot be listed.
+        strangers: names of what else is there, each with what it is.
     """
 
     uri: str
@@ -126,6 +141,7 @@ class FetchedTree:
 
     @property
     def proofs(self) -> list[Proof]:
+        """The proofs that the tree lists."""
         return [] if self.listed_proofs is None else self.listed_proofs.proofs
 
 
@@ -134,13 +150,12 @@ class Rerendered:
     """How the files of a run compare with what its inputs give.
 
     Attributes:
-        same: how many have the same bytes.
-        different: what is wrong with each of those that do not follow from the inputs, by key.
-        dependent: by the key of a file that came out otherwise and depends on an input that is gone, the input's name
-            and why.
-        recoded: files with the values that the inputs give, in bytes that other libraries wrote.
-        bucket_pages: the keys of all pages of the histories, also of those before the run.
-        state: what a publisher keeps of the histories for its next run.
+        same: the number of files with the same bytes.
+        different: what is wrong with each file that does not follow from the inputs, by key.
+        dependent: the files that came out otherwise because an input is gone: the name of the input, and why, by key.
+        recoded: the keys of files that have the same values in other bytes, because other libraries wrote them.
+        bucket_pages: the keys of all pages of the histories, including those before the run.
+        state: the state of the histories that the publisher would store after this run.
     """
 
     same: int = 0
@@ -152,24 +167,25 @@ class Rerendered:
 
 
 def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> CheckSummary:
-    """Check the published tree at a URI; returns what was checked.
+    """Check the published tree at a URI, and return what was checked.
 
         >>> summary = check_tree("./public")
         >>> summary.ledger, summary.complete
         (65000000, True)
 
-    Every file by itself and its links; then, without a sample, the run is rendered again and compared.
+    Every file is checked by itself and with its links. Then the run is rendered again and compared, unless this is a
+    sample.
 
     Args:
         uri: a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
-        sample: look at this many files of each kind; None looks at every file.
-        progress: receives how many more files were read.
+        sample: the number of files of each kind to check; None for every file.
+        progress: called with the number of files that were read since the last call.
 
     Raises:
         TreeFaultsError: the tree fails its checks.
-        CheckError: there is nothing that could be checked.
-        SourceError: the tree cannot be read, or a new run was published each time while it was read.
-        ConfigError: a tree at such a URI cannot be checked.
+        CheckError: there is nothing to check.
+        SourceError: the tree cannot be read, or another run was published each time while it was read.
+        ConfigError: the URI is not accepted.
     """
     summary = check_files(uri, sample, progress)
     if sample is None:
@@ -178,12 +194,16 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
 
 
 def other_version(summary: CheckSummary) -> str | None:
-    """Why a tree that was checked cannot be rendered again here: another version wrote it. None if this one did."""
+    """Why a tree cannot be rendered again: another version wrote it. None if this version did."""
     version, own = summary.version, openapi_document().info[VERSION_FIELD]
     return None if version == own else f"version {printable(str(version)[:20])} wrote it, and this is {own}"
 
 
 def _check_again(uri: str, summary: CheckSummary) -> str | None:
+    """Render the run of a checked tree again. Returns what could not be compared, and why; None if all was.
+
+    Raises `TreeFaultsError` if files do not follow from the run's inputs.
+    """
     if (why := other_version(summary)) is not None:
         return why
     with tempfile.TemporaryDirectory() as folder:
@@ -197,17 +217,21 @@ def _check_again(uri: str, summary: CheckSummary) -> str | None:
     if made.different:
         raise TreeFaultsError([Fault(*item) for item in made.different.items()])
     summary.rerendered = made.same
-    left = [f"{key}, because {why}" for key, (_, why) in made.dependent.items()]
+    not_compared = [f"{key}, because {why}" for key, (_, why) in made.dependent.items()]
     if made.recoded:
-        left.append(
+        not_compared.append(
             f"{pluralize(len(made.recoded), 'file')} with the same values in other bytes, which other libraries wrote: "
-            + ", ".join(made.recoded[:MAX_NAMED_REASONS])
+            + ", ".join(made.recoded[:MAX_NAMES])
         )
-    return "; ".join(left) or None
+    return "; ".join(not_compared) or None
 
 
 async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
-    """Fetch what is needed of the tree at a URI into an empty folder. Raises `CheckError`, `SourceError`."""
+    """Fetch the parts of a tree that are needed to repeat its run. The history goes into an empty folder.
+
+    At most ``most_earlier`` earlier runs are fetched. Raises `CheckError` if a part is missing or damaged, and
+    `SourceError` if the tree cannot be read.
+    """
     async with open_tree(uri) as source:
         status = await document(source, STATUS_KEY, SystemStatus)
         manifest = await document(source, status.manifest_key, RunManifest, status.manifest_sha256)
@@ -215,13 +239,13 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
         for text in input_faults(status, manifest, files):
             raise CheckError(f"{status.manifest_key}: {text}")
         optional = (PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template, *RECORDS)
-        found = [(key, await source.get(key, FILE_BYTES)) for key in optional]
-        records = {key: content for key, content in found if content is not None}
+        contents = [(key, await source.get(key, FILE_BYTES)) for key in optional]
+        records = {key: content for key, content in contents if content is not None}
         listed = records.pop(PROOFS.template, None)
         listed_proofs = None if listed is None else decoded(PROOFS.template, listed, ProofList)
         proofs = [] if listed_proofs is None else listed_proofs.proofs
         earlier, left_out = await _find_earlier(source, status, proofs, most_earlier)
-        wanted = {status.run_id, *(run.run_id for run in earlier)}
+        repeated = {status.run_id, *(run.run_id for run in earlier)}
         now = await read_manifest(source)
         named = inputs_named(manifest.inputs, "history")
         history = await fetch_history(source, named, now, status.observed_ledger, status.network, folder / "tree")
@@ -254,7 +278,7 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
             proof_files={
                 proof.run_id: await required(source, proof.proof_key, proof.proof_sha256)
                 for proof in proofs
-                if proof.run_id in wanted
+                if proof.run_id in repeated
             },
             records={key: data for key, data in records.items() if key not in RECORDS},
             publisher_records={key: data for key, data in records.items() if key in RECORDS},
@@ -264,9 +288,10 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
 
 
 async def _earlier_rows(source: TreeSource, files: RunListing, ledger: int) -> pa.Table:
-    """The rows of runs below a ledger in the table of all changes; none for a file that is no such table.
+    """The rows of runs below a ledger in the table of all changes.
 
-    Then the table that the run is rendered with is another one, so the file is named. Raises `SourceError`.
+    There are none if the file is no such table. Then the table that is rendered again differs from the file, so that
+    the file is named. Raises `CheckError` if the file is missing or has another digest.
     """
     key = CHANGES_TABLE.template
     try:
@@ -276,26 +301,33 @@ async def _earlier_rows(source: TreeSource, files: RunListing, ledger: int) -> p
 
 
 async def _watched(source: TreeSource, item: RunInput, status: SystemStatus) -> WatchedFile | None:
-    """The values that a run found its changes by: in their file, else as the evidence of the run before gives them."""
+    """The watched values with which a run was compared; None if they are gone.
+
+    They are read from their file. If it is gone, they are made again from the evidence of the previous run.
+    """
     data = await source.get(item.key, FILE_BYTES)
-    found = None if data is None else watched_in(item.key, data)
-    if found is None and status.previous_run_id is not None:
+    watched = None if data is None else watched_in(item.key, data)
+    if watched is None and status.previous_run_id is not None:
         with suppress(CheckError):
             run = await _earlier(source, status.previous_run_id)
-            claims_of(run.evidence)  # it is within bounds
-            found = await asyncio.to_thread(watched_from, run.evidence, run.evidence_key)
-    return found if found is not None and found.file.key == item.key else None
+            claims_of(run.evidence)  # raises an error for evidence beyond the bounds
+            watched = await asyncio.to_thread(watched_from, run.evidence, run.evidence_key)
+    return watched if watched is not None and watched.file.key == item.key else None
 
 
 async def _find_earlier(
     source: TreeSource, status: SystemStatus, proofs: Iterable[Proof], most: int
 ) -> tuple[list[EarlierRun], dict[str, str]]:
-    """The newest earlier runs with evidence, and why others are not there; over HTTP those that the tree names."""
+    """The newest earlier runs with evidence, at most ``most``, and why other runs are not among them.
+
+    If the source cannot list, as over HTTP, only the runs that the tree names are looked for.
+    """
     keys = source.keys(RUN.prefix)
     if keys is None:
         ids = {proof.run_id for proof in proofs} | ({status.previous_run_id} if status.previous_run_id else set())
     else:
-        ids = {found["run_id"] for key in keys if (found := RUN.pattern.fullmatch(key)) is not None}
+        matches = [RUN.pattern.fullmatch(key) for key in keys]
+        ids = {match["run_id"] for match in matches if match is not None}
     runs, left_out = list[EarlierRun](), dict[str, str]()
     for run_id in sorted(ids, key=lambda run_id: (-ledger_of(run_id), run_id)):
         if ledger_of(run_id) >= status.observed_ledger:
@@ -311,6 +343,7 @@ async def _find_earlier(
 
 
 async def _earlier(source: TreeSource, run_id: str) -> EarlierRun:
+    """Read the evidence of an earlier run. Raises `CheckError` if it or what leads to it is missing or damaged."""
     manifest = await document(source, RUN.key(run_id=run_id), RunManifest)
     listing = listing_of(manifest.files_key, manifest.files_sha256, await required(source, manifest.files_key))
     named = [*listing.under(EVIDENCE.prefix)]
@@ -322,7 +355,10 @@ async def _earlier(source: TreeSource, run_id: str) -> EarlierRun:
 
 
 def rerender(tree: FetchedTree) -> Rerendered:
-    """Render a run again from its inputs, and compare its files. Raises `CheckError`."""
+    """Render a run again from its inputs, and compare its files.
+
+    Raises `CheckError` if no run has such settings, the run cannot be repeated, or the status document is another one.
+    """
     refuse_impossible(tree)
     made, different = Rerendered(), open_store(str(tree.folder.with_name("different")))
     try:
@@ -334,16 +370,15 @@ def rerender(tree: FetchedTree) -> Rerendered:
         raise CheckError(f"the run cannot be repeated from its evidence: {error}") from None
     alike = asyncio.run(_same_values(tree, different, depends_on))
     for key, inputs in depends_on.items():
-        lost = next(
-            ((name, *each) for name in sorted(inputs & tree.gone.keys()) for each in tree.gone[name].items()), None
-        )
+        gone_inputs = sorted(inputs & tree.gone.keys())
         if key in alike:
             made.recoded.append(key)
         elif key not in tree.files:
             made.different[key] = "is not among the run's files"
-        elif lost is not None:
-            name, gone, why = lost
-            made.dependent[key] = name, f"it depends on {gone}: {why}"
+        elif gone_inputs:
+            name = gone_inputs[0]
+            gone_key, why = next(iter(tree.gone[name].items()))
+            made.dependent[key] = name, f"it depends on {gone_key}: {why}"
         else:
             made.different[key] = "does not follow from the run's evidence"
     _compare_evidence(tree, used, made)
@@ -374,7 +409,7 @@ def refuse_impossible(tree: FetchedTree) -> None:
 
 
 def _inputs_of(tree: FetchedTree, tables: Tables, made: Rerendered) -> RunInputs:
-    """The inputs of a fetched tree's run; ``made`` gets the pages of the histories before it."""
+    """The inputs of the run of a fetched tree. ``made`` gets the keys of the pages of the histories before the run."""
     status, series, risk = tree.status, Series(), MemoryStore()
     if tree.risk is not None and status.risk_key is not None:
         risk.put(status.risk_key, tree.risk)
@@ -396,7 +431,11 @@ def _inputs_of(tree: FetchedTree, tables: Tables, made: Rerendered) -> RunInputs
 def _compare(
     tree: FetchedTree, rendered: RenderedRun, made: Rerendered, different: Store
 ) -> dict[str, frozenset[InputName]]:
-    """The keys that are not as listed, each with what it depends on; ``different`` gets the files that were made."""
+    """Compare the rendered files with the listing.
+
+    Returns the keys of files that are not as listed, each with the inputs that the file depends on. ``different`` gets
+    these files as they were rendered.
+    """
     listed = dict(tree.files.frame.select("key", "sha256").iter_rows())
     names = frozenset[InputName]({"evidence"})
     parts = [Part(names, iter([rendered.part.file]))]
@@ -414,7 +453,7 @@ def _compare(
 
 
 def _compare_evidence(tree: FetchedTree, used: Evidence, made: Rerendered) -> None:
-    """A run writes down what it used, all of that and nothing else; another zlib packs the same lines otherwise."""
+    """Check that the evidence has exactly the lines that the run used. Another zlib may have compressed them."""
     key, again = tree.status.evidence_key, used.file()
     if again.key == key:
         return
@@ -426,7 +465,7 @@ def _compare_evidence(tree: FetchedTree, used: Evidence, made: Rerendered) -> No
 
 
 async def _same_values(tree: FetchedTree, made: Store, keys: Iterable[str]) -> set[str]:
-    """Of the files of a tree, those that have the values of what was made, if not the bytes."""
+    """The keys of files that have the same values in the tree as in ``made``, although their bytes differ."""
     alike = set[str]()
     async with open_tree(tree.uri) as source:
         for key in keys:
@@ -439,14 +478,20 @@ async def _same_values(tree: FetchedTree, made: Store, keys: Iterable[str]) -> s
 
 
 async def files_of_run(tree: FetchedTree, keys: Iterable[str]) -> dict[str, bytes]:
-    """Files that the run lists, by key, with the status document. Raises `CheckError`."""
+    """Read files that the run lists, and add its status document and its evidence; all by key.
+
+    Raises `CheckError` for a file that is missing or damaged.
+    """
     async with open_tree(tree.uri) as source:
         files = {key: await required(source, key, tree.files.sha256_of(key)) for key in keys}
     return files | {STATUS_KEY: encode(tree.status), tree.status.evidence_key: tree.evidence}
 
 
 def _compare_status(tree: FetchedTree, rendered: RenderedRun) -> None:
-    """The status document follows from the inputs and the manifest, but for what the publisher says of publishing."""
+    """Raise `CheckError` unless the status document follows from the run's inputs and its manifest.
+
+    Only the publisher can say when the next run is expected and how long files are kept. These values are taken over.
+    """
     status, manifest = tree.status, tree.manifest
     summary = RunSummary(
         run_id=manifest.run_id,

@@ -1,7 +1,8 @@
-"""The risk of each listed market at a proven checkpoint: sums over all its positions (docs/risk.md).
+"""Adds up the risk of each listed market at a proven checkpoint, over all its positions (docs/risk.md).
 
-A census passes over the whole state once; `RiskTally.passing` looks at each entry on the way. What is kept grows with
-pools and tokens, not with positions: numbers, and the largest hundred of each sum.
+A census passes over the whole state once, and `RiskTally.passing` looks at each entry on the way. Only sums and the
+hundred largest numbers of each sum are kept. So the memory that is needed grows with pools and tokens, but not with
+positions.
 """
 
 from __future__ import annotations
@@ -49,18 +50,22 @@ from exporter.tree.risk import (
 )
 
 MAX_AUCTIONS: Final = 100_000
-"""More auctions at once than any market can have borrowers worth liquidating; a market with more is left out."""
+"""Largest number of auctions of a market at the same time. A market with more is left out."""
 
-_CONTRACT_AT: Final = slice(12, 44)
-_KEY_AT: Final = 44
-"""Where LedgerEntryData XDR of contract data has the contract's id, and its key."""
+_CONTRACT_BYTES: Final = slice(12, 44)
+"""The bytes of a contract's id in the LedgerEntryData XDR of contract data."""
+
+_KEY_START: Final = 44
+"""The byte at which the key begins in the LedgerEntryData XDR of contract data."""
 
 Fall = tuple[int | None, int]
-"""Which pool's token falls, by its place (None: all that are not stable), and by how many basis points."""
+"""A fall of prices: the position of the pool whose token falls, and by how many basis points.
+
+None as position stands for all tokens that are not stable."""
 
 
 class Largest:
-    """A sum, how many numbers it has, and the largest hundred of them."""
+    """A sum of numbers, their count, and the hundred largest of them."""
 
     def __init__(self) -> None:
         self.total = self.count = 0
@@ -75,7 +80,10 @@ class Largest:
             heappushpop(self._heap, number)
 
     def parts(self) -> RiskLargest | None:
-        """The parts of the largest; None for so few numbers that a part would be somebody's own."""
+        """The parts of the sum, in basis points, that the largest 1, 10 and 100 numbers have.
+
+        None if there are so few numbers that a part would disclose somebody's own.
+        """
         if self.count < LEAST_HOLDERS or self.total == 0:
             return None
         ranked = sorted(self._heap, reverse=True)
@@ -84,7 +92,13 @@ class Largest:
 
 @dataclass(frozen=True, slots=True)
 class PoolFacts:
-    """A pool as positions are judged by: what it is called, and its terms at the close time."""
+    """The facts of a pool by which positions are judged.
+
+    Attributes:
+        terms: its terms at the close time.
+        price: the price of its token in the oracle's smallest unit; None if the market has no valid price.
+        stable: whether its token is a stablecoin.
+    """
 
     pool: str
     token: str
@@ -92,31 +106,41 @@ class PoolFacts:
     decimals: int
     terms: PoolTerms
     price: int | None
-    """In the oracle's smallest unit; None where the market has no valid one."""
     stable: bool
 
 
 @dataclass(slots=True)
 class PoolTally:
-    """The sums over the positions of one pool."""
+    """Sums over the positions in one pool.
+
+    Attributes:
+        supply: the shares of suppliers.
+        debt: the shares of borrowers.
+        secured: debt in the oracle's smallest unit, by the position of the pool whose shares secure it.
+        not_secured: debt in the oracle's smallest unit that no collateral secures.
+    """
 
     supply: Largest = field(default_factory=Largest)
     debt: Largest = field(default_factory=Largest)
     secured: dict[int, int] = field(default_factory=dict)
-    """Debt in the oracle's smallest unit, by the place of the pool whose shares secure it."""
     not_secured: int = 0
 
 
 @dataclass(slots=True)
 class DebtSum:
-    """Debt in the oracle's smallest unit: of positions that can be liquidated, and beyond its collateral's worth."""
+    """Sums of debt in the oracle's smallest unit.
+
+    Attributes:
+        liquidatable: the debt of positions that can be liquidated.
+        uncovered: the debt that exceeds what its collateral is worth.
+    """
 
     liquidatable: int = 0
     uncovered: int = 0
 
 
 class MarketTally:
-    """The sums over the positions of one market. Nothing of a position is kept but what is in them."""
+    """Sums over the positions in one market. Nothing else of a position is kept."""
 
     def __init__(
         self,
@@ -126,7 +150,7 @@ class MarketTally:
         backstop: int | None,
         rules: PositionRules,
     ) -> None:
-        """Begin without positions. ``backstop`` is what that holds, in US cents; None where it is not known."""
+        """Begin without positions. ``backstop`` is the worth of the backstop in US cents; None if it is not known."""
         self.market, self.pools, self.price_decimals, self.backstop = market, pools, price_decimals, backstop
         self.rules = rules
         self.terms = [pool.terms for pool in pools]
@@ -137,32 +161,34 @@ class MarketTally:
         self.debt = Largest()
         self.now, self.more = DebtSum(), {fall: DebtSum() for fall in self.fallen}
         self.without_collateral = self.in_auction = 0
-        self.auctions: list[bytes] = []
-        """The LedgerKeys of auctions."""
+        self.auctions: list[bytes] = []  # the LedgerKeys of auctions
         self.failure: str | None = None
 
     def _falls(self) -> Iterator[Fall]:
-        places = [None, *(place for place, pool in enumerate(self.pools) if pool.price is not None)]
-        return ((place, fall) for place in places for fall in FALLS_BPS)
+        """All falls of prices: of all tokens that are not stable together, and of each token that has a price."""
+        falling = [None, *(index for index, pool in enumerate(self.pools) if pool.price is not None)]
+        return ((index, fall_bps) for index in falling for fall_bps in FALLS_BPS)
 
     def _prices_after(self, fall: Fall) -> list[int | None]:
-        """The prices after a fall, rounded up, so that none becomes zero: the contract refuses such a price."""
-        place, bps = fall
-        return [
-            exact.ceil_divide(pool.price * (10_000 - bps), 10_000)
-            if pool.price is not None and (index == place or (place is None and not pool.stable))
-            else pool.price
-            for index, pool in enumerate(self.pools)
-        ]
+        """The prices after a fall. They are rounded up, because the contract refuses a price of zero."""
+        falling, fall_bps = fall
+        prices: list[int | None] = []
+        for index, pool in enumerate(self.pools):
+            falls = index == falling or (falling is None and not pool.stable)
+            if pool.price is not None and falls:
+                prices.append(exact.ceil_divide(pool.price * (10_000 - fall_bps), 10_000))
+            else:
+                prices.append(pool.price)
+        return prices
 
     def take(self, data: bytes) -> None:
-        """Take an entry of the market's contract, LedgerEntryData XDR, if it is a position or an auction."""
+        """Add an entry of the market's contract, in LedgerEntryData XDR, if it is a position or an auction."""
         if self.failure is not None:
             return
         try:
-            if data.startswith(self.rules.position_prefix, _KEY_AT):
+            if data.startswith(self.rules.position_prefix, _KEY_START):
                 self.add(self.rules.decode(data))
-            elif data.startswith(self.rules.auction_prefix, _KEY_AT):
+            elif data.startswith(self.rules.auction_prefix, _KEY_START):
                 self.auctions.append(key_of_entry(bytes(4) + data))
                 if len(self.auctions) > MAX_AUCTIONS:
                     self.failure = f"it has more than {MAX_AUCTIONS} auctions"
@@ -203,7 +229,7 @@ class MarketTally:
                 self.more[fall].uncovered += judged.uncovered - before.uncovered
 
     def health(self, position: Position, prices: Sequence[int | None]) -> Health | None:
-        """The position's worth by these prices; None where the contract does not judge it."""
+        """What a position's collateral and debt count for at these prices; None if the contract cannot judge it."""
         try:
             return self.rules.health(position, self.terms, prices)
         except ExactError:
@@ -214,22 +240,30 @@ class MarketTally:
         return DebtSum(health.debt if is_liquidatable else 0, max(health.debt - health.collateral, 0))
 
     def _secure(self, health: Health) -> None:
-        """Divide each debt among the collateral by what it counts for; what division leaves goes to the largest."""
-        parts = health.collateral_by_pool
-        whole = sum(parts.values())
+        """Divide each debt among the collateral in proportion to what it counts for.
+
+        What is left by rounding goes to the largest collateral.
+        """
+        counted = health.collateral_by_pool
+        total = sum(counted.values())
         for index, debt in health.debt_by_pool.items():
             tally = self.tallies[index]
-            if whole == 0:
+            if total == 0:
                 tally.not_secured += debt
                 continue
-            left = debt
-            for place, part in parts.items():
-                tally.secured[place] = tally.secured.get(place, 0) + debt * part // whole
-                left -= debt * part // whole
-            tally.secured[max(parts, key=lambda place: (parts[place], -place))] += left
+            remainder = debt
+            for collateral, amount in counted.items():
+                part = debt * amount // total
+                tally.secured[collateral] = tally.secured.get(collateral, 0) + part
+                remainder -= part
+            largest = max(counted, key=lambda collateral: (counted[collateral], -collateral))
+            tally.secured[largest] += remainder
 
     def add_auctions(self, live: Mapping[bytes, RawEntry], ledger: int) -> None:
-        """Count the debt of positions in an auction, from the whole state. An auction beyond its life is none."""
+        """Add up the debt of positions in an auction, which are looked up in the whole state.
+
+        An auction whose entry has expired does not count.
+        """
         positions: dict[bytes, None] = {}
         for key in self.auctions:
             entry = live.get(key)
@@ -243,7 +277,7 @@ class MarketTally:
             self.in_auction += 0 if health is None else health.debt
 
     def figures(self) -> RiskOfMarket:
-        """The sums as they are published."""
+        """The figures of the market as they are published."""
         judged = self.debt.count >= LEAST_HOLDERS
         return RiskOfMarket(
             market=self.market.address,
@@ -268,11 +302,11 @@ class MarketTally:
         )
 
     def _fall(self, fall: Fall) -> RiskFall:
-        place, bps = fall
+        falling, fall_bps = fall
         return RiskFall(
-            token_address=None if place is None else self.pools[place].token,
-            symbol=None if place is None else self.pools[place].symbol,
-            fall_bps=bps,
+            token_address=None if falling is None else self.pools[falling].token,
+            symbol=None if falling is None else self.pools[falling].symbol,
+            fall_bps=fall_bps,
             liquidatable_usd_cents=self._cents(self.now.liquidatable + self.more[fall].liquidatable),
             uncovered_usd_cents=self._cents(self.now.uncovered + self.more[fall].uncovered),
         )
@@ -281,7 +315,7 @@ class MarketTally:
         enough = tally.debt.count >= LEAST_HOLDERS
         debt = sum(tally.secured.values()) + tally.not_secured
         ranked = sorted(tally.secured.items(), key=lambda item: (-item[1], item[0])) if enough else []
-        shown = [(place, part) for place, part in ranked if part * 10_000 >= debt * SHOWN_PART_BPS]
+        shown = [(index, part) for index, part in ranked if part * 10_000 >= debt * SHOWN_PART_BPS]
         others = sum(part for _, part in ranked) - sum(part for _, part in shown)
         return RiskOfPool(
             pool=pool.pool,
@@ -294,8 +328,8 @@ class MarketTally:
             largest_suppliers=tally.supply.parts(),
             largest_borrowers=tally.debt.parts(),
             secured_by=[
-                RiskCollateral(self.pools[place].token, self.pools[place].symbol, self._cents(part))
-                for place, part in shown
+                RiskCollateral(self.pools[index].token, self.pools[index].symbol, self._cents(part))
+                for index, part in shown
             ],
             secured_by_others_usd_cents=self._cents(others) if enough else None,
             not_secured_usd_cents=self._cents(tally.not_secured) if enough else None,
@@ -306,11 +340,12 @@ class MarketTally:
         )
 
     def _cents(self, worth: int) -> str:
+        """A worth in the oracle's smallest unit in US cents, rounded down."""
         return str(worth * 100 // 10**self.price_decimals)
 
 
 class RiskTally:
-    """The sums of every listed market at a checkpoint, and why a market has none."""
+    """Adds up the risk of every listed market at a checkpoint, and knows why a market has no figures."""
 
     def __init__(
         self,
@@ -320,7 +355,7 @@ class RiskTally:
         instances: Sequence[tuple[str, ContractInstance]],
         proven: Proven,
     ) -> None:
-        """Read the listed markets at the checkpoint. Raises `SourceError`."""
+        """Read the listed markets at the checkpoint. Raises `SourceError` if that fails."""
         self._settings, self._index, self._proven = settings, index, proven
         self._left_out: list[RiskLeftOut] = []
         network = network_of(settings.passphrase)
@@ -345,16 +380,16 @@ class RiskTally:
         return readings, await opened.source.close_time(self._proven.ledger)
 
     def passing(self, entries: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
-        """Pass on every entry of contract data, LedgerEntryData XDR, having looked at it."""
+        """Look at every entry of contract data, in LedgerEntryData XDR, and pass it on."""
         markets = self.markets
         for _, data in entries:
-            tally = markets.get(data[_CONTRACT_AT])
+            tally = markets.get(data[_CONTRACT_BYTES])
             if tally is not None:
                 tally.take(data)
             yield data
 
     def document(self) -> RiskDocument:
-        """The document, once every entry has passed."""
+        """The risk document, once every entry has passed."""
         figures, left_out = list[RiskOfMarket](), list(self._left_out)
         for tally in self.markets.values():
             if tally.failure is None:
@@ -379,12 +414,12 @@ class RiskTally:
 def _tally(
     reading: ProtocolReading, market: Market, tables: Tables, close_time: int, stable: set[str]
 ) -> MarketTally | str:
-    """The empty sums of a market, or why it has none."""
+    """Empty sums for a market, or the text that says why it has no figures."""
     protocol = PROTOCOLS[market.protocol]
     if protocol.positions is None:
         return protocol.no_positions
-    own = tables.pools.filter(market=market.address)
-    rows = {row["pool"]: row for row in rows_as(PoolRow, own)}
+    pools_of_market = tables.pools.filter(market=market.address)
+    rows = {row["pool"]: row for row in rows_as(PoolRow, pools_of_market)}
     states = {pool.pool: pool for pool in reading.pools if pool.market.address == market.address}
     unread = [pool for pool in market.members if pool not in rows or pool not in states]
     if unread:
@@ -402,5 +437,6 @@ def _tally(
         pools.append(PoolFacts(*facts, row["token_address"] in stable))
     if len(decimals) > 1:
         return "its prices have different decimals"
-    held = tables.backstops.filter(market=market.address)["value_usd_cents"].to_list()
-    return MarketTally(market, pools, next(iter(decimals), 0), held[0] if held else None, protocol.positions)
+    backstops = tables.backstops.filter(market=market.address)["value_usd_cents"].to_list()
+    backstop = backstops[0] if backstops else None
+    return MarketTally(market, pools, next(iter(decimals), 0), backstop, protocol.positions)

@@ -1,8 +1,9 @@
-"""What only the publisher can say of a tree: checked for form and order, printed once, and not counted as unproven.
+"""Collects the statements of a publisher: facts that only the publisher can know.
 
-When a run was made, how long files are kept, which run was the one before, which markets the operator names: nothing on
-the network says so. docs/proofs.md has the whole list. What somebody could be misled by (notices, transitions) is none
-of these; it is counted under a reason.
+Nothing on the network says when a run was made, how long files are kept, which run was the previous one, or which
+markets the operator names. Such statements are checked for their form and printed, but not counted as unproven.
+docs/proofs.md lists them all. Texts that could mislead somebody, such as notices and transitions, are not among them;
+they are counted as unproven.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from exporter.job.evidence import Evidence
 from exporter.tree.families import PROOFS, STATUS_KEY, TRUST, VERIFIER
 from exporter.tree.values import ListedReason
 
-LONGEST_RETENTION_HOURS: Final = 8_760
-"""The most that a configuration can say."""
+MAX_RETENTION_HOURS: Final = 8_760
+"""Longest retention time that a configuration can have."""
 
-MOST_POOLS_SHOWN: Final = 10_000
-"""The most that a configuration can say of the pools in a market's document."""
+MAX_SHOWN_POOLS: Final = 10_000
+"""Largest number of pools in a market's document that a configuration can have."""
 
 CLOCK_TOLERANCE: Final = timedelta(hours=1)
-"""How far the publisher's clock may be behind that of the network."""
+"""How far the publisher's clock may be behind the network's."""
 
 
 def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
-    """Every statement of a tree and of its run's evidence. Raises `CheckError` for one that cannot be."""
+    """All statements in a tree and in its run's evidence. Raises `CheckError` for one that cannot be true."""
     status = tree.status
-    yield from (f"the operator excludes {place}" for place in evidence.excluded)
+    yield from (f"the operator excludes {name}" for name in evidence.excluded)
     made = datetime.fromisoformat(status.generated_at)
     if made < datetime.fromisoformat(status.ledger_close_time) - CLOCK_TOLERANCE:
         raise CheckError(f"{STATUS_KEY}: $.generated_at {status.generated_at} is before the close of the run's ledger")
@@ -43,12 +44,10 @@ def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
         if datetime.fromisoformat(status.next_expected_at) <= made:
             raise CheckError(f"{STATUS_KEY}: $.next_expected_at {status.next_expected_at} is not after the run")
         yield f"a newer run is expected at {status.next_expected_at}"
-    if not 1 <= status.retention_hours <= LONGEST_RETENTION_HOURS:
-        raise CheckError(
-            f"{STATUS_KEY}: $.retention_hours is {status.retention_hours}, not 1 to {LONGEST_RETENTION_HOURS}"
-        )
-    if status.market_pools_cap > MOST_POOLS_SHOWN:
-        raise CheckError(f"{STATUS_KEY}: $.market_pools_cap is {status.market_pools_cap}, not 1 to {MOST_POOLS_SHOWN}")
+    if not 1 <= status.retention_hours <= MAX_RETENTION_HOURS:
+        raise CheckError(f"{STATUS_KEY}: $.retention_hours is {status.retention_hours}, not 1 to {MAX_RETENTION_HOURS}")
+    if status.market_pools_cap > MAX_SHOWN_POOLS:
+        raise CheckError(f"{STATUS_KEY}: $.market_pools_cap is {status.market_pools_cap}, not 1 to {MAX_SHOWN_POOLS}")
     yield f"documents of markets show at most {status.market_pools_cap} pools"
     yield f"files of earlier runs are kept for {status.retention_hours} hours"
     if status.previous_run_id == status.run_id:
@@ -79,12 +78,12 @@ def _of_proofs(tree: FetchedTree) -> Iterator[str]:
         return
     if listed.network != tree.status.network:
         raise CheckError(f"{PROOFS.template}: it is of the network {listed.network!r}, not of {tree.status.network!r}")
-    for name, found, expected in (
+    for name, stated, expected in (
         ("verifier", listed.verifier, VERIFIER.template),
         ("trust", listed.trust, TRUST.template),
     ):
-        if found != expected:
-            raise CheckError(f"{PROOFS.template}: $.{name} is {found}, not {expected}")
+        if stated != expected:
+            raise CheckError(f"{PROOFS.template}: $.{name} is {stated}, not {expected}")
     runs = {tree.status.evidence_key: tree.status.run_id} | {run.evidence_key: run.run_id for run in tree.earlier}
     for proof in listed.proofs:
         if runs.get(proof.evidence_key, proof.run_id) != proof.run_id:

@@ -1,4 +1,4 @@
-"""Unproven parts of published runs, by reason: how many, and the names of the first."""
+"""Counts what is not proven of published runs, by reason, with the names of the first few."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from enum import StrEnum
 
 from exporter.errors import ExitCode, printable
 
-MAX_NAMED_REASONS = 20
+MAX_NAMES = 20
+"""Largest number of names that are kept for a reason."""
 
-MAX_NAME = 240
-"""Of a name, which may come out of somebody's file, at most this many characters."""
+MAX_NAME_CHARACTERS = 240
+"""Longest name. A name may come out of a file that anybody wrote."""
 
 
-class Reason(StrEnum):
-    """Why something is not proven, with its meaning. The values are those of ``--allow-unproven``."""
+class UnprovenReason(StrEnum):
+    """Why something is not proven. The values are those of ``--allow-unproven``.
+
+    Attributes:
+        meaning: what the reason means, for people.
+    """
 
     meaning: str
 
-    def __new__(cls, value: str, meaning: str = "") -> Reason:
+    def __new__(cls, value: str, meaning: str = "") -> UnprovenReason:
         member = str.__new__(cls, value)
         member._value_, member.meaning = value, meaning
         return member
@@ -45,34 +50,41 @@ class Reason(StrEnum):
 
 @dataclass(slots=True)
 class Unproven:
-    """Counts by reason, and of each reason the first names, at most `MAX_NAMED_REASONS`."""
+    """What is not proven.
 
-    counts: dict[Reason, int] = field(default_factory=dict)
-    names: dict[Reason, list[str]] = field(default_factory=dict)
+    Attributes:
+        counts: how much is not proven for each reason.
+        names: the names of the first `MAX_NAMES` of each reason.
+    """
 
-    def add(self, reason: Reason, names: Iterable[str]) -> None:
+    counts: dict[UnprovenReason, int] = field(default_factory=dict)
+    names: dict[UnprovenReason, list[str]] = field(default_factory=dict)
+
+    def add(self, reason: UnprovenReason, names: Iterable[str]) -> None:
+        """Count each of the names for a reason."""
         for name in names:
             self.counts[reason] = self.counts.get(reason, 0) + 1
-            kept = self.names.setdefault(reason, [])
-            if len(kept) < MAX_NAMED_REASONS:
-                kept.append(printable(name)[:MAX_NAME])
+            first_names = self.names.setdefault(reason, [])
+            if len(first_names) < MAX_NAMES:
+                first_names.append(printable(name)[:MAX_NAME_CHARACTERS])
 
     def update(self, other: Unproven) -> None:
+        """Add all counts and names of another."""
         for reason, count in other.counts.items():
             self.counts[reason] = self.counts.get(reason, 0) + count
-            self.names[reason] = [*self.names.get(reason, []), *other.names[reason]][:MAX_NAMED_REASONS]
+            self.names[reason] = [*self.names.get(reason, []), *other.names[reason]][:MAX_NAMES]
 
-    def exit_code(self, allowed: Collection[Reason] = ()) -> int:
-        """`ExitCode.DONE` where every reason is empty or allowed, else `ExitCode.UNPROVEN`."""
+    def exit_code(self, allowed: Collection[UnprovenReason] = ()) -> int:
+        """`ExitCode.DONE` if every reason that has a count is allowed, `ExitCode.UNPROVEN` otherwise."""
         return ExitCode.DONE if self.counts.keys() <= set(allowed) else ExitCode.UNPROVEN
 
-    def lines(self, allowed: Collection[Reason] = ()) -> Iterator[tuple[Reason, str]]:
-        """Each reason that is not empty with a line that says so; those allowed are marked as such."""
+    def lines(self, allowed: Collection[UnprovenReason] = ()) -> Iterator[tuple[UnprovenReason, str]]:
+        """A line for people for each reason that has a count. Lines of allowed reasons say that they are allowed."""
         for reason in sorted(self.counts):
             count, names = self.counts[reason], self.names[reason]
             more = f" and {count - len(names):,} more" if count > len(names) else ""
             word = "not proven, allowed" if reason in allowed else "not proven"
             yield reason, f"{word} ({reason}): {count:,} {reason.meaning}: {', '.join(names)}{more}"
 
-    def facts(self, reason: Reason) -> dict[str, object]:
+    def facts(self, reason: UnprovenReason) -> dict[str, object]:
         return {"count": self.counts[reason], "names": self.names[reason]}

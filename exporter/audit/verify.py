@@ -1,6 +1,6 @@
-"""Verifying a published tree without trusting whoever published it.
+"""Verifies a published tree without trusting its publisher.
 
-docs/proofs.md, "What is proven of a published run", has the steps. What does not follow from them is named.
+docs/proofs.md, "What is proven of a published run", describes the steps. What they do not prove is named.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from exporter.audit.census import READ_OF_A_RUN, Complete, check_complete, run_read
+from exporter.audit.census import KEYS_OF_READING, Complete, check_complete, run_read
 from exporter.audit.derived_risk import is_unshown_risk, judge_risk
-from exporter.audit.history_files import refuse_other_version, rows_by_ledger, written_alike
+from exporter.audit.history_files import check_as_written, refuse_other_version, rows_by_ledger
 from exporter.audit.leftovers import Past, judge_leftovers
 from exporter.audit.prove import Outcome, claims_of, hold_against, proof_of
 from exporter.audit.published_tree import check_files
 from exporter.audit.publisher_records import judge_records
 from exporter.audit.rerender import EarlierRun, FetchedTree, Rerendered, fetch, files_of_run, other_version, rerender
 from exporter.audit.statements import statements_of
-from exporter.audit.unproven import MAX_NAME, MAX_NAMED_REASONS, Reason, Unproven
+from exporter.audit.unproven import MAX_NAME_CHARACTERS, MAX_NAMES, Unproven, UnprovenReason
 from exporter.console import Console
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_of
@@ -42,10 +42,10 @@ from exporter.errors import (
     printable,
 )
 from exporter.history.export import rows_of
-from exporter.history.liquidations import fault_of
+from exporter.history.liquidations import table_fault
 from exporter.history.manifest import file_ledgers
 from exporter.history.parquet import render_history
-from exporter.history.rollups import holds
+from exporter.history.rollups import has_same_history
 from exporter.job.evidence import Evidence
 from exporter.job.inputs import inputs_named
 from exporter.job.reading import read_again
@@ -78,22 +78,39 @@ from exporter.tree.run_listing import ledger_of
 from exporter.tree.values import SkipReason
 from exporter.tree.verifier import verifier_file
 
-_DOCUMENTS = {
+_JUDGED_APART = {
     *(STATUS_KEY, HISTORY_MANIFEST_KEY, PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template),
 }
-"""The keys of documents that are judged by themselves."""
+"""The keys of documents that are judged by other checks than those of the run's files."""
 
 EARLIER_RUNS = 5
-"""How many of the newest earlier runs are repeated, unless the caller says how many."""
+"""Number of the newest earlier runs that are repeated by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The state of a tree that is verified; times in unix seconds.
+    """The result of verifying a tree.
 
-    ``signed`` counts organisations. ``earlier_runs`` follow from their evidence: ``covered_history_rows`` of the
-    ``history_rows`` that there are before the run. ``statements`` are what only the publisher can say, and ``waiting``
-    counts files of earlier runs that the sweep will remove. ``complete`` is None where that was not asked for.
+    Attributes:
+        run_id: the published run.
+        ledger: its ledger.
+        close_time: when that ledger closed, in unix seconds.
+        age_seconds: how long ago that was.
+        checkpoint: the ledger of the checkpoint with which the evidence was compared.
+        signed_ledger: the ledger whose value the validators signed, which proves the checkpoint.
+        signed: the number of organisations that signed it.
+        entries: the number of entries in the evidence.
+        confirmed: the number of them that the checkpoint confirms.
+        files: the number of files that the run lists.
+        repeated: the number of them that rendering the run again gave byte for byte.
+        earlier_runs: the ids of earlier runs whose rows in the history follow from their evidence.
+        history_rows: the number of rows of earlier ledgers in the history.
+        covered_history_rows: the number of them that follow from the evidence of ``earlier_runs``.
+        trust: the trusted organisations.
+        unproven: what is not proven.
+        statements: what only the publisher can know.
+        waiting: the number of files of earlier runs that the sweep will remove.
+        complete: what comparing with all contracts gave; None if that was not asked for.
     """
 
     run_id: str
@@ -117,6 +134,7 @@ class Verified:
     complete: Complete | None = None
 
     def lines(self) -> list[str]:
+        """The result in lines for people."""
         trust, days = self.trust, (datetime.now(UTC).date() - self.trust.date).days
         closed = f"closed at {timestamp(self.close_time)}, {lasting(self.age_seconds)} ago"
         return [
@@ -128,18 +146,18 @@ class Verified:
             f"{self.covered_history_rows} of {self.history_rows} earlier rows of the history follow from the evidence "
             f"of {pluralize(len(self.earlier_runs), 'run')}",
             *([] if self.complete is None else [self.complete.line()]),
-            f"stated by the publisher, who alone can know: {'; '.join(self._stated())}",
+            f"stated by the publisher, who alone can know: {'; '.join(self._shown_statements())}",
             f"trusted: {', '.join(trust.organisations)} (a list of {trust.date}, {days} days old: {trust.source})",
         ]
 
-    def _stated(self) -> list[str]:
-        shown = [printable(text)[:MAX_NAME] for text in self.statements[:MAX_NAMED_REASONS]]
-        more = len(self.statements) - MAX_NAMED_REASONS
+    def _shown_statements(self) -> list[str]:
+        shown = [printable(text)[:MAX_NAME_CHARACTERS] for text in self.statements[:MAX_NAMES]]
+        more = len(self.statements) - MAX_NAMES
         return [*shown, f"and {more} more"] if more > 0 else shown
 
     def as_dict(self) -> dict[str, object]:
-        apart = ("close_time", "signed_ledger", "trust", "unproven", "complete")
-        return {name: getattr(self, name) for name in self.__slots__ if name not in apart} | {
+        other_form = ("close_time", "signed_ledger", "trust", "unproven", "complete")
+        return {name: getattr(self, name) for name in self.__slots__ if name not in other_form} | {
             "ledger_close_time": timestamp(self.close_time),
             "trusted": len(self.trust.organisations),
             "needed": self.trust.needed,
@@ -159,11 +177,22 @@ def verify_tree(
     earlier: int = EARLIER_RUNS,
     now: Clock = utc_now,
 ) -> Verified:
-    """Verify the published tree at a URI. Raises `RefutedError`, `SourceError`, `ConfigError`.
+    """Verify the published tree at a URI.
 
-    Buckets come from ``archives``, or those of the trusted organisations; ``trust`` is their list, None for the known
-    ones. ``full`` looks every entry up in all buckets, ``complete`` compares the markets with all contracts of the
-    checkpoint. Reading archives ends after ``deadline`` seconds; what an earlier run lacks by then is not covered.
+    Args:
+        uri: a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
+        archives: the history archives to read; without any, those of the trusted organisations.
+        trust: the file with the list of trusted organisations; None for the list in this package.
+        console: what shows the steps.
+        full: whether every entry is looked up in all archive buckets, and not only in the newest.
+        complete: whether the markets are compared with all contracts of the checkpoint.
+        deadline: after how many seconds reading archives ends. An earlier run that is not proven by then does not count
+            as covered.
+        earlier: how many of the newest earlier runs are repeated.
+        now: the clock.
+
+    Raises `RefutedError` if something contradicts the tree, `SourceError` if the tree or the archives cannot be read,
+    and `ConfigError` if another version wrote the tree, or an argument is not accepted.
     """
     with tempfile.TemporaryDirectory() as folder:
         verification = _Verification(uri, console, Path(folder), complete=complete, full=full)
@@ -187,10 +216,10 @@ class _Verification:
         archives: the opened archives, from `prove` on.
         outcome: what the comparison with the checkpoint gave, from `prove` on.
         all_contracts: the comparison with all contracts of the checkpoint; None if nobody asked for it.
-        statements: what only the publisher can say.
-        rows: the rows of the history before the run, from `judge_the_rest` on; ``rows_left`` of them follow from no
-            evidence.
-        waiting: how many files of earlier runs the sweep will remove, from `judge_the_rest` on.
+        statements: what only the publisher can know.
+        rows: the number of rows in the history before the run, from `judge_the_rest` on.
+        uncovered_rows: the number of them that follow from no evidence, from `judge_the_rest` on.
+        waiting: the number of files of earlier runs that the sweep will remove, from `judge_the_rest` on.
     """
 
     tree: FetchedTree
@@ -201,7 +230,7 @@ class _Verification:
     archives: Archives
     outcome: Outcome
     rows: int
-    rows_left: int
+    uncovered_rows: int
     waiting: int
 
     def __init__(self, uri: str, console: Console, folder: Path, *, complete: bool, full: bool) -> None:
@@ -212,7 +241,10 @@ class _Verification:
         self.statements: list[str] = []
 
     def checked(self) -> str:
-        """Check the tree's files; gives the id of the published run. Raises `RefutedError`, `ConfigError`."""
+        """Check the tree's files, and return the id of the published run.
+
+        Raises `RefutedError` if they have faults, and `ConfigError` if another version wrote them.
+        """
         with self._console.step("check", "checking the tree") as facts, refuting():
             summary = check_files(self._uri)
             facts.update(files=sum(summary.files.values()))
@@ -231,47 +263,52 @@ class _Verification:
             self.tree = tree = asyncio.run(fetch(self._uri, self._folder, earlier))
             if tree.status.run_id != run_id:
                 raise SourceError(f"run {tree.status.run_id} was published after {run_id} was checked; verify again")
-            claims_of(tree.evidence)  # it is within bounds, before anything else reads it
+            claims_of(tree.evidence)  # raises an error for evidence beyond the bounds, before anything else reads it
             self.repeated = repeat_earlier(tree)
             self.made = rerender(tree)
             for key, why in self.made.different.items():
                 raise CheckError(f"{key} {why}")
             self.unproven.update(judge_inputs(tree, self.repeated))
             for key, (lost, why) in self.made.dependent.items():
-                self.unproven.add(Reason.CHANGES if lost == "watched" else Reason.HISTORY, [f"{key} ({why})"])
-            self.unproven.add(Reason.LIBRARIES, [*self.made.recoded, *self.repeated.recoded])
+                self.unproven.add(
+                    UnprovenReason.CHANGES if lost == "watched" else UnprovenReason.HISTORY, [f"{key} ({why})"]
+                )
+            self.unproven.add(UnprovenReason.LIBRARIES, [*self.made.recoded, *self.repeated.recoded])
             self.evidence = Evidence.decode(tree.evidence, tree.status.evidence_key)
             self.statements += statements_of(tree, self.evidence)
-            self.unproven.add(Reason.STATEMENTS, _transitions(tree))
-            self.unproven.add(Reason.STATEMENTS, evidence_words(self.evidence))
+            self.unproven.add(UnprovenReason.STATEMENTS, _transitions(tree))
+            self.unproven.add(UnprovenReason.STATEMENTS, unproven_evidence(self.evidence))
             facts.update(files=self.made.same, earlier_runs=len(self.repeated.covered))
 
     def prove(self, archives: Sequence[str], trust: Path | None, deadline: float) -> None:
         """Compare the evidence with the network's checkpoints, which validators signed.
 
-        An earlier run whose archives cannot be read is left out. Raises `RefutedError`, `SourceError`, `ConfigError`.
+        An earlier run whose checkpoint cannot be read is left out. Raises `RefutedError` if a checkpoint contradicts a
+        run, `SourceError` if that of the published run cannot be read, and `ConfigError` if nobody is trusted.
         """
         tree, covered = self.tree, self.repeated.covered
         network = tree.status.network
         self.trusted = trust_of(network, trust)
-        self.unproven.add(Reason.STATEMENTS, checker_words(tree.records, network, trust))
+        self.unproven.add(UnprovenReason.STATEMENTS, other_verifiers(tree.records, network, trust))
         with self._console.step("prove", "comparing the evidence with the network's checkpoint") as facts:
             buckets = self._folder / "buckets"
-            places = archives or self.trusted.archives
-            self.archives = Archives.open(places, buckets, Deadline(deadline, "--deadline"))
-            hold = partial(_hold, tree, self.trusted, self.archives, self.unproven, self._full)
-            self.outcome = hold(tree.status.run_id, tree.evidence)
+            uris = archives or self.trusted.archives
+            self.archives = Archives.open(uris, buckets, Deadline(deadline, "--deadline"))
+            compare = partial(_compare_with_checkpoint, tree, self.trusted, self.archives, self.unproven, self._full)
+            self.outcome = compare(tree.status.run_id, tree.evidence)
             for run in tree.earlier:
                 if run.ledger in covered:
                     try:
-                        hold(run.run_id, run.evidence)
+                        compare(run.run_id, run.evidence)
                     except SourceError as error:
                         del covered[run.ledger]
                         tree.left_out[run.run_id] = str(error)
-            held = {tree.status.run_id, *covered.values()}
-            others = (proof.run_id for proof in tree.proofs if proof.run_id not in held)
-            self.unproven.add(Reason.EARLIER, (f"{PROOFS.template}: the proof of run {run_id}" for run_id in others))
-            self.unproven.add(Reason.STATEMENTS, notice_words(self.evidence, self.archives, self.trusted))
+            compared = {tree.status.run_id, *covered.values()}
+            others = (proof.run_id for proof in tree.proofs if proof.run_id not in compared)
+            self.unproven.add(
+                UnprovenReason.EARLIER, (f"{PROOFS.template}: the proof of run {run_id}" for run_id in others)
+            )
+            self.unproven.add(UnprovenReason.STATEMENTS, unproven_notices(self.evidence, self.archives, self.trusted))
             facts.update(checkpoint=self.outcome.proven.ledger, confirmed=self.outcome.confirmed)
 
     def compare_all_contracts(self) -> None:
@@ -279,14 +316,14 @@ class _Verification:
         tree = self.tree
         if self._complete:
             with self._console.step("complete", "checking all contracts of the checkpoint") as facts:
-                read = run_read(asyncio.run(files_of_run(tree, READ_OF_A_RUN)), self._uri)
+                read = run_read(asyncio.run(files_of_run(tree, KEYS_OF_READING)), self._uri)
                 proven, folder = self.outcome.proven, self._folder / "state"
                 network = tree.status.network
                 self.all_contracts = check_complete(self.archives, proven, folder, network, read, self.unproven)
                 facts.update(markets=self.all_contracts.markets)
         census = tree.records.get(CENSUS.template)
         if census is not None and not _is_census_of(census, self.all_contracts):
-            self.unproven.add(Reason.STATEMENTS, [CENSUS.template])
+            self.unproven.add(UnprovenReason.STATEMENTS, [CENSUS.template])
 
     def judge_risk(self) -> None:
         """Judge the risk that the run shows, and name risk documents that it does not show."""
@@ -296,27 +333,28 @@ class _Verification:
                 judged = judge_risk(
                     tree, self.evidence, self.archives, self.trusted, self._folder, complete=self._complete
                 )
-                self.unproven.add(Reason.STATEMENTS, judged)
+                self.unproven.add(UnprovenReason.STATEMENTS, judged)
         unshown = (key for key in sorted(tree.keys or ()) if is_unshown_risk(key, tree.status))
-        self.unproven.add(Reason.STATEMENTS, unshown)
+        self.unproven.add(UnprovenReason.STATEMENTS, unshown)
 
     def judge_the_rest(self) -> None:
         """Name what no earlier step covers: earlier rows of the history, other files, the publisher's records."""
         tree, unproven = self.tree, self.unproven
-        left = dict(uncovered(tree, self.repeated.covered))
+        uncovered_rows = dict(uncovered(tree, self.repeated.covered))
         self.rows = sum(count for _, count in uncovered(tree, ()))
-        self.rows_left = sum(left.values())
-        unproven.add(Reason.HISTORY, (f"{key} ({rows} rows)" for key, rows in left.items()))
-        unproven.add(Reason.HISTORY, _liquidations(tree))
-        unproven.add(Reason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.left_out.items()))
+        self.uncovered_rows = sum(uncovered_rows.values())
+        unproven.add(UnprovenReason.HISTORY, (f"{key} ({rows} rows)" for key, rows in uncovered_rows.items()))
+        unproven.add(UnprovenReason.HISTORY, _liquidations(tree))
+        unproven.add(UnprovenReason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.left_out.items()))
         self.waiting = _judge_rest(tree, self.made, self.repeated, self.trusted, unproven)
-        own = next((file.key for file in tree.files.under(HISTORY_PREFIX) if file_ledgers(file.key) is not None), "")
+        history_keys = (file.key for file in tree.files.under(HISTORY_PREFIX))
+        run_file = next((key for key in history_keys if file_ledgers(key) is not None), "")
         newest = max((file.last_ledger for file in tree.history.files), default=0)
-        for record, name in judge_records(tree.publisher_records, tree.status, self.made.state, own, newest):
-            if record is None:
-                self.statements.append(name)
+        for reason, text in judge_records(tree.publisher_records, tree.status, self.made.state, run_file, newest):
+            if reason is None:
+                self.statements.append(text)
             else:
-                unproven.add(record, [name])
+                unproven.add(reason, [text])
 
     def result(self, now: Clock) -> Verified:
         """The state of the tree after all steps."""
@@ -336,7 +374,7 @@ class _Verification:
             repeated=self.made.same,
             earlier_runs=list(self.repeated.covered.values()),
             history_rows=self.rows,
-            covered_history_rows=self.rows - self.rows_left,
+            covered_history_rows=self.rows - self.uncovered_rows,
             trust=self.trusted,
             unproven=self.unproven,
             statements=self.statements,
@@ -347,7 +385,7 @@ class _Verification:
 
 @contextmanager
 def refuting() -> Iterator[None]:
-    """A fault of the tree refutes it."""
+    """Turn a `CheckError`, which is a fault of the tree, into a `RefutedError`."""
     try:
         yield
     except CheckError as error:
@@ -355,7 +393,7 @@ def refuting() -> Iterator[None]:
 
 
 def refuse_old(verified: Verified, max_age: int | None) -> None:
-    """Raise `SourceError` where the ledger of what was verified closed more than this many seconds ago."""
+    """Raise `SourceError` if the verified ledger closed more than ``max_age`` seconds ago."""
     if max_age is not None and verified.age_seconds > max_age:
         raise SourceError(
             f"ledger {verified.ledger} closed {lasting(verified.age_seconds)} ago, and --max-age is "
@@ -363,25 +401,32 @@ def refuse_old(verified: Verified, max_age: int | None) -> None:
         )
 
 
-def _is_census_of(data: bytes, found: Complete | None) -> bool:
-    """Whether a tree's census is the one of the run and its checkpoint. Raises `RefutedError` for a wrong one."""
-    if found is None:
+def _is_census_of(data: bytes, completeness: Complete | None) -> bool:
+    """Whether the tree's census is the one of the run and its checkpoint.
+
+    False if it is of another run or checkpoint, or if nothing was compared. Raises `RefutedError` if it is wrong.
+    """
+    if completeness is None:
         return False
     try:
         theirs = decode_json(data, Census)
     except msgspec.DecodeError as error:
         raise RefutedError(f"{CENSUS.template} cannot be understood: {error}") from None
-    if (theirs.run_id, theirs.checkpoint) != (found.census.run_id, found.census.checkpoint):
+    if (theirs.run_id, theirs.checkpoint) != (completeness.census.run_id, completeness.census.checkpoint):
         return False
-    if theirs != found.census:
+    if theirs != completeness.census:
         raise RefutedError(f"{CENSUS.template} is not what the checkpoint and the run give")
     return True
 
 
-def _hold(
+def _compare_with_checkpoint(
     tree: FetchedTree, trust: Trust, archives: Archives, unproven: Unproven, full: bool, run_id: str, evidence: bytes
 ) -> Outcome:
-    """Hold the evidence of a run against its checkpoint. Raises `RefutedError`, `ArchiveError`, `NotProvableError`."""
+    """Compare the evidence of a run with its checkpoint. ``unproven`` gets what is not proven.
+
+    Raises `RefutedError` if the checkpoint contradicts it, `ArchiveError` if archives cannot be read, and
+    `NotProvableError` if there is no checkpoint yet.
+    """
     proof = tree.proof_files.get(run_id)
     if proof is None:
         proof = make_proof(archives, ledger_of(run_id), trust)[1]
@@ -392,8 +437,8 @@ def _hold(
     unproven.update(outcome.unproven)
     for claim in tree.proofs:
         if claim.run_id == run_id:
-            found = proof_of(run_id, claim.evidence_key, proof, outcome, trust, utc_now)
-            unproven.add(Reason.STATEMENTS, check_proof_claims(claim, found))
+            own_proof = proof_of(run_id, claim.evidence_key, proof, outcome, trust, utc_now)
+            unproven.add(UnprovenReason.STATEMENTS, check_proof_claims(claim, own_proof))
     return outcome
 
 
@@ -402,10 +447,10 @@ class RepeatedRuns:
     """Earlier runs that were repeated from their evidence.
 
     Attributes:
-        covered: those whose rows the history has, by ledger.
-        pages: the pages that each gives, by run.
-        watched: the values by which the run after each finds changes, by run.
-        alike: by the key of a file of the history whether it has the bytes that this machine's libraries give.
+        covered: the ids of runs whose rows the history has, by ledger.
+        pages: the keys of the pages that a run gives, by run id.
+        watched: the watched values of a run, with which the next run is compared, by run id.
+        alike: whether a history file has the very bytes that this machine's libraries give, by key.
     """
 
     covered: dict[int, str] = field(default_factory=dict)
@@ -415,11 +460,16 @@ class RepeatedRuns:
 
     @property
     def recoded(self) -> list[str]:
+        """The keys of history files with the same rows in other bytes, because other libraries wrote them."""
         return [key for key, alike in self.alike.items() if not alike]
 
 
 def repeat_earlier(tree: FetchedTree) -> RepeatedRuns:
-    """Repeat runs. Raises `RefutedError`, and `CheckError` where a file of the history is not what its rows give."""
+    """Repeat the earlier runs of a tree. Runs that cannot be repeated are added to its ``left_out``.
+
+    Raises `RefutedError` if the history has other rows than a run gives, and `CheckError` if a history file is not what
+    writing its rows gives.
+    """
     repeated = RepeatedRuns()
     for run in tree.earlier:
         try:
@@ -430,7 +480,7 @@ def repeat_earlier(tree: FetchedTree) -> RepeatedRuns:
             tree.left_out[run.run_id] = str(error)
             continue
         if file.key not in repeated.alike:
-            repeated.alike[file.key] = written_alike(data, file, tree.status.network)
+            repeated.alike[file.key] = check_as_written(data, file, tree.status.network)
         published = rows_of(data, file).filter(pl.col("observed_ledger") == run.ledger).sort("market", "pool")
         if not published.equals(made):
             raise RefutedError(
@@ -445,9 +495,9 @@ def repeat_earlier(tree: FetchedTree) -> RepeatedRuns:
 
 
 def judge_inputs(tree: FetchedTree, repeated: RepeatedRuns) -> Unproven:
-    """What nobody vouches for of the watched values and of the history that the run went on from.
+    """What is not proven of the watched values and of the history that the run continued.
 
-    Raises `RefutedError` if the run before watched other values than those that the run was compared with.
+    Raises `RefutedError` if the run was compared with other values than the previous run watched.
     """
     unproven, status = Unproven(), tree.status
     previous = None if status.previous_run_id is None else repeated.watched.get(status.previous_run_id)
@@ -455,38 +505,41 @@ def judge_inputs(tree: FetchedTree, repeated: RepeatedRuns) -> Unproven:
     since = f"{CHANGES.template}: those since the run before"
     if not named:
         if status.previous_run_id is not None or tree.changes.data or tree.history.now:
-            unproven.add(Reason.CHANGES, [f"{since}, with which the run was not compared"])
+            unproven.add(UnprovenReason.CHANGES, [f"{since}, with which the run was not compared"])
     elif previous is None:
-        unproven.add(Reason.CHANGES, [f"{since}, which was not repeated"])
+        unproven.add(UnprovenReason.CHANGES, [f"{since}, which was not repeated"])
     elif previous.file.key != named[0].key:
         if tree.watched is not None and tree.watched.values.exporter_version == EXPORTER_VERSION:
             raise RefutedError(
                 f"{named[0].key}: the run was compared with these values, and the evidence of the run before, "
                 f"{status.previous_run_id}, gives others"
             )
-        unproven.add(Reason.CHANGES, [f"{since}, of which another version made the values"])
+        unproven.add(UnprovenReason.CHANGES, [f"{since}, of which another version made the values"])
     earlier = (item for item in tree.changes.data if item.observed_ledger < status.observed_ledger)
-    unproven.add(Reason.CHANGES, (f"{item.title} (ledger {item.observed_ledger})" for item in earlier))
+    unproven.add(UnprovenReason.CHANGES, (f"{item.title} (ledger {item.observed_ledger})" for item in earlier))
     if tree.earlier_rows.num_rows:
         rows = pluralize(tree.earlier_rows.num_rows, "change")
-        unproven.add(Reason.CHANGES, [f"{CHANGES_TABLE.template}: {rows} that earlier runs found"])
-    unproven.add(Reason.HISTORY, (f"{key} ({why})" for key, why in tree.history.gone.items()))
+        unproven.add(UnprovenReason.CHANGES, [f"{CHANGES_TABLE.template}: {rows} that earlier runs found"])
+    unproven.add(UnprovenReason.HISTORY, (f"{key} ({why})" for key, why in tree.history.gone.items()))
     unproven.add(
-        Reason.HISTORY, (f"{key} ({rows} rows that the run lacks)" for key, rows in tree.history.later.items())
+        UnprovenReason.HISTORY, (f"{key} ({rows} rows that the run lacks)" for key, rows in tree.history.later.items())
     )
-    held = [(file.first_ledger, file.last_ledger) for file in tree.history.now]
+    spans = [(file.first_ledger, file.last_ledger) for file in tree.history.now]
     lost = (
         file.key
         for file in tree.history.files
-        if not any(first <= file.first_ledger and file.last_ledger <= last for first, last in held)
+        if not any(first <= file.first_ledger and file.last_ledger <= last for first, last in spans)
     )
-    unproven.add(Reason.HISTORY, (f"{key} (the run went on from it, and the history lacks it)" for key in lost))
+    unproven.add(UnprovenReason.HISTORY, (f"{key} (the run went on from it, and the history lacks it)" for key in lost))
     return unproven
 
 
 def _repeat_rows(run: EarlierRun) -> tuple[Tables, pl.DataFrame]:
-    """The tables of an earlier run, and its rows as the history has them. Raises `ExporterError`."""
-    claims_of(run.evidence)  # it is within bounds
+    """The tables of an earlier run, and its rows as a history file has them.
+
+    Raises `ExporterError` if the run cannot be repeated.
+    """
+    claims_of(run.evidence)  # raises an error for evidence beyond the bounds
     evidence = Evidence.decode(run.evidence, run.evidence_key)
     if evidence.ledger != run.ledger:
         raise SourceError(f"its evidence is of ledger {evidence.ledger}")
@@ -501,7 +554,7 @@ def _repeat_rows(run: EarlierRun) -> tuple[Tables, pl.DataFrame]:
 
 
 def _file_of(tree: FetchedTree, ledger: int) -> tuple[HistoryFile, bytes]:
-    """The file of the history that has a ledger now. Raises `SourceError`."""
+    """The history file that now has a ledger, and its content. Raises `SourceError` if there is none."""
     file = next((file for file in tree.history.now if file.first_ledger <= ledger <= file.last_ledger), None)
     if file is None:
         raise SourceError("the history has no rows of its ledger")
@@ -509,7 +562,7 @@ def _file_of(tree: FetchedTree, ledger: int) -> tuple[HistoryFile, bytes]:
 
 
 def uncovered(tree: FetchedTree, covered: Collection[int]) -> Iterator[tuple[str, int]]:
-    """The files of the history with rows of earlier ledgers that are not covered, and how many."""
+    """The keys of history files with rows of earlier ledgers that are not ``covered``, and the number of these rows."""
     for file in tree.history.now:
         counts = rows_by_ledger((tree.folder / file.key).read_bytes())
         earlier = {ledger: count for ledger, count in counts.items() if ledger < tree.status.observed_ledger}
@@ -519,23 +572,27 @@ def uncovered(tree: FetchedTree, covered: Collection[int]) -> Iterator[tuple[str
 
 
 def _liquidations(tree: FetchedTree) -> Iterator[str]:
-    """The table of auctions and bad debt: no entry proves what its events say. Raises `RefutedError`."""
+    """The table of liquidations as unproven, because no entry proves the events that it has.
+
+    Raises `RefutedError` if the table is malformed.
+    """
     if (file := tree.history_manifest.liquidations) is not None:
-        if (fault := fault_of(tree.liquidations, file)) is not None:
+        if (fault := table_fault(tree.liquidations, file)) is not None:
             raise RefutedError(f"{file.key} {fault}")
         yield f"{file.key} ({file.rows} rows, which come from events that nothing here proves)"
 
 
 def _transitions(tree: FetchedTree) -> Iterator[str]:
+    """The counts of transitions in the history's manifest, which nothing proves."""
     for item in tree.history_manifest.transitions:
         yield f"{HISTORY_MANIFEST_KEY}: transitions of {item.protocol}"
 
 
-def notice_words(evidence: Evidence, archives: Archives, trust: Trust) -> Iterator[str]:
-    """The notices of the run that do not follow from what the archives have.
+def unproven_notices(evidence: Evidence, archives: Archives, trust: Trust) -> Iterator[str]:
+    """The notices of the run that do not follow from the archives.
 
-    A run from an archive says how many validators its list of trust lacks. That follows where these archives show as
-    many to the same list: each archive has what its own node saw.
+    A run from an archive has a notice of how many validators its list of trust lacks. It follows if these archives show
+    at least as many that the same list lacks. The numbers can differ, because each archive has what its own node saw.
     """
     if evidence.notices:
         seen = unlisted_validators(archives, evidence.ledger, trust)
@@ -543,21 +600,24 @@ def notice_words(evidence: Evidence, archives: Archives, trust: Trust) -> Iterat
         yield from (f"notice: {notice}" for notice in evidence.notices if notice not in shown)
 
 
-def evidence_words(evidence: Evidence) -> Iterator[str]:
-    """The parts of evidence, but for notices, that are not an entry and follow from none. Raises `RefutedError`."""
+def unproven_evidence(evidence: Evidence) -> Iterator[str]:
+    """The parts of the evidence, except its notices, that are no entry and follow from none.
+
+    Raises `RefutedError` for a part that contradicts the others.
+    """
     network = network_of(evidence.passphrase)
     if evidence.contracts:
-        found = {
+        read_contracts = {
             (reading.protocol, label, role, address)
             for reading in read_again(evidence)[0].protocols
             for (label, role), address in reading.contracts.items()
         }
         for item in evidence.contracts:
-            if (item.protocol, item.label, item.role, item.address) not in found:
+            if (item.protocol, item.label, item.role, item.address) not in read_contracts:
                 yield f"contract: {item.role} {item.address} of {item.protocol} {item.label} follows from no entry"
     if not evidence.has_all_contracts:
         yield "looked: the run read a part of the ledger's contracts"
-    yield from _skipped_words(evidence, evidence.listings(network.deployments))
+    yield from _unproven_skips(evidence, evidence.listings(network.deployments))
     if evidence.lists_compared != bool(network.deployments):
         denied = "" if evidence.lists_compared else "not "
         yield f"looked: the run says that it did {denied}compare the lists of known contracts"
@@ -570,18 +630,20 @@ def evidence_words(evidence: Evidence) -> Iterator[str]:
                 yield f"candidate: {address} of {deployment.protocol}, a known market, was not looked for"
 
 
-def _skipped_words(evidence: Evidence, listings: MarketListings) -> Iterator[str]:
-    """The listed markets that the operator excludes. Raises `RefutedError` for any other listed one that was skipped.
+def _unproven_skips(evidence: Evidence, listings: MarketListings) -> Iterator[str]:
+    """The listed markets that the operator excludes.
 
-    A run always reads what is listed, whatever its budget, and excludes only what its configuration names.
+    A run always reads what is listed, whatever its budget, and excludes only what its configuration names. Raises
+    `RefutedError` for any other listed market that was skipped.
     """
     for skipped in evidence.skipped:
         what = f"{skipped.market} of {skipped.protocol}"
         excluded = skipped.market in evidence.excluded
         if (skipped.reason is SkipReason.EXCLUDED) is not excluded:
-            said = "names it" if excluded else "does not name it"
+            listing = "names it" if excluded else "does not name it"
             raise RefutedError(
-                f"the evidence says that {what} was skipped ({skipped.reason}), and its list of what is excluded {said}"
+                f"the evidence says that {what} was skipped ({skipped.reason}), and its list of what is excluded "
+                f"{listing}"
             )
         if listings.is_listed(skipped.protocol, skipped.market):
             if not excluded:
@@ -591,8 +653,12 @@ def _skipped_words(evidence: Evidence, listings: MarketListings) -> Iterator[str
             yield f"skipped: {what}, a listed market, was not read ({skipped.reason})"
 
 
-def check_proof_claims(claimed: Proof, found: Proof) -> Iterator[str]:
-    """Compare a published proof with what was found; gives what was not looked up. Raises `RefutedError`."""
+def check_proof_claims(claimed: Proof, own: Proof) -> Iterator[str]:
+    """Compare the published entry of a proof with the entry that was made here.
+
+    Yields a text if the published entry claims more confirmed entries than were looked up here. Raises `RefutedError`
+    if it cannot be right.
+    """
     where = f"{PROOFS.template}: run {claimed.run_id}"
     for name in (
         "entries",
@@ -600,52 +666,55 @@ def check_proof_claims(claimed: Proof, found: Proof) -> Iterator[str]:
         "checkpoint",
         *("organisations_signed", "organisations_trusted", "organisations_needed"),
     ):
-        if (claim := getattr(claimed, name)) != (expected := getattr(found, name)):
+        if (claim := getattr(claimed, name)) != (expected := getattr(own, name)):
             raise RefutedError(f"{where}: expected {name} {expected} but found {claim}")
-    most = found.confirmed + found.not_looked_up
+    most = own.confirmed + own.not_looked_up
     confirmed = f"{where}: {claimed.confirmed} confirmed entries"
     if claimed.confirmed > most:
         raise RefutedError(f"{confirmed} are claimed of {claimed.entries}, and at most {most} can be")
-    deeper = claimed.not_looked_up - found.not_looked_up  # what a lookup of more buckets finds, it adds to these
+    # Looking entries up in more archive buckets moves them from "not looked up" to the other counts.
+    fewer_looked_up = claimed.not_looked_up - own.not_looked_up
     for name in ("changed_since", "confirmed", "short_lived", "absent"):
-        less = getattr(found, name) - getattr(claimed, name)
-        if less * deeper < 0 or (less != 0 and deeper == 0) or (name == "changed_since" and less):
-            raise RefutedError(f"{where}: expected {name} {getattr(found, name)} but found {getattr(claimed, name)}")
-    if claimed.confirmed > found.confirmed:
-        yield f"{confirmed}, of which {found.confirmed} were looked up here; --full looks up all"
+        fewer = getattr(own, name) - getattr(claimed, name)
+        is_other_way = fewer * fewer_looked_up < 0
+        is_without_cause = fewer != 0 and fewer_looked_up == 0
+        if is_other_way or is_without_cause or (name == "changed_since" and fewer):
+            raise RefutedError(f"{where}: expected {name} {getattr(own, name)} but found {getattr(claimed, name)}")
+    if claimed.confirmed > own.confirmed:
+        yield f"{confirmed}, of which {own.confirmed} were looked up here; --full looks up all"
 
 
-def checker_words(found: Mapping[str, bytes], network: str, trust: Path | None) -> Iterator[str]:
-    """The tree's verifier and list of organisations, where they are not those that are in use here."""
+def other_verifiers(records: Mapping[str, bytes], network: str, trust: Path | None) -> Iterator[str]:
+    """The tree's verifier and its list of organisations, if they are not the ones that are in use here."""
     for key, own in {VERIFIER.template: verifier_file(), TRUST.template: trust_file(network, trust)[0]}.items():
-        if key in found and found[key] != own:
-            digests = [sha256(data).hexdigest() for data in (found[key], own)]
+        if key in records and records[key] != own:
+            digests = [sha256(data).hexdigest() for data in (records[key], own)]
             yield f"{key} has the SHA-256 {digests[0]}, and the one in use here {digests[1]}"
 
 
 def _judge_rest(tree: FetchedTree, made: Rerendered, repeated: RepeatedRuns, trust: Trust, unproven: Unproven) -> int:
-    """Name the files that no run lists; gives how many wait for the sweep."""
+    """Name the files that no run lists. Returns how many files wait for the sweep."""
     if tree.keys is None:
-        unproven.add(Reason.UNLISTED, ["whatever else is there: this tree cannot be listed"])
-    unproven.add(Reason.UNLISTED, tree.strangers)
-    rest = sorted(set(tree.keys or ()) - _known(tree, made))
+        unproven.add(UnprovenReason.UNLISTED, ["whatever else is there: this tree cannot be listed"])
+    unproven.add(UnprovenReason.UNLISTED, tree.strangers)
+    rest = sorted(set(tree.keys or ()) - _judged_keys(tree, made))
     past = Past(tree.uri, tree.status.network, repeated.pages, tree.history_manifest.files, trust)
-    left = judge_leftovers(past, rest)
-    for reason, key in left.named:
+    leftovers = judge_leftovers(past, rest)
+    for reason, key in leftovers.named:
         unproven.add(reason, [key])
-    return left.waiting
+    return leftovers.waiting
 
 
-def _known(tree: FetchedTree, made: Rerendered) -> set[str]:
-    """The keys of all files that are compared, judged by themselves, or left out with a reason of their own."""
+def _judged_keys(tree: FetchedTree, made: Rerendered) -> set[str]:
+    """The keys of all files that were compared, or that other checks judge or name."""
     history = tree.history_manifest
-    known = {file.key for file in tree.files} | _DOCUMENTS | tree.publisher_records.keys() | made.bucket_pages
-    known |= {family.key(run_id=tree.status.run_id) for family in (RUN, RUN_FILES)}
-    known |= {file.key for file in history.files}
-    known |= {proof.proof_key for proof in tree.proofs}
-    if all(holds(entry, history) for entry in history.rollups):  # then the check has recomputed all of them
-        known |= {entry.key for entry in history.rollups}
+    keys = {file.key for file in tree.files} | _JUDGED_APART | tree.publisher_records.keys() | made.bucket_pages
+    keys |= {family.key(run_id=tree.status.run_id) for family in (RUN, RUN_FILES)}
+    keys |= {file.key for file in history.files}
+    keys |= {proof.proof_key for proof in tree.proofs}
+    if all(has_same_history(entry, history) for entry in history.rollups):  # then the check has made all of them again
+        keys |= {entry.key for entry in history.rollups}
     if history.liquidations is not None:
-        known.add(history.liquidations.key)
-    known |= {key for key in tree.keys or () if RISK.pattern.fullmatch(key)} | {RISK_TABLE.template}
-    return known
+        keys.add(history.liquidations.key)
+    keys |= {key for key in tree.keys or () if RISK.pattern.fullmatch(key)} | {RISK_TABLE.template}
+    return keys

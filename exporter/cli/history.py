@@ -161,14 +161,14 @@ def rebuild(console: Console, uri: str, dry_run: bool) -> None:
 @click.argument("uri")
 @click.option("--out", required=True, type=WRITTEN_FILE, help="The file to write; - is standard output.")
 @click.option(
-    "--format", "form", type=click.Choice(("parquet", "csv", "arrow")), help="[default: by the file's ending]"
+    "--format", "file_format", type=click.Choice(("parquet", "csv", "arrow")), help="[default: by the file's ending]"
 )
 @span_options
 @click.option("--market", help="Only pools of this market (C...).")
 @click.option("--token", help="Only pools of this token (C...).")
 @click.option("--raw", is_flag=True, help="CSV: no ' in front of formulas.")
 @reporting
-def export(console: Console, uri: str, out: Path, form: str | None, raw: bool, **selected: Any) -> None:
+def export(console: Console, uri: str, out: Path, file_format: str | None, raw: bool, **selected: Any) -> None:
     """Write part of the history into one file: Parquet, CSV or Arrow.
 
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. Amounts are exact:
@@ -182,7 +182,7 @@ def export(console: Console, uri: str, out: Path, form: str | None, raw: bool, *
     from exporter.stores.tree_sources import open_tree
 
     endings = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow", ".feather": "arrow"}
-    chosen = form or endings.get(out.suffix)
+    chosen = file_format or endings.get(out.suffix)
     if chosen is None:
         raise ConfigError(f"--out: the ending of {out.name} names no format; give --format, or .parquet or .csv")
     if raw and chosen != "csv":

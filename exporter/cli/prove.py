@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from exporter.audit.unproven import Reason, Unproven
+from exporter.audit.unproven import Unproven, UnprovenReason
 from exporter.cli.common import (
     FILE,
     STORE_WORDS,
@@ -47,12 +47,12 @@ proof_options = options(
 )
 
 
-def _reasons(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[Reason]:
+def _reasons(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[UnprovenReason]:
     names = [name.strip() for name in value.split(",")] if value else []
-    unknown = [name for name in names if name not in set(Reason)]
+    unknown = [name for name in names if name not in set(UnprovenReason)]
     if unknown:
-        raise click.BadParameter(f"unknown reason {unknown[0]!r}; expected some of {', '.join(Reason)}")
-    return frozenset(map(Reason, names))
+        raise click.BadParameter(f"unknown reason {unknown[0]!r}; expected some of {', '.join(UnprovenReason)}")
+    return frozenset(map(UnprovenReason, names))
 
 
 allow_option = click.option(
@@ -65,7 +65,7 @@ allow_option = click.option(
 )
 
 
-def report_unproven(answers: Console, unproven: Unproven, allowed: frozenset[Reason]) -> int:
+def report_unproven(answers: Console, unproven: Unproven, allowed: frozenset[UnprovenReason]) -> int:
     """Print what is not proven, and what was allowed not to be. Gives the exit code."""
     code = unproven.exit_code(allowed)
     if allowed:
@@ -92,7 +92,9 @@ def report_unproven(answers: Console, unproven: Unproven, allowed: frozenset[Rea
 @proof_options
 @allow_option
 @reporting
-def prove(console: Console, uri: str, allowed: frozenset[Reason], deadline: timedelta, **proof_given: Any) -> None:
+def prove(
+    console: Console, uri: str, allowed: frozenset[UnprovenReason], deadline: timedelta, **proof_given: Any
+) -> None:
     """Prove published runs by what validators signed.
 
     URI: a folder or s3://BUCKET/PREFIX. Compares each run's evidence with the next checkpoint of the history archives
@@ -152,7 +154,7 @@ def verify(
     console: Console,
     uri: str,
     max_age: timedelta | None,
-    allowed: frozenset[Reason],
+    allowed: frozenset[UnprovenReason],
     deadline: timedelta,
     **verify_given: Any,
 ) -> None:

@@ -1,1 +1,1 @@
-"""The history: one Parquet file a run, the manifest that names them, and the buckets made from them."""
+"""The history: a Parquet file for each run, the manifest that names these files, and what is computed from them."""

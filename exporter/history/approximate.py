@@ -1,9 +1,9 @@
 """Approximate columns for plots: amounts in whole tokens, money in US dollars, yields as fractions.
 
-The exact columns are integers that a plot cannot use as they are: ``total_supplied / 10**decimals`` gives whole tokens
-in Polars and an error in pandas. So the files with a lasting URL also have these columns, of type DOUBLE. Each value
-is the double nearest to the exact quotient, so the same rows give the same bytes everywhere. Nothing else follows
-from them.
+The exact columns are integers, which a plot cannot use as they are: ``total_supplied / 10**decimals`` gives whole
+tokens in Polars, but an error in pandas. So files with a lasting URL have these columns as well, of type DOUBLE. Each
+value is the double that is nearest to the exact quotient. So the same rows give the same bytes on every machine. No
+other number is computed from them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ import polars as pl
 import pyarrow as pa
 
 _MAX_POWER = 400
-"""A number of 128 bits divided by a higher power of ten is 0.0 as a double, so no higher power is computed."""
+"""Largest power of ten that is computed. A number of 128 bits divided by a higher one is 0.0 as a double."""
 
-_DOLLARS = 2
-_FRACTION = 4
+_CENT_DECIMALS = 2
+_BPS_DECIMALS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ApproximateColumn:
-    """A column of doubles: the exact column ``source`` divided by 10^``decimals``.
+    """A column of doubles, which is an exact column divided by a power of ten.
 
-    ``decimals`` names the column that has them, or is their number.
+    Attributes:
+        source: the name of the exact column.
+        decimals: the power of ten, or the name of the column that has it.
+        meaning: what the column says, for people.
     """
 
     name: str
@@ -43,17 +46,17 @@ def _tokens(name: str, source: str, what: str) -> ApproximateColumn:
 
 def _dollars(name: str, source: str, what: str) -> ApproximateColumn:
     meaning = f"approximate: {what} in US dollars, {source} / 100; null without a valid price"
-    return ApproximateColumn(name, source, _DOLLARS, meaning, "US dollars")
+    return ApproximateColumn(name, source, _CENT_DECIMALS, meaning, "US dollars")
 
 
 def _fraction(name: str, what: str, basis: str) -> ApproximateColumn:
     source = f"{name}_bps"
     meaning = f"approximate: {what} as a fraction (0.05 is 5 %), {source} / 10000; {basis}"
-    return ApproximateColumn(name, source, _FRACTION, meaning, "fraction")
+    return ApproximateColumn(name, source, _BPS_DECIMALS, meaning, "fraction")
 
 
-_OWN = "compounded as the protocol itself has it"
-_DAILY = "compounded daily, to compare protocols"
+_OWN_BASIS = "compounded as the protocol itself has it"
+_DAILY_BASIS = "compounded daily, to compare protocols"
 
 APPROXIMATE = (
     _tokens("supplied", "total_supplied", "what is lent into the pool"),
@@ -69,24 +72,27 @@ APPROXIMATE = (
         "approximate: price of one token in US dollars, oracle_price / 10^oracle_decimals; null without a valid price",
         "US dollars",
     ),
-    _fraction("supply_apy", "annual yield of suppliers", _OWN),
-    _fraction("borrow_apy", "annual cost of borrowers", _OWN),
-    _fraction("comparable_supply_apy", "annual yield of suppliers", _DAILY),
-    _fraction("comparable_borrow_apy", "annual cost of borrowers", _DAILY),
-    _fraction("total_supply_apy", "annual yield of suppliers, rewards included", _DAILY),
+    _fraction("supply_apy", "annual yield of suppliers", _OWN_BASIS),
+    _fraction("borrow_apy", "annual cost of borrowers", _OWN_BASIS),
+    _fraction("comparable_supply_apy", "annual yield of suppliers", _DAILY_BASIS),
+    _fraction("comparable_borrow_apy", "annual cost of borrowers", _DAILY_BASIS),
+    _fraction("total_supply_apy", "annual yield of suppliers, rewards included", _DAILY_BASIS),
 )
-"""All approximate columns, in the order of the files that have all of them."""
+"""All approximate columns, in the order in which files have them."""
 
 APPROXIMATE_NAMES = tuple(column.name for column in APPROXIMATE)
 
 APPROXIMATE_SOURCES = tuple(
     dict.fromkeys(name for column in APPROXIMATE for name in (column.source, column.decimals) if isinstance(name, str))
 )
-"""The exact columns that the approximate ones are made of."""
+"""The exact columns from which the approximate ones are computed."""
 
 
 def nearest_double(value: int | None, decimals: int | None) -> float | None:
-    """The double nearest to value / 10^decimals; null where either is. Python's division of integers rounds so."""
+    """The double that is nearest to value / 10^decimals; None if the value or the decimals are None.
+
+    Python's division of two integers is rounded to the nearest double.
+    """
     if value is None or decimals is None:
         return None
     power: int = 10 ** min(decimals, _MAX_POWER)
@@ -94,9 +100,9 @@ def nearest_double(value: int | None, decimals: int | None) -> float | None:
 
 
 def with_approximate(rows: pl.DataFrame, names: Iterable[str] = APPROXIMATE_NAMES) -> pl.DataFrame:
-    """Rows in the types of a history file (`FILE_SCHEMA`) with the approximate columns of these names at the end."""
-    wanted = frozenset(names)
-    return rows.with_columns(_column(rows, column) for column in APPROXIMATE if column.name in wanted)
+    """The rows with the approximate columns of these names at the end. The rows have the types of `FILE_SCHEMA`."""
+    chosen = frozenset(names)
+    return rows.with_columns(_column(rows, column) for column in APPROXIMATE if column.name in chosen)
 
 
 def _column(rows: pl.DataFrame, column: ApproximateColumn) -> pl.Series:
@@ -110,10 +116,10 @@ def _column(rows: pl.DataFrame, column: ApproximateColumn) -> pl.Series:
 
 
 def arrow_fields(names: Iterable[str]) -> list[pa.Field]:
-    """The fields of the approximate columns of these names in a Parquet file, each with its meaning."""
-    wanted = frozenset(names)
+    """The Parquet fields of the approximate columns of these names, each with its meaning as description."""
+    chosen = frozenset(names)
     return [
         pa.field(column.name, pa.float64(), metadata={"description": column.meaning})
         for column in APPROXIMATE
-        if column.name in wanted
+        if column.name in chosen
     ]

@@ -1,7 +1,7 @@
-"""Buckets of time: where they begin, what many observations of a pool are as one row, and totals of many pools.
+"""Time buckets: turns the observations of a pool in a bucket into one row, and the rows of pools into totals.
 
-A bucket holds the observations from its start to before its end. Starts are multiples of the length since 1970; weeks
-begin on Monday. The meaning of the numbers is in `exporter.tree.documents.HistoryBucket`.
+A bucket has the observations from its start (inclusive) to its end (exclusive). `exporter.history.time_buckets` says
+where buckets start. `exporter.tree.documents.HistoryBucket` says what the numbers mean.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from exporter.history.time_buckets import MEANS, MEDIANS, Bucket
 from exporter.tables import ACTIVE, MAX_DECIMAL, bucket_columns
 from exporter.tree.documents import HistoryBucket, TotalsBucket
 
-_NOTHING_LEFT = 100  # decimals at which no product of two numbers of 128 bits is worth a cent
+_MAX_DECIMALS = 100
+"""Number of decimals from which no product of two numbers of 128 bits is worth a cent."""
 
 OBSERVATIONS: dict[str, pl.DataType] = {
     "market": pl.String(),
@@ -32,27 +33,27 @@ OBSERVATIONS: dict[str, pl.DataType] = {
     "supply_apy_bps": pl.Int64(),
     "borrow_apy_bps": pl.Int64(),
     "utilization_bps": pl.Int64(),
-    "tvl_usd_cents": pl.Int128(),  # null without a price, as the next four
+    "tvl_usd_cents": pl.Int128(),  # this and the next four are null without a price
     "oracle_price": pl.Int128(),
     "oracle_decimals": pl.Int64(),
     "supplied_usd_cents": pl.Int128(),
     "borrowed_usd_cents": pl.Int128(),
-    "active": pl.Boolean(),  # whether its market was open for lending and borrowing
-    "listed": pl.Boolean(),  # whether its market was; rows of before that was said count as listed
+    "active": pl.Boolean(),  # whether the market was open for lending and borrowing
+    "listed": pl.Boolean(),  # whether the market was listed; rows that do not say it count as listed
     "decimals": pl.Int64(),  # of the token
-    "comparable_supply_apy_bps": pl.Int64(),  # null in rows of before that was recorded
+    "comparable_supply_apy_bps": pl.Int64(),  # null in rows that were written before it was recorded
     "comparable_borrow_apy_bps": pl.Int64(),
     "supply_index": pl.Int128(),
     "borrow_index": pl.Int128(),
-    "borrower_interest": pl.Int128(),  # since the pool's observation before (`exporter.history.realized`)
+    "borrower_interest": pl.Int128(),  # since the pool's previous observation (`exporter.history.realized`)
     "supplier_interest": pl.Int128(),
     "index_decimals": pl.Int64(),
-    "supply_reward_index": pl.Int128(),  # null where it is not known, as the next
-    "reward_scale": pl.Int64(),  # decimals of what 10^decimals shares were paid, in reward tokens
+    "supply_reward_index": pl.Int128(),  # this and the next are null if rewards are not known
+    "reward_scale": pl.Int64(),  # decimals of the reward index, whose unit is reward tokens for 10^decimals shares
 }
-"""The source of buckets: one row a pool and ledger (`observations_of`)."""
+"""Columns of the observations that buckets are made of: one row for each pool and ledger (`observations_of`)."""
 
-_MADE = (
+_DERIVED = (
     "supplied_usd_cents",
     "borrowed_usd_cents",
     "active",
@@ -63,16 +64,16 @@ _MADE = (
 )
 
 SOURCES = (
-    *(name for name in OBSERVATIONS if name not in _MADE),
+    *(name for name in OBSERVATIONS if name not in _DERIVED),
     "market_status",
     "supply_reward_index",
     "reward_decimals",
     "reward_token_decimals",
 )
-"""The columns of the pools frame, and of every history file, that observations are made of."""
+"""The columns of the pools frame, and of every history file, from which observations are made."""
 
 BUCKETS_FRAME = bucket_columns(HistoryBucket, "market", "pool")
-"""One row a pool and bucket, sorted by market, pool and start."""
+"""Columns of a pool's buckets: one row for each pool and bucket, sorted by market, pool and start."""
 
 ENDS: dict[str, pl.DataType] = {
     "last_ledger_close_time": pl.Int64(),  # unix seconds
@@ -81,7 +82,7 @@ ENDS: dict[str, pl.DataType] = {
     "last_borrow_index": pl.Int128(),
     "last_decimals": pl.Int64(),  # of the token
 }
-"""Columns of a pool's bucket that no document has: indexes and decimals at its last observation."""
+"""Columns of a pool's bucket that no document shows: time, indexes and decimals at the bucket's last observation."""
 
 PARTS: dict[str, pl.DataType] = {
     "token_address": pl.String(),
@@ -90,7 +91,7 @@ PARTS: dict[str, pl.DataType] = {
     "borrowed_usd_cents": pl.Int128(),
     "active": pl.Boolean(),  # at all observations of the bucket
 }
-"""Columns of a pool's bucket that `aggregate` gives in addition to `BUCKETS_FRAME`: what totals are made of."""
+"""Columns of a pool's bucket that `aggregate` gives in addition to `BUCKETS_FRAME`, because totals need them."""
 
 _KEYS = ("market", "pool", "start")
 _AT_ENDS = (
@@ -107,7 +108,10 @@ _INTEREST = ("borrower_interest", "supplier_interest")
 
 
 def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
-    """Make one row (`BUCKETS_FRAME`, `ENDS` and `PARTS`, sorted) of all observations of a pool in a bucket."""
+    """The buckets of one length: one row for all observations of a pool in a bucket.
+
+    The columns are those of `BUCKETS_FRAME`, `ENDS` and `PARTS`. Rows are sorted by market, pool and start.
+    """
     rows = observations.with_columns(bucket.start(pl.col("ledger_close_time")).alias("start"))
     grouped = rows.group_by(_KEYS).agg(
         *(floored_mean(name) for name in MEANS),
@@ -140,23 +144,24 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
 
 
 def _at_ends(name: str) -> Iterator[pl.Expr]:
+    """The values of a column at the first and at the last observation of a bucket."""
     ordered = pl.col(name).sort_by("observed_ledger")
     yield ordered.first().alias(f"first_{name}")
     yield ordered.last().alias(f"last_{name}")
 
 
 def _realized_reward(grouped: pl.DataFrame) -> pl.Series:
-    """The reward of a token that was supplied at the first observation.
+    """What one token that was supplied at the first observation of a bucket earned in rewards until the last one.
 
-    Null where there is one time, where the index has other decimals in the end, and where a reward is not known.
+    Null if both observations are of one time, if the decimals of the index changed, or if rewards are not known.
     """
     columns = ("ledger_close_time", "index_decimals", "reward_scale", "supply_reward_index")
     firsts = grouped.select(*(f"first_{name}" for name in columns), "first_supply_index").iter_rows()
     lasts = grouped.select(f"last_{name}" for name in columns).iter_rows()
     rewards: list[str | None] = []
     for (begin, scale, unit, paid, index), (end, last_scale, last_unit, last_paid) in zip(firsts, lasts, strict=True):
-        same = begin != end and scale == last_scale and unit == last_unit and index
-        if same and None not in (unit, paid, last_paid) and paid <= last_paid:
+        comparable = begin != end and scale == last_scale and unit == last_unit and index
+        if comparable and None not in (unit, paid, last_paid) and paid <= last_paid:
             rewards.append(printed_price((last_paid - paid) * 10**scale // index, unit))
         else:
             rewards.append(None)
@@ -164,34 +169,37 @@ def _realized_reward(grouped: pl.DataFrame) -> pl.Series:
 
 
 def _interest(grouped: pl.DataFrame, prices: pl.Series) -> Iterator[pl.Series]:
-    """What borrowers paid and the protocol's part of it, in base units, and in US cents at the median price.
+    """Columns of the interest that borrowers paid, and of the protocol's part: in base units, and in US cents.
 
-    Nobody pays less than nothing: where a market's contract lowers an index, neither is known.
+    US cents are at the bucket's median price. Where a market's contract lowered an index in between, the interest is
+    not known, because nobody pays negative interest.
     """
-    columns = grouped.select("borrower_interest", "least_borrower_interest").iter_rows()
-    paid = [None if borrowers is None or least < 0 else borrowers for borrowers, least in columns]
-    rest = grouped.select("supplier_interest", "least_supplier_interest").iter_rows()
-    part = [
+    borrower_rows = grouped.select("borrower_interest", "least_borrower_interest").iter_rows()
+    paid = [None if borrowers is None or least < 0 else borrowers for borrowers, least in borrower_rows]
+    supplier_rows = grouped.select("supplier_interest", "least_supplier_interest").iter_rows()
+    to_protocol = [
         None if None in (borrowers, suppliers) or least < 0 else max(borrowers - suppliers, 0)
-        for borrowers, (suppliers, least) in zip(paid, rest, strict=True)
+        for borrowers, (suppliers, least) in zip(paid, supplier_rows, strict=True)
     ]
-    for name, amounts in (("interest_paid", paid), ("interest_to_protocol", part)):
+    for name, amounts in (("interest_paid", paid), ("interest_to_protocol", to_protocol)):
         yield pl.Series(name, amounts, pl.Int128)
         worth = zip(amounts, prices, grouped["decimals"], strict=True)
         yield pl.Series(f"{name}_usd_cents", [_worth_at(*each) for each in worth], pl.Int128)
 
 
 def _worth_at(amount: int | None, printed: str | None, decimals: int) -> int | None:
+    """The worth in US cents of an amount at a printed price in US dollars; None without a price."""
     if amount is None or printed is None:
         return None
-    whole, _, fraction = printed.partition(".")
-    return _worth(amount, int(whole + fraction), decimals + len(fraction))
+    dollars, _, fraction = printed.partition(".")
+    return _worth(amount, int(dollars + fraction), decimals + len(fraction))
 
 
 def floored_mean(name: str) -> pl.Expr:
-    """The floor of the mean of what is not null, without a sum that could leave 128 bits.
+    """The mean of the values that are not null, rounded down, without a sum that could exceed 128 bits.
 
-    With x = q·n + r for each of n values, the sum over n is the sum of the q and the sum of the r over n.
+    Each of the n values is x = q·n + r. So their sum divided by n is the sum of all q, plus the sum of all r divided by
+    n.
     """
     values = pl.col(name).cast(pl.Int128)
     count = values.count().cast(pl.Int128)
@@ -200,14 +208,16 @@ def floored_mean(name: str) -> pl.Expr:
 
 
 def _floored_median(name: str) -> pl.Expr:
+    """The median of the values that are not null, rounded down."""
     ordered = pl.col(name).drop_nulls().sort()
     count = pl.col(name).count().cast(pl.Int64)
     lower = ordered.get((count - 1) // 2, null_on_oob=True)
     upper = ordered.get(count // 2, null_on_oob=True)
-    return (lower + (upper - lower) // 2).alias(name)  # their sum may not fit into 128 bits
+    return (lower + (upper - lower) // 2).alias(name)  # the sum of the two may exceed 128 bits
 
 
 def _printed_medians(grouped: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    """The column of median prices, printed. Buckets whose prices have different decimals are computed one by one."""
     columns = grouped.select("oracle_price", "least_decimals", "most_decimals").iter_rows()
     printed = [None if price is None else printed_price(price, most) for price, _, most in columns]
     mixed = (grouped["least_decimals"] != grouped["most_decimals"]).fill_null(False).arg_true().to_list()
@@ -222,7 +232,7 @@ def _printed_medians(grouped: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
 
 
 def printed_median(prices: list[tuple[int, int]]) -> str:
-    """The median of prices, each an integer with its decimals, printed at the most decimals among them."""
+    """The median of prices, each an integer with its decimals, printed with the largest number of decimals."""
     decimals = max(own for _, own in prices)
     ordered = sorted(price * 10 ** (decimals - own) for price, own in prices)
     middle = ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]
@@ -230,7 +240,7 @@ def printed_median(prices: list[tuple[int, int]]) -> str:
 
 
 def observations_of(pools: pl.DataFrame) -> pl.DataFrame:
-    """The observations in a pools frame, or in rows of history files with their types (`SOURCES`)."""
+    """The observations (`OBSERVATIONS`) in a pools frame, or in rows of history files with the frame's types."""
     prices = pools.select("oracle_price", "oracle_decimals", "decimals").rows()
     values = {
         f"{name}_usd_cents": [
@@ -249,7 +259,8 @@ def observations_of(pools: pl.DataFrame) -> pl.DataFrame:
 
 
 def _worth(amount: int, price: int, decimals: int) -> int | None:
-    cents = amount * price * 100 // 10 ** min(decimals, _NOTHING_LEFT)
+    """The worth in US cents of an amount at a price, with the decimals of both; None if it exceeds `MAX_DECIMAL`."""
+    cents = amount * price * 100 // 10 ** min(decimals, _MAX_DECIMALS)
     return cents if cents <= MAX_DECIMAL else None
 
 
@@ -258,10 +269,12 @@ _MONEY = ("supplied_usd_cents", "borrowed_usd_cents", "tvl_usd_cents")
 _UNLISTED_MONEY = tuple(f"unlisted_{name}" for name in _MONEY)
 
 TOTALS_FRAME = bucket_columns(TotalsBucket, "scope", "id") | dict.fromkeys((*_MONEY, *_UNLISTED_MONEY), pl.String())
-"""One row a scope, id and bucket, sorted by these. Money is in digits: a sum may have more than 128 bits."""
+"""Columns of totals: one row for each scope, id and bucket, sorted by these.
+
+Amounts of money are digits, because a sum may have more than 128 bits."""
 
 NETWORK = "network"
-"""The scope of everything, and its only id."""
+"""The scope of the total of all pools, and the only id in that scope."""
 
 SCOPES: Mapping[str, pl.Expr] = {
     "market": pl.col("market"),
@@ -269,11 +282,11 @@ SCOPES: Mapping[str, pl.Expr] = {
     "protocol": pl.col("protocol"),
     NETWORK: pl.lit(NETWORK),
 }
-"""The scopes of totals, each with the id of the total that a pool is part of."""
+"""The scopes of totals. An expression gives the id of the total that a pool is part of in a scope."""
 
 
 def in_scopes(pools: pl.DataFrame) -> pl.DataFrame:
-    """Each row once for each total that its pool is part of; ``scope`` and ``id`` say which total that is."""
+    """Each row repeated for every total that its pool is part of, which the columns ``scope`` and ``id`` name."""
     return pl.concat(
         pools.with_columns(pl.lit(scope).alias("scope"), own_id.alias("id")) for scope, own_id in SCOPES.items()
     )
@@ -285,13 +298,14 @@ _MEANS_OF_TOTALS = {
     "mean_comparable_supply_apy_bps": ("comparable_supply_apy_bps", "supplied_usd_cents"),
     "mean_comparable_borrow_apy_bps": ("comparable_borrow_apy_bps", "borrowed_usd_cents"),
 }
-"""The means of totals, each with the rate that it is of, and what the rates are weighted by."""
+"""The means in totals. For each, the column of the rate, and the column of its weights."""
 
 
 def totals_of(pools: pl.DataFrame) -> pl.DataFrame:
-    """The totals of rows of `aggregate`, of each market, token and protocol and of the network: `TOTALS_FRAME`.
+    """The totals (`TOTALS_FRAME`) of each market, token and protocol, and of the network, out of rows of `aggregate`.
 
-    A market's are of all of its pools. All others are of listed markets, with those that are not listed apart.
+    The totals of a market are of all its pools. Other totals are of listed markets, and have columns of their own for
+    unlisted markets.
     """
     priced = pl.all_horizontal(pl.col(name).is_not_null() for name in _MONEY)
     counted = (pl.col("scope") == "market") | pl.col("listed")

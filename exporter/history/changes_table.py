@@ -1,7 +1,7 @@
-"""The table of all changes of listed markets, ``history/changes.parquet``: one row a change, ascending by ledger.
+"""The table of all changes of listed markets, ``history/changes.parquet``: a row for each change, ascending by ledger.
 
-`/v1/changes` has the newest changes only. A run adds its own changes to the rows of earlier runs, which no other file
-has, so these are the publisher's word.
+A run adds its own changes to the rows of earlier runs. `/v1/changes` has only the newest changes, and no other file has
+older ones. So nobody can check the earlier rows, and they are the publisher's word.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _ORDER = [(name, "ascending") for name in ("observed_ledger", "market", "pool", 
 
 
 def rows_before(published: bytes | None, before: int) -> pa.Table:
-    """The rows of a published table at ledgers below ``before``; none where there is no table.
+    """The rows of a published table whose ledgers are below ``before``; none if there is no table.
 
-    A run that died may have replaced the table. Its rows are of no published run, and the next run finds them again.
-    Raises `DecodeError` for a file that is not such a table.
+    Rows from ``before`` on were added by a run that died after it replaced the table. That run was not published, and
+    the next run finds the same changes again. Raises `DecodeError` for a file that is not such a table.
     """
     if published is None:
         return NO_ROWS
@@ -65,7 +65,7 @@ def rows_before(published: bytes | None, before: int) -> pa.Table:
 
 
 def render_changes_table(earlier: pa.Table, changes: Iterable[RunChange]) -> RenderedFile:
-    """The table of earlier rows and of the changes of this run in listed markets."""
+    """Render the table that has the earlier rows, and this run's changes of listed markets."""
     own = [_row(change) for change in changes if change.listed]
     table = pa.concat_tables([earlier, pa.Table.from_pylist(own, SCHEMA)]).sort_by(_ORDER)
     buffer = io.BytesIO()

@@ -1,11 +1,13 @@
-"""The newest document of each history in buckets of a length, and the pages before it, which never change.
+"""Divides each history into its newest document and older pages, which never change.
 
-A page covers a span of `Bucket.page_buckets` lengths. The newest document has the newest span that has any bucket, and
-`Bucket.pages` of the spans before it that have any. So it is never nearly empty, and changes only when a bucket of its
-length closes. A span that leaves it is complete and becomes a page, named by its content.
+A page covers a span of `Bucket.page_buckets` buckets. The newest document has the newest span in which there is a
+bucket, and `Bucket.pages` spans before it in which there is one. So the document is never nearly empty, and it changes
+only when a bucket of its length closes. A span that leaves the document is complete. It becomes a page, whose name is
+made from its content.
 
-Pages of a length with `Bucket.kept_seconds` are published for that long. A document leads to the page before it if
-that is still published, a page to the one before it if that was when its own span began.
+If a length has `Bucket.kept_seconds`, its pages are published for that time only. The newest document leads to the page
+before it if that page is still published. A page leads to the page before it if that one was still published when the
+later page's span began.
 """
 
 from __future__ import annotations
@@ -30,12 +32,21 @@ from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import file_of
 
 Place = tuple[str, str]
-"""Whose history it is: the market and pool, or the scope and id of a total."""
+"""What a history is of: the market and id of a pool, or the scope and id of a total."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryKind:
-    """A kind of history: its lengths, the frame of its buckets, which begins with the place, and the models."""
+    """A kind of history: of pools, or of totals.
+
+    Attributes:
+        buckets: its bucket lengths.
+        frame: the columns of its buckets. The first two say what a history is of (`Place`).
+        bucket: the model of a bucket.
+        document: the model of a document or page.
+        page: the family of its pages.
+        csv: the family of the days as CSV, which lies next to the newest document of days; None if there is none.
+    """
 
     buckets: tuple[Bucket, ...]
     frame: Mapping[str, pl.DataType]
@@ -43,10 +54,10 @@ class HistoryKind:
     document: type[AssetHistory] | type[TotalsHistory]
     page: Family
     csv: Family | None = None
-    """The days as CSV, next to the newest document of days."""
 
     @property
     def keys(self) -> tuple[str, str]:
+        """The two columns that say what a history is of."""
         market, pool, *_ = self.frame
         return market, pool
 
@@ -58,124 +69,139 @@ TOTALS_HISTORY = HistoryKind((DAY,), TOTALS_FRAME, TotalsBucket, TotalsHistory, 
 BEGUN: dict[str, pl.DataType] = {
     name: OBSERVATIONS[name] for name in ("market", "pool", "token_address", "protocol", "observed_ledger")
 }
-"""The first ledger of each pool."""
+"""Columns of the frame with the first ledger of each pool."""
 
 
 @dataclass(slots=True)
 class Histories:
-    """The histories of one form, and what they follow from: frames as Parquet, by name; one that is missing is empty.
+    """The histories of one kind, and the frames that they are continued from.
 
-    * ``observed/DAY``: the observations of a day, which begins at these unix seconds;
-    * ``begun``: `BEGUN`;
+    A frame is packed as Parquet. A frame that is missing is empty. These are the names of frames:
+
+    * ``observed/DAY``: the observations of the day that starts at these unix seconds;
+    * ``begun``: the first ledger of each pool;
     * ``newest``: the last observation of each pool;
     * ``closed/BUCKET``: the buckets of the newest documents, sorted;
-    * ``cursors/BUCKET``: the page before each newest document, and when its span ended (unix seconds).
+    * ``cursors/BUCKET``: the page before each newest document, and when its span ended, in unix seconds.
     """
 
-    form: HistoryKind
+    kind: HistoryKind
     packed: dict[str, bytes] = field(default_factory=dict)
 
     def closed(self, bucket: Bucket) -> pl.DataFrame:
+        """The buckets of the newest documents."""
         return self.get(f"closed/{bucket.name}")
 
     def cursors(self, bucket: Bucket) -> dict[Place, tuple[str, int]]:
+        """The cursor of the page before each newest document, and when its span ended, in unix seconds."""
         return {row[:2]: row[2:] for row in self.get(f"cursors/{bucket.name}").iter_rows()}
 
     def close(self, bucket: Bucket, rows: pl.DataFrame, time: int) -> Iterator[RenderedFile]:
-        """Take in later buckets, which closed by a time; gives the pages that are complete by then."""
-        keys, cursors = self.form.keys, self.cursors(bucket)
-        rows = pl.concat([self.closed(bucket), rows.select(self.form.frame.keys())])
+        """Add later buckets, which closed by a time in unix seconds, and yield the pages that are complete by then."""
+        keys, cursors = self.kind.keys, self.cursors(bucket)
+        rows = pl.concat([self.closed(bucket), rows.select(self.kind.frame.keys())])
         rows = rows.with_columns(bucket.page_starts(pl.col("start")).alias("page"))
         spans = rows.select(*keys, "page").unique()
         older = spans.filter(pl.col("page").rank("dense", descending=True).over(keys) > bucket.pages + 1)
         if older.height:
             leaving = rows.join(older, on=[*keys, "page"], how="semi")
-            for place, pages in groupby(self._wire(bucket, leaving.sort(*keys, "start")), key=itemgetter(0, 1)):
+            leaving_rows = self._document_rows(bucket, leaving.sort(*keys, "start"))
+            for place, pages in groupby(leaving_rows, key=itemgetter(0, 1)):
                 for begin, page in groupby(pages, key=itemgetter(2)):
-                    buckets = [self.form.bucket(*row[3:]) for row in page]
+                    buckets = [self.kind.bucket(*row[3:]) for row in page]
                     data = encode(self._document(place, bucket, buckets, begin, cursors))
                     cursor = ("" if bucket.kept_seconds is None else RECENT) + page_token(data)
                     end = begin + bucket.seconds * bucket.page_buckets
                     cursors[place] = cursor, end
                     if _is_published(bucket, end, time):
-                        yield RenderedFile(self.form.page.key(cursor=cursor), data, FileKind.PAGE)
+                        yield RenderedFile(self.kind.page.key(cursor=cursor), data, FileKind.PAGE)
             rows = rows.join(older, on=[*keys, "page"], how="anti")
         self.put(f"closed/{bucket.name}", rows.drop("page").sort(*keys, "start"))
         cursor_rows = [(*place, *cursor) for place, cursor in sorted(cursors.items())]
         self.put(f"cursors/{bucket.name}", pl.DataFrame(cursor_rows, self._schema("cursors/"), orient="row"))
 
-    def heads(self, bucket: Bucket, begun: pl.DataFrame, time: int) -> Iterator[RenderedFile]:
-        """Render the newest document of each place as of a time, also of those in ``begun``, with a first ledger."""
+    def newest_documents(self, bucket: Bucket, begun: pl.DataFrame, time: int) -> Iterator[RenderedFile]:
+        """Render all newest documents as of a time in unix seconds.
+
+        ``begun`` has the first ledger of every pool or total. One that has no closed bucket yet gets an empty document.
+        """
         closed, cursors = self.closed(bucket), self.cursors(bucket)
-        rows = self._wire(bucket, closed.with_columns(pl.lit(0).alias("page")))
-        decimals = self._decimals(closed) if self.form.csv is not None else {}
+        rows = self._document_rows(bucket, closed.with_columns(pl.lit(0).alias("page")))
+        decimals = self._decimals(closed) if self.kind.csv is not None else {}
         for place, group in groupby(rows, key=itemgetter(0, 1)):
-            buckets = [self.form.bucket(*row[3:]) for row in group]
+            buckets = [self.kind.bucket(*row[3:]) for row in group]
             yield file_of(self._document(place, bucket, buckets, time, cursors))
             yield from self._csv(place, bucket, buckets, decimals.get(place))
-        yield from self.empty_heads(bucket, begun.join(closed, on=self.form.keys, how="anti"))
+        yield from self.empty_documents(bucket, begun.join(closed, on=self.kind.keys, how="anti"))
 
-    def empty_heads(self, bucket: Bucket, begun: pl.DataFrame) -> Iterator[RenderedFile]:
+    def empty_documents(self, bucket: Bucket, begun: pl.DataFrame) -> Iterator[RenderedFile]:
+        """Render documents without buckets, for the pools or totals in ``begun``, with their first ledger."""
         for one, other, ledger in begun.iter_rows():
-            yield file_of(self.form.document(one, other, bucket.name, ledger, [], None))
+            yield file_of(self.kind.document(one, other, bucket.name, ledger, [], None))
             yield from self._csv((one, other), bucket, [], None)
 
     def _csv(self, place: Place, bucket: Bucket, days: list[Any], decimals: int | None) -> Iterator[RenderedFile]:
-        if self.form.csv is not None and bucket is DAY:
-            key = self.form.csv.key(market=place[0], pool=place[1])
+        if self.kind.csv is not None and bucket is DAY:
+            key = self.kind.csv.key(market=place[0], pool=place[1])
             yield RenderedFile(key, days_csv(days, decimals), FileKind.DOCUMENT)
 
     def _decimals(self, closed: pl.DataFrame) -> dict[Place, int]:
         """The decimals of each pool's token at its last observation."""
-        newest = closed.group_by(self.form.keys).agg(pl.col("last_decimals").sort_by("start").last())
+        newest = closed.group_by(self.kind.keys).agg(pl.col("last_decimals").sort_by("start").last())
         return {row[:2]: row[2] for row in newest.iter_rows()}
 
     def _document(
         self, place: Place, bucket: Bucket, buckets: list[Any], time: int, cursors: Mapping[Place, tuple[str, int]]
     ) -> AssetHistory | TotalsHistory:
+        """The document or page with these buckets, which leads to the page before it if that is published."""
         cursor, end = cursors.get(place, (None, 0))
-        shown = cursor if _is_published(bucket, end, time) else None
-        return self.form.document(*place, bucket.name, buckets[-1].last_ledger, buckets, shown)
+        next_cursor = cursor if _is_published(bucket, end, time) else None
+        return self.kind.document(*place, bucket.name, buckets[-1].last_ledger, buckets, next_cursor)
 
-    def _wire(self, bucket: Bucket, rows: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
+    def _document_rows(self, bucket: Bucket, rows: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
+        """The rows as their documents have them: what they are of, their page, and the fields of a bucket."""
         start = pl.col("start")
         return rows.select(
-            *self.form.keys,
+            *self.kind.keys,
             "page",
             time_text(start).alias("start_time"),
             time_text(start + bucket.seconds).alias("end_time"),
-            *document_fields(self.form.bucket)[2:],
+            *document_fields(self.kind.bucket)[2:],
         ).iter_rows()
 
     def observe(self, rows: pl.DataFrame) -> None:
-        """Take in later observations, each with the interest since its pool's observation before."""
+        """Add later observations, each with the interest since the previous observation of its pool."""
         newest = self.get("newest")
         rows = with_interest(rows, newest)
         self.put("newest", newest_of(pl.concat([newest, rows])))
         for day in rows.select(DAY.start(pl.col("ledger_close_time"))).to_series().unique().sort().to_list():
-            own = rows.filter(DAY.start(pl.col("ledger_close_time")) == day)
+            rows_of_day = rows.filter(DAY.start(pl.col("ledger_close_time")) == day)
             name = f"observed/{day}"
-            self.put(name, pl.concat([self.get(name), own]).sort("market", "pool", "observed_ledger"))
+            self.put(name, pl.concat([self.get(name), rows_of_day]).sort("market", "pool", "observed_ledger"))
         begun = pl.concat([self.get("begun"), rows.select(BEGUN.keys())])
         keys = [name for name in BEGUN if name != "observed_ledger"]
         self.put("begun", begun.group_by(keys).agg(pl.col("observed_ledger").min()).sort(keys))
 
     def observed(self, begin: int, end: int) -> pl.DataFrame:
+        """The observations from ``begin`` to before ``end``, in unix seconds."""
         days = [day for day in self._days() if day < end and day + DAY.seconds > begin]
         time = pl.col("ledger_close_time")
         frames = [self.get(f"observed/{day}").filter((time >= begin) & (time < end)) for day in days]
         return pl.concat([pl.DataFrame(schema=OBSERVATIONS), *frames])
 
     def forget(self, before: int) -> None:
+        """Drop the observations of days that started before a time in unix seconds."""
         for day in self._days():
             if day < before:
                 del self.packed[f"observed/{day}"]
 
     def get(self, name: str) -> pl.DataFrame:
+        """Unpack a frame. One that is missing is empty."""
         data = self.packed.get(name)
         return pl.DataFrame(schema=self._schema(name)) if data is None else pl.read_parquet(io.BytesIO(data))
 
     def put(self, name: str, frame: pl.DataFrame) -> None:
+        """Pack a frame. An empty one is ignored."""
         if frame.height:
             buffer = io.BytesIO()
             frame.write_parquet(buffer, compression="zstd", statistics=False)
@@ -191,10 +217,11 @@ class Histories:
             case "observed" | "newest":
                 return OBSERVATIONS
             case "closed":
-                return self.form.frame
+                return self.kind.frame
             case _:
-                return {**dict.fromkeys((*self.form.keys, "cursor"), pl.String()), "end": pl.Int64()}
+                return {**dict.fromkeys((*self.kind.keys, "cursor"), pl.String()), "end": pl.Int64()}
 
 
 def _is_published(bucket: Bucket, end: int, time: int) -> bool:
+    """Whether a page whose span ended at ``end`` is still published at a time, both in unix seconds."""
     return bucket.kept_seconds is None or end > bucket.start(time) - bucket.kept_seconds

@@ -1,4 +1,4 @@
-"""The days of a pool as CSV, for spreadsheets: the fields of its history, then approximate columns for plots."""
+"""Writes the days of a pool as CSV for spreadsheets: the fields of its history, and approximate columns for plots."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ APPROXIMATE = (
     "comparable_supply_apy",
     "comparable_borrow_apy",
 )
-"""Whole tokens, US dollars and fractions, as in `exporter.history.approximate`."""
+"""The approximate columns: whole tokens, US dollars and fractions, as in `exporter.history.approximate`."""
 
 
 def days_csv(days: Sequence[HistoryBucket], decimals: int | None) -> bytes:
-    """The days as CSV in UTF-8 with a head; what is null is empty. ``decimals`` are the token's, None without a day."""
+    """The days as CSV in UTF-8 with a header, in which null is empty.
+
+    ``decimals`` are those of the pool's token; None if there is no day.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow((*EXACT, *APPROXIMATE))
@@ -37,8 +40,8 @@ def days_csv(days: Sequence[HistoryBucket], decimals: int | None) -> bytes:
 
 
 def _approximate(day: HistoryBucket, decimals: int | None) -> tuple[float | None, ...]:
-    whole, _, fraction = (day.oracle_price_usd or "").partition(".")
-    price = int(whole + fraction) if whole else None
+    dollars, _, fraction = (day.oracle_price_usd or "").partition(".")
+    price = int(dollars + fraction) if dollars else None
     return (
         nearest_double(int(day.total_supplied), decimals),
         nearest_double(int(day.total_borrowed), decimals),
@@ -52,7 +55,7 @@ def _approximate(day: HistoryBucket, decimals: int | None) -> tuple[float | None
 
 
 def _cell(value: object) -> object:
-    """A value as polars writes it into the other CSV files."""
+    """A value as Polars writes it into the other CSV files."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else value

@@ -1,4 +1,7 @@
-"""A part of a published history in one file: Parquet, CSV or Arrow; each file is compared with its digest first."""
+"""Exports rows of a published history to one file: Parquet, CSV or Arrow.
+
+Each file of the history is compared with its digest before a row of it is used.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +41,17 @@ _LAST_LEDGER = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One end of a range: a ledger, a time (aware, UTC), or neither where it is open."""
+    """One end of a range: a ledger or an aware UTC time. An end without either has no limit."""
 
     ledger: int | None = None
     time: datetime | None = None
 
 
 def parse_moment(text: str | None, option: str) -> Moment:
-    """A ledger's number, a day (UTC) or an RFC 3339 time; None: no end. Raises `ConfigError` with the option's name."""
+    """Parse one end of a range: the number of a ledger, a day in UTC, or an RFC 3339 time; None for no limit.
+
+    Raises `ConfigError`, whose text names the option, for anything else.
+    """
     if text is None:
         return Moment()
     if re.fullmatch(r"[0-9]{1,10}", text, re.ASCII):
@@ -64,7 +70,14 @@ def parse_moment(text: str | None, option: str) -> Moment:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Rows from ``start`` on and before ``end`` (a ledger as ``end`` is the last one, included), of a market, token."""
+    """Which rows to export.
+
+    Attributes:
+        start: the first ledger, day or time whose rows are exported.
+        end: the last ledger whose rows are exported, or the day or time before which they are.
+        market: the contract of the only market whose rows are exported; None for all markets.
+        token: the contract of the only token whose rows are exported; None for all tokens.
+    """
 
     start: Moment = Moment()
     end: Moment = Moment()
@@ -80,9 +93,11 @@ class Selection:
                 raise ConfigError(f"--from {low} is after --to {high}")
 
     def files(self, files: Iterable[HistoryFile]) -> list[HistoryFile]:
+        """Those of the files that may have such rows, ascending by ledger."""
         return sorted((file for file in files if self._may_have(file)), key=lambda file: file.first_ledger)
 
     def rows(self) -> pl.Expr:
+        """An expression that is true for the rows to export."""
         ledger, time = pl.col("observed_ledger"), pl.col("ledger_close_time")
         conditions = (
             (ledger.ge, self.start.ledger),
@@ -95,25 +110,28 @@ class Selection:
         return pl.all_horizontal(pl.lit(True), *(holds(value) for holds, value in conditions if value is not None))
 
     def _may_have(self, file: HistoryFile) -> bool:
-        begins, ends = span_of(folder_of(file.key))
+        first_time, end_time = span_of(folder_of(file.key))
         return (
             (self.start.ledger is None or file.last_ledger >= self.start.ledger)
             and (self.end.ledger is None or file.first_ledger <= self.end.ledger)
-            and (self.start.time is None or ends > self.start.time)
-            and (self.end.time is None or begins < self.end.time)
+            and (self.start.time is None or end_time > self.start.time)
+            and (self.end.time is None or first_time < self.end.time)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """How many rows were written, and how many files of the history were read for them."""
+    """The number of rows that were written, and of the history files that were read for them."""
 
     rows: int
     files: int
 
 
 async def read_manifest(source: TreeSource) -> HistoryManifest:
-    """The history's manifest of an open tree. Raises `SourceError`."""
+    """Read the history's manifest of a tree.
+
+    Raises `SourceError` if there is none or it cannot be understood, and `CheckError` if it is too large.
+    """
     data = await source.get(HISTORY_MANIFEST_KEY, MAX_MANIFEST_BYTES)
     if data is None:
         raise SourceError(f"{source.uri} has no {HISTORY_MANIFEST_KEY}, so no history is published there")
@@ -126,31 +144,32 @@ async def read_manifest(source: TreeSource) -> HistoryManifest:
 
 
 def scan_history(uri: str, start: str | None = None, end: str | None = None) -> pl.LazyFrame:
-    """The Parquet history of a published tree as a lazy frame, in the columns of docs/history.md.
+    """The Parquet history of a published tree as a lazy frame, with the columns that docs/history.md describes.
 
         >>> history = scan_history("./public", start="65000000")
         >>> history.select("observed_ledger").unique().collect().item()
         65000000
 
-    The manifest is read at once; files are fetched when the frame is collected, one at a time, and each is compared
-    with its digest before a row of it is used.
+    The manifest is read at once. Files are fetched one at a time when the frame is collected, and each is compared with
+    its digest before a row of it is used.
 
     Args:
         uri: a folder, s3://BUCKET/PREFIX, or the http(s) URL of a tree's root.
-        start: from this day, RFC 3339 time (UTC) or ledger on; files before it are not fetched.
-        end: to before this day or time, or up to this ledger.
+        start: the first ledger, day (UTC) or RFC 3339 time of the rows. Files before it are not fetched.
+        end: the last ledger of the rows, or the day or time before which they are.
 
     Raises:
-        SourceError: no history is published there; when collected, also: a file is not the one that the manifest names.
+        SourceError: no history is published there. Collecting the frame also raises it for a file that is missing, or
+            that is not the one that the manifest names.
         ConfigError: the URI, ``start`` or ``end`` is invalid.
     """
     selection = Selection(parse_moment(start, "start"), parse_moment(end, "end"))
 
-    async def listed() -> list[HistoryFile]:
+    async def list_files() -> list[HistoryFile]:
         async with open_tree(uri) as source:
             return selection.files((await read_manifest(source)).files)
 
-    files = asyncio.run(listed())
+    files = asyncio.run(list_files())
 
     def frames(
         columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _batch_size: int | None
@@ -179,24 +198,27 @@ async def export_history(
     source: TreeSource,
     selection: Selection,
     target: Path,
-    form: str,
+    file_format: str,
     on_file: Callable[[], None] = lambda: None,
     manifest: HistoryManifest | None = None,
     *,
     raw: bool = False,
 ) -> Exported:
-    """Write the selected rows into a file (``parquet``, ``csv`` or ``arrow``), in the order of the history's files.
+    """Write the selected rows to the file ``target``, in the order of the history's files.
 
-    In CSV, texts that a spreadsheet would run as a formula get a ``'`` in front, unless ``raw``. ``on_file`` is called
-    after each file of the history. Raises `SourceError`, and `ConfigError` for a target that cannot be written.
+    ``file_format`` is ``parquet``, ``csv`` or ``arrow``. In CSV, a text that a spreadsheet would run as a formula gets
+    a ``'`` in front, unless ``raw``. ``on_file`` is called after each file of the history. A ``manifest`` that is given
+    is not read again.
+
+    Raises `SourceError` if the history cannot be read, and `ConfigError` if the target cannot be written.
     """
     manifest = manifest or await read_manifest(source)
     rows, files = 0, selection.files(manifest.files)
     condition = selection.rows()
-    with _writing(target, form) as writer:
+    with _writing(target, file_format) as writer:
         for file in files:
             frame = rows_of(await _read(source, file), file).filter(condition)
-            if form == "csv" and not raw:
+            if file_format == "csv" and not raw:
                 frame = without_formulas(frame)
             if frame.height:
                 writer.write_table(frame.to_arrow().cast(ARROW_SCHEMA))
@@ -206,6 +228,7 @@ async def export_history(
 
 
 async def _read(source: TreeSource, file: HistoryFile) -> bytes:
+    """Read a history file. Raises `SourceError` unless it has the digest that the manifest gives."""
     data = await source.get(file.key, file.bytes)
     if data is None:
         raise SourceError(
@@ -218,7 +241,10 @@ async def _read(source: TreeSource, file: HistoryFile) -> bytes:
 
 
 def rows_of(data: bytes, file: HistoryFile) -> pl.DataFrame:
-    """All rows of a file in the columns of this version. Raises `SourceError`, and `CheckError` beyond the bounds."""
+    """All rows of a history file in the columns of this version.
+
+    Raises `SourceError` if it does not have the columns, and `CheckError` if it exceeds a limit of `exporter.bounds`.
+    """
     try:
         return scan_rows(data).collect()
     except DecodeError as error:
@@ -228,11 +254,11 @@ def rows_of(data: bytes, file: HistoryFile) -> pl.DataFrame:
 
 
 @contextmanager
-def _writing(target: Path, form: str) -> Iterator[Any]:
+def _writing(target: Path, file_format: str) -> Iterator[Any]:
     writers: dict[str, Callable[[Path, pa.Schema], Any]] = {
         "parquet": partial(pq.ParquetWriter, compression="zstd"),
         "csv": pc.CSVWriter,
         "arrow": pa.ipc.new_file,
     }
-    with writing(target, "--out") as path, writers[form](path, ARROW_SCHEMA) as writer:
+    with writing(target, "--out") as path, writers[file_format](path, ARROW_SCHEMA) as writer:
         yield writer

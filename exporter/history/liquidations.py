@@ -1,4 +1,4 @@
-"""The form of ``history/liquidations.parquet``: its columns, how it is written, and what can be wrong with a file."""
+"""The table of liquidations, ``history/liquidations.parquet``: its columns, its writer, and a check of a file."""
 
 from __future__ import annotations
 
@@ -30,27 +30,28 @@ SCHEMA = pa.schema(
 )
 
 
-def written(frame: pl.DataFrame) -> bytes:
-    """The Parquet file of rows in the columns of `SCHEMA`."""
+def encode_table(frame: pl.DataFrame) -> bytes:
+    """The Parquet file with these rows, which have the columns of `SCHEMA`."""
     target = io.BytesIO()
     pq.write_table(frame.to_arrow().cast(SCHEMA), target, compression="zstd")
     return target.getvalue()
 
 
-def fault_of(data: bytes, file: LiquidationsFile) -> str | None:
-    """What is wrong with the form of a table: it is not what writing its rows gives, or not of the ledgers it names.
+def table_fault(data: bytes, file: LiquidationsFile) -> str | None:
+    """What is wrong with a table of liquidations; None if nothing is.
 
-    None where nothing is. Whether the events happened does not follow from the table.
+    It is wrong if it is not the file that writing its rows gives, or does not fit its entry in the history's manifest.
+    Whether the liquidations really happened cannot be told from the table.
     """
     try:
         rows = pl.DataFrame(pl.from_arrow(open_parquet(data).read()))
-        if not same_values(file.key, written(rows), data):
+        if not same_values(file.key, encode_table(rows), data):
             return "is not what writing its rows gives: its columns, metadata or statistics are others"
     except (DecodeError, pa.ArrowException, pl.exceptions.PolarsError, OSError, ValueError) as error:
         return f"cannot be read: {error}"
     if rows.height != file.rows:
         return f"has {rows.height} rows, but {file.rows} in the history's manifest"
-    if file.spans != joined(file.spans):
+    if file.spans != join_spans(file.spans):
         return "is of spans of ledgers that do not ascend, each apart from the next"
     ledger = pl.col("observed_ledger")
     inside = [ledger.is_between(span.first_ledger, span.last_ledger) for span in file.spans]
@@ -61,12 +62,12 @@ def fault_of(data: bytes, file: LiquidationsFile) -> str | None:
     return None
 
 
-def joined(spans: Iterable[LedgerSpan]) -> list[LedgerSpan]:
-    """Spans of ledgers, ascending, those that touch as one."""
-    found: list[LedgerSpan] = []
+def join_spans(spans: Iterable[LedgerSpan]) -> list[LedgerSpan]:
+    """The same ledgers in as few spans as possible, ascending: spans that touch or overlap become one."""
+    joined: list[LedgerSpan] = []
     for span in sorted(spans, key=lambda span: span.first_ledger):
-        if found and span.first_ledger <= found[-1].last_ledger + 1:
-            found[-1] = LedgerSpan(found[-1].first_ledger, max(found[-1].last_ledger, span.last_ledger))
+        if joined and span.first_ledger <= joined[-1].last_ledger + 1:
+            joined[-1] = LedgerSpan(joined[-1].first_ledger, max(joined[-1].last_ledger, span.last_ledger))
         else:
-            found.append(span)
-    return found
+            joined.append(span)
+    return joined

@@ -1,6 +1,7 @@
-"""The manifest of the history: which Parquet files belong to it.
+"""The manifest of the history, which says which Parquet files belong to it.
 
-A file that a run left behind when it died does not. A lost or damaged manifest is never silently begun again.
+A file that a run left behind when it died does not belong to the history. If the manifest is lost or damaged, no run
+silently begins a new one.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from exporter.tree.files import FileKind, RenderedFile
 
 @dataclass(frozen=True, slots=True)
 class HistoryPart:
-    """The Parquet file of one run, and its entry in the manifest."""
+    """A Parquet file of the history, and its entry in the manifest."""
 
     file: RenderedFile
     entry: HistoryFile
 
 
 def file_reference(key: str) -> str:
-    """The relative reference from the manifest to a file, of ``/v1/history`` and ``/v1/history.json`` alike."""
+    """The relative reference to a file. It leads there from ``/v1/history`` and from ``/v1/history.json``."""
     return f"../{key}"
 
 
 def file_ledgers(key: str) -> tuple[int, int] | None:
-    """Return the first and the last ledger of a file of the history from its key; None for any other key."""
+    """The first and the last ledger of a history file, as its key says; None for the key of another file."""
     parsed = parse_key(key)
     if parsed is None or parsed[0].kind is not FileKind.HISTORY:
         return None
@@ -45,21 +46,21 @@ def file_ledgers(key: str) -> tuple[int, int] | None:
 
 
 def history_entry(key: str, data: bytes, rows: int) -> HistoryFile:
-    """The entry of a file of the history, whose key has its ledgers."""
+    """The manifest's entry of a history file. Its ledgers are taken from its key."""
     ledgers = file_ledgers(key)
-    assert ledgers is not None  # as of every such key
+    assert ledgers is not None  # callers give keys of history files only
     return HistoryFile(key, file_reference(key), rows, len(data), etag_of(data), *ledgers)
 
 
 def folder_of(key: str) -> str:
-    """The day (2026-11-21) or month (2026-11) of a file of the history, in which all of its ledgers closed."""
+    """The day (2026-11-21) or month (2026-11) in which all ledgers of a history file closed, as its key says."""
     parsed = parse_key(key)
-    assert parsed is not None  # as any file of a manifest
+    assert parsed is not None  # callers give keys of history files only
     return parsed[1].get("day") or parsed[1]["month"]
 
 
 def span_of(folder: str) -> tuple[datetime, datetime]:
-    """From when to before when a day or a month is, in UTC."""
+    """The start (inclusive) and the end (exclusive) of a day (2026-11-21) or a month (2026-11), in UTC."""
     if len(folder) == len("2026-11-21"):
         begins = datetime.fromisoformat(f"{folder}T00:00:00+00:00")
         return begins, begins + timedelta(days=1)
@@ -68,7 +69,11 @@ def span_of(folder: str) -> tuple[datetime, datetime]:
 
 
 def decode_history_manifest(data: bytes, *, older: bool = False) -> HistoryManifest:
-    """Take a manifest, with ``older`` also of an earlier format. Raises `FormatError`, `msgspec.DecodeError`."""
+    """Decode a manifest, and check that the ledgers of its files fit their keys and do not overlap.
+
+    Raises `FormatError` if its format is another one; with ``older``, an earlier format is accepted. Raises
+    `msgspec.DecodeError` for anything else that is wrong.
+    """
     if refuse_other_format(HISTORY_MANIFEST_KEY, data, older=older):
         decoded = _of_earlier_format(decode_json(data, dict[str, Any]))
     else:
@@ -86,7 +91,10 @@ def decode_history_manifest(data: bytes, *, older: bool = False) -> HistoryManif
 
 
 def _of_earlier_format(manifest: dict[str, Any]) -> HistoryManifest:
-    """A manifest with the files of an earlier one. The next backfill counts its `transitions` again."""
+    """A manifest with the files that a manifest of an earlier format names, and nothing else of it.
+
+    The number of `transitions` in it is counted again by the next backfill.
+    """
     fields = HistoryFile.__struct_fields__
     files = [
         {name: file[name] for name in fields if name in file}
@@ -98,7 +106,10 @@ def _of_earlier_format(manifest: dict[str, Any]) -> HistoryManifest:
 
 
 def read_history_manifest(store: Store, *, older: bool = False) -> HistoryManifest | None:
-    """The manifest in the store; None when there is none. Raises `FormatError`, `StoreError` (not understood)."""
+    """Read the manifest in a store; None if there is none.
+
+    Raises `FormatError` as `decode_history_manifest` does, and `StoreError` if it cannot be understood.
+    """
     stored = store.get(HISTORY_MANIFEST_KEY)
     if stored is None:
         return None
@@ -112,7 +123,7 @@ def read_history_manifest(store: Store, *, older: bool = False) -> HistoryManife
 
 
 def data_of(stored: StoredObject | None, file: HistoryFile | LiquidationsFile) -> bytes:
-    """The bytes of a file that a manifest names, from what is under its key. Raises `StoreError` for anything else."""
+    """The bytes of an object that was read from the store. Raises `StoreError` if it is not the file of this entry."""
     if stored is None:
         raise StoreError(f"{file.key} is missing, though the history's manifest names it; restore it from a copy")
     if etag_of(stored.data) != file.sha256:
@@ -121,14 +132,18 @@ def data_of(stored: StoredObject | None, file: HistoryFile | LiquidationsFile) -
 
 
 def find_damage(store: Store, manifest: HistoryManifest | None) -> list[str]:
-    """The files that no run can make again and are missing or of another size, one text for each, its key first."""
+    """Texts that name the files of the history that are missing or have another size, and that no run can make again.
+
+    Each text begins with the key of the file.
+    """
     if manifest is None:
         return []
-    return _of_other_size(store, [*manifest.files, *([] if manifest.liquidations is None else [manifest.liquidations])])
+    liquidations = [] if manifest.liquidations is None else [manifest.liquidations]
+    return _of_other_size(store, [*manifest.files, *liquidations])
 
 
 def find_lost_rollups(store: Store, manifest: HistoryManifest | None) -> list[str]:
-    """The same of the files by day and hour, which a run makes again of the others."""
+    """Texts that name the rollups that are missing or have another size. The next run makes them again."""
     return [] if manifest is None else _of_other_size(store, manifest.rollups)
 
 
@@ -144,12 +159,15 @@ def _of_other_size(store: Store, files: Sequence[HistoryFile | HistoryRollup | L
 
 
 def extend_history(previous: HistoryManifest | None, entry: HistoryFile) -> HistoryManifest:
-    """Add a run's file; doing it again changes nothing. Raises `CheckError` where its ledger has another file."""
+    """The manifest with a run's file in addition. Adding the same file again changes nothing.
+
+    Raises `CheckError` if the manifest has another file for a ledger of it.
+    """
     previous = previous or HistoryManifest(format=FORMAT, observed_ledger=0, files=[])
-    for known in previous.files:
-        if known.first_ledger <= entry.last_ledger and entry.first_ledger <= known.last_ledger and known != entry:
+    for file in previous.files:
+        if file.first_ledger <= entry.last_ledger and entry.first_ledger <= file.last_ledger and file != entry:
             raise CheckError(
-                f"{HISTORY_MANIFEST_KEY} already has {known.key} (sha256 {known.sha256[:16]}...) for the ledgers of "
+                f"{HISTORY_MANIFEST_KEY} already has {file.key} (sha256 {file.sha256[:16]}...) for the ledgers of "
                 f"{entry.key} (sha256 {entry.sha256[:16]}...); the history of a ledger is written once"
             )
     files = sorted({file.key: file for file in (*previous.files, entry)}.values(), key=lambda file: file.first_ledger)
@@ -158,7 +176,11 @@ def extend_history(previous: HistoryManifest | None, entry: HistoryFile) -> Hist
 
 
 def history_below(previous: HistoryManifest | None, before: int, entry: HistoryFile) -> HistoryManifest | None:
-    """A manifest without ledgers from ``before`` on, except ``entry``. Raises `StoreError`, `SourceError`."""
+    """The manifest without the files of the ledgers from ``before`` on, except ``entry``; None if no file is left.
+
+    Raises `StoreError` if a file has ledgers below and above ``before``. Raises `SourceError` if the run would write
+    other bytes to a key that the manifest names.
+    """
     if previous is None:
         return None
     earlier_files = [file for file in previous.files if file.last_ledger < before or file == entry]
@@ -180,7 +202,7 @@ def history_below(previous: HistoryManifest | None, before: int, entry: HistoryF
 
 
 def refuse_lost_manifest(store: Store, own_key: str) -> None:
-    """Raise `StoreError` where there are history files, other than this run's own, without a manifest."""
+    """Raise `StoreError` if a store without a manifest has history files other than that of this run."""
     for info in store.list(HISTORY_PREFIX):
         if info.key != own_key and file_ledgers(info.key) is not None:
             raise StoreError(

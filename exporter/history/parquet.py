@@ -1,10 +1,10 @@
-"""The history: one immutable Parquet file a run, exact in every reader, the same bytes for the same frame.
+"""Renders a run as a Parquet file: exact in every reader, and with the same bytes for the same frame.
 
-A file is written by pyarrow and read back by Polars, another implementation, before it is accepted. Only columns whose
-values come again have dictionaries, and only the two that distinguish files have statistics.
+A file is written by pyarrow. Before it is accepted, Polars, which is another implementation, reads it back. Only
+columns whose values repeat have dictionaries, and only the two columns that tell files apart have statistics.
 
-Types are those that every reader of Parquet agrees on: no 128-bit and no unsigned integers. The history has no floats;
-the newest run's table under its lasting URL (`render_latest`) has some next to the exact columns, for plots.
+The types are those that all readers of Parquet agree on, so there are no 128-bit integers, no unsigned integers and no
+floats. Only the newest run's table at its lasting URL (`render_latest`) has floats: for plots, next to exact columns.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ _TYPES: dict[ParquetType, tuple[pl.DataType, pa.DataType]] = {
     ParquetType.TIMESTAMP: (pl.Datetime("us", "UTC"), pa.timestamp("us", "UTC")),
     ParquetType.BOOLEAN: (pl.Boolean(), pa.bool_()),
 }
-"""How each type is written, as Polars and as pyarrow have it."""
+"""The types of Polars and pyarrow with which each type of column is written."""
 
 
 def column_names(kind: ParquetType) -> list[str]:
-    """Name the columns of one type, in the order of the file."""
+    """The names of the columns of one type, in the order of the file."""
     return [column.name for column in COLUMNS if column.type is kind]
 
 
 FILE_SCHEMA = pl.Schema({column.name: _TYPES[column.type][0] for column in COLUMNS})
 
 ORDER = ("market", "pool", "observed_ledger")
-"""How the rows of a file of several runs are sorted."""
+"""The columns by which the rows of a file with several runs are sorted."""
 
-# Not converted from a frame: that would start the threads of Polars, and a process that forks after it hangs.
+# Converting it from a Polars frame would start Polars' threads, and a process that forks later would hang.
 ARROW_SCHEMA: pa.Schema = pa.schema([(column.name, _TYPES[column.type][1]) for column in COLUMNS])
 
 DESCRIBED_SCHEMA: pa.Schema = pa.schema(
     [ARROW_SCHEMA.field(column.name).with_metadata({"description": column.meaning}) for column in COLUMNS]
 )
-"""The schema of a file with a lasting URL: each field's metadata says what the column holds.
+"""The schema of a file with a lasting URL, in which the metadata of each field says what the column means.
 
-The file of a run has no descriptions, which would be a third of it.
+The file of a run has no descriptions, because they would take a third of it.
 """
 
 ROW_GROUP_ROWS = 100_000
 
-REPEATED = (
+REPEATED_NUMBERS = (
     "decimals",
     "oracle_price",
     "price_timestamp",
@@ -69,43 +69,47 @@ REPEATED = (
     "liability_factor_bps",
     "max_utilization_bps",
 )
-"""Numbers that many pools of a run share."""
+"""Columns of numbers that many pools of a run share, so that a dictionary saves space."""
 
 
 def history_key(observed_ledger: int, ledger_close_time: int) -> str:
-    """The key of a run's file: the folder is the UTC date on which the ledger closed (unix seconds)."""
+    """The key of a run's file, whose folder is the UTC day of the close time (unix seconds)."""
     date = datetime.fromtimestamp(ledger_close_time, UTC).date()
     return RUN_PARQUET.key(day=f"{date:%Y-%m-%d}", ledger=observed_ledger)
 
 
 def render_history(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_time: int, network: str) -> HistoryPart:
-    """The Parquet file of a run (time in unix seconds, ``network`` a passphrase), sorted by market and pool.
+    """Render the Parquet file of a run, whose rows are those of the pools frame.
 
-    Raises `CheckError` where it did not read back.
+    ``ledger_close_time`` is in unix seconds, ``network`` is a passphrase. Raises `CheckError` if the file does not read
+    back as the frame.
     """
     metadata = _metadata(observed_ledger, ledger_close_time, network)
-    data = _written(to_file_types(pools).to_arrow(), metadata)
+    data = _encode(to_file_types(pools).to_arrow(), metadata)
     key = history_key(observed_ledger, ledger_close_time)
     _check_written(key, data, pools, metadata)
     return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), history_entry(key, data, pools.height))
 
 
 def render_latest(pools: pl.DataFrame, *, observed_ledger: int, ledger_close_time: int, network: str) -> bytes:
-    """The newest run's table under its lasting URL: the rows of the run's file, approximate columns, descriptions."""
+    """Render the newest run's table: the rows of the run's file, with approximate columns and descriptions."""
     metadata = _metadata(observed_ledger, ledger_close_time, network)
     schema = pa.schema([*DESCRIBED_SCHEMA, *arrow_fields(APPROXIMATE_NAMES)])
-    return _written(with_approximate(to_file_types(pools)).to_arrow().cast(schema), metadata)
+    return _encode(with_approximate(to_file_types(pools)).to_arrow().cast(schema), metadata)
 
 
 def run_file_of_latest(latest: bytes) -> bytes:
-    """The file of the run that a newest run's table was rendered with. Raises `DecodeError` for any other file."""
+    """The run's Parquet file, out of the newest run's table, which has the same rows.
+
+    Raises `DecodeError` for any other file.
+    """
     try:
-        said = open_parquet(latest).metadata.metadata or {}
+        metadata = open_parquet(latest).metadata.metadata or {}
         part = render_history(
             to_frame_types(scan_rows(latest).collect()),
-            observed_ledger=int(said[b"observed_ledger"]),
-            ledger_close_time=int(said[b"ledger_close_time"]),
-            network=said[b"network"].decode(),
+            observed_ledger=int(metadata[b"observed_ledger"]),
+            ledger_close_time=int(metadata[b"ledger_close_time"]),
+            network=metadata[b"network"].decode(),
         )
     except (pl.exceptions.PolarsError, CheckError, LookupError, ValueError, ArithmeticError, OSError) as error:
         raise DecodeError(f"it is not the table of a run: {error}") from error
@@ -122,14 +126,14 @@ def _metadata(observed_ledger: int, ledger_close_time: int, network: str) -> dic
     }
 
 
-def _written(table: pa.Table, metadata: dict[str, str]) -> bytes:
+def _encode(table: pa.Table, metadata: dict[str, str]) -> bytes:
     buffer = io.BytesIO()
     with pq.ParquetWriter(
         buffer,
         table.schema,
         compression="zstd",
         compression_level=12,
-        use_dictionary=[*column_names(ParquetType.UTF8), *REPEATED],
+        use_dictionary=[*column_names(ParquetType.UTF8), *REPEATED_NUMBERS],
         write_statistics=["observed_ledger", "ledger_close_time"],
     ) as writer:
         writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
@@ -138,16 +142,16 @@ def _written(table: pa.Table, metadata: dict[str, str]) -> bytes:
 
 
 def to_file_types(pools: pl.DataFrame) -> pl.DataFrame:
-    """Columns of the pools frame with the types that they have in a history file."""
+    """The pools frame with the columns and the types of a history file."""
     microseconds = [pl.col(name) * 1_000_000 for name in column_names(ParquetType.TIMESTAMP)]
     return pools.select(*FILE_SCHEMA).with_columns(microseconds).cast(FILE_SCHEMA)
 
 
 def scan_rows(data: bytes) -> pl.LazyFrame:
-    """A history file in the columns of this version, null where it has none. Collecting may raise `PolarsError`.
+    """The rows of a history file in the columns of this version. A column that the file lacks is null.
 
-    Raises `DecodeError` for a file that cannot be read within `exporter.bounds`.
-    No row is passed over because the file's own statistics say that it does not matter: they may hide it.
+    The statistics in the file are not used, because wrong ones could hide rows. Raises `DecodeError` for a file that
+    cannot be read within `exporter.bounds`. Collecting the frame may raise `PolarsError`.
     """
     open_parquet(data)
     return pl.scan_parquet(
@@ -156,15 +160,16 @@ def scan_rows(data: bytes) -> pl.LazyFrame:
 
 
 def to_frame_types(rows: pl.DataFrame) -> pl.DataFrame:
-    """Columns of a history file with the types that they have in the pools frame."""
+    """Rows of a history file with the types of the pools frame."""
     return rows.with_columns(cs.decimal().cast(pl.Int128), cs.datetime().dt.timestamp("us") // 1_000_000)
 
 
 def _check_written(key: str, data: bytes, pools: pl.DataFrame, metadata: dict[str, str]) -> None:
+    """Raise `CheckError` unless Polars reads a file back with this metadata and the rows of the frame."""
     try:
-        written = pl.read_parquet_metadata(io.BytesIO(data))
+        read_metadata = pl.read_parquet_metadata(io.BytesIO(data))
         schema = pl.read_parquet_schema(io.BytesIO(data))
-        if {name: written.get(name) for name in metadata} != metadata:
+        if {name: read_metadata.get(name) for name in metadata} != metadata:
             raise CheckError(f"{key}: the file's metadata did not read back as it was written")
         if dict(schema) != FILE_SCHEMA:
             raise CheckError(f"{key}: Polars reads other types than were written: {schema}")

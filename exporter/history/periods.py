@@ -1,10 +1,15 @@
-"""How every pool did over the last day, week and month: means, and changes up to now, from its closed buckets.
+"""Computes how every pool did over the last day, week and month, from its closed time buckets.
 
-A period of this many buckets ends where the bucket that is open began. A mean is that of the buckets of the period that
-were observed, each counting once however many observations it has, rounded down. A change is what the run observed less
-what the bucket before the period had: the newest that ended by its begin, and by no more than a quarter of the period
-before. Where there is no such bucket, the history does not reach that far, and all numbers of the period are null. What
-was paid is the growth of the pool's indexes from the last observation of that bucket to the last one of the period.
+A period is a number of buckets. It ends where the bucket that is still open began.
+
+- A mean is the mean of the period's observed buckets, rounded down. Each bucket counts once, however many observations
+  it has.
+- A change is what the run observed, less the value of the bucket before the period. That is the newest bucket that
+  ended when the period began or earlier, but earlier by a quarter of the period at most.
+- A realized yield is the growth of the pool's index from the last observation of that bucket to the last observation of
+  the period.
+
+If there is no bucket before the period, the history does not reach that far, and all numbers of the period are null.
 """
 
 from __future__ import annotations
@@ -20,16 +25,16 @@ from exporter.history.realized import realized_column
 from exporter.history.time_buckets import DAY, HOUR, Bucket
 from exporter.tree.pools import AssetPeriod
 
-_FIELDS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")
-"""The fields of a bucket that have a mean and a change."""
+_CHANGING_FIELDS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")
+"""Fields of a bucket for which a period has a mean and a change."""
 
-_COMPARABLE = ("comparable_supply_apy_bps", "comparable_borrow_apy_bps")
-"""The fields of a bucket that have a mean alone."""
+_MEAN_ONLY_FIELDS = ("comparable_supply_apy_bps", "comparable_borrow_apy_bps")
+"""Fields of a bucket for which a period has only a mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A period by its name in the API, the bucket that it is made of, and how many of these."""
+    """A period: its name in the API, the length of its buckets, and their number."""
 
     name: str
     bucket: Bucket
@@ -37,11 +42,15 @@ class Period:
 
 
 PERIODS = (Period("24h", HOUR, 24), Period("7d", HOUR, 168), Period("30d", DAY, 30))
-"""Ascending. The newest documents hold this many buckets and a quarter more, where pools are observed regularly."""
+"""All periods, ascending. A history document has enough buckets for the period and a quarter more, if its pool is
+observed regularly."""
 
 
 def periods_of(histories: Histories, close_time: int, pools: pl.DataFrame) -> Iterator[list[AssetPeriod]]:
-    """The periods of each pool, in the order of the frame of what the run observed, from the histories of pools."""
+    """The periods of each pool, in the order of ``pools``, which is what the run observed.
+
+    ``histories`` are those of the pools, and ``close_time`` is that of the run's ledger, in unix seconds.
+    """
     periods = [_period(histories, period, close_time, pools) for period in PERIODS]
     return map(list, zip(*periods, strict=True))
 
@@ -53,7 +62,7 @@ def _period(histories: Histories, period: Period, close_time: int, pools: pl.Dat
     closed = histories.closed(period.bucket)
     before = closed.filter((start < begin) & (start + period.bucket.seconds >= begin - length // 4)).sort("start")
     olds = before.group_by(keys).agg(
-        pl.col(_FIELDS).last().name.prefix("old_"),
+        pl.col(_CHANGING_FIELDS).last().name.prefix("old_"),
         pl.col(list(ENDS)).last().name.map(lambda name: name.replace("last_", "first_", 1)),
     )
     means = (
@@ -62,7 +71,7 @@ def _period(histories: Histories, period: Period, close_time: int, pools: pl.Dat
         .group_by(keys)
         .agg(
             pl.len().alias("observed"),
-            *(floored_mean(name).alias(f"mean_{name}") for name in (*_FIELDS, *_COMPARABLE)),
+            *(floored_mean(name).alias(f"mean_{name}") for name in (*_CHANGING_FIELDS, *_MEAN_ONLY_FIELDS)),
             pl.col(list(ENDS)).last(),
         )
     )
@@ -72,10 +81,10 @@ def _period(histories: Histories, period: Period, close_time: int, pools: pl.Dat
     )
     rows = pools.join(joined, on=keys, how="left", maintain_order="left").select(
         pl.col("observed").fill_null(0),
-        *(f"mean_{name}" for name in (*_FIELDS, *_COMPARABLE)),
+        *(f"mean_{name}" for name in (*_CHANGING_FIELDS, *_MEAN_ONLY_FIELDS)),
         "realized_supply_apy_bps",
         "realized_borrow_apy_bps",
-        *((pl.col(name) - pl.col(f"old_{name}")).alias(f"{name}_change") for name in _FIELDS),
+        *((pl.col(name) - pl.col(f"old_{name}")).alias(f"{name}_change") for name in _CHANGING_FIELDS),
     )
     money = pl.col("mean_tvl_usd_cents", "tvl_usd_cents_change").cast(pl.String)
     return [AssetPeriod(period.name, *row) for row in rows.with_columns(money).iter_rows()]

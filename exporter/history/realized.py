@@ -1,7 +1,7 @@
-"""What a pool really paid and cost: yields and interest that follow from its indexes at two observations.
+"""Computes what a pool really paid and cost: yields and interest that follow from its indexes at two observations.
 
-An index says what one share is worth. So its growth is what a supplier earned or a borrower owed, whatever the rates
-were meanwhile.
+An index says what one share is worth. So its growth is what a supplier earned or what a borrower owed, whatever the
+rates were in between.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from exporter.tables import YEAR
 
 _RATE_SCALE = 10**18
 _MAX_RATE = 10**24
-"""A million times a year: a higher rate is shown as this."""
+"""Largest rate that is shown, in units of 1 / `_RATE_SCALE`: a million times a year. Higher rates are shown as this."""
 
 _MAX_INTEREST = 10**34
-"""Interest between two observations above this is not counted, so that no sum of a week leaves 128 bits."""
+"""Largest interest between two observations that is counted, so that no sum of a week exceeds 128 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexAt:
-    """An index, of ``decimals``, at a time in unix seconds. None where it is not known."""
+    """An index with its decimals, at a time in unix seconds. What is not known is None."""
 
     time: int | None
     decimals: int | None
@@ -31,9 +31,9 @@ class IndexAt:
 
 
 def realized_apy_bps(first: IndexAt, last: IndexAt) -> int | None:
-    """The growth of an index from one time to another, as a yield a year compounded daily, in basis points.
+    """The growth of an index from one time to another as an annual yield, compounded daily, in basis points.
 
-    Rounded down. Null where there is one time, where one of the two is not known, and where the decimals changed.
+    It is rounded down. None if both times are the same, if one index is not known, or if the decimals changed.
     """
     if first.index is None or last.index is None or first.time is None or last.time is None:
         return None
@@ -44,7 +44,10 @@ def realized_apy_bps(first: IndexAt, last: IndexAt) -> int | None:
 
 
 def realized_column(rows: pl.DataFrame, side: str, name: str) -> pl.Series:
-    """A column of realized yields, from the columns ``first_`` and ``last_`` of `index_columns` of a side."""
+    """A column of realized yields of a side (``supply`` or ``borrow``).
+
+    ``rows`` has the columns of `index_columns` twice, with ``first_`` and with ``last_`` before their names.
+    """
     firsts, lasts = (
         rows.select(f"{end}_{column}" for column in index_columns(side)).iter_rows() for end in ("first", "last")
     )
@@ -54,44 +57,44 @@ def realized_column(rows: pl.DataFrame, side: str, name: str) -> pl.Series:
 
 
 def index_columns(side: str) -> tuple[str, str, str]:
-    """The columns of observations that an `IndexAt` of a side (``supply`` or ``borrow``) is made of."""
+    """The columns of observations that make an `IndexAt` of a side (``supply`` or ``borrow``)."""
     return "ledger_close_time", "index_decimals", f"{side}_index"
 
 
 _KEYS = ("market", "pool")
-_BEFORE = ("index_decimals", "supply_index", "borrow_index", "total_supplied", "total_borrowed")
+_PREVIOUS_COLUMNS = ("index_decimals", "supply_index", "borrow_index", "total_supplied", "total_borrowed")
 
 
 def with_interest(observations: pl.DataFrame, newest: pl.DataFrame) -> pl.DataFrame:
-    """Observations with the interest that each pool's debt and supply earned since the observation before.
+    """The observations with the interest that each pool's debt and supply grew by since the previous observation.
 
-    ``newest`` has the last earlier observation of each pool. ``borrower_interest`` is
-    floor(total_borrowed × growth of the borrow index), of what was owed at the observation before, and
-    ``supplier_interest`` the same of what was supplied. Both are null for a pool's first observation, and where the
-    decimals of the index changed. ``supplier_interest`` is negative where suppliers shared a loss.
+    ``newest`` has the last observation of each pool before these. ``borrower_interest`` is what was owed at the
+    previous observation times the growth of the borrow index since, rounded down. ``supplier_interest`` is the same for
+    what was supplied; it is negative if suppliers shared a loss. Both are null for the first observation of a pool, and
+    if the decimals of the index changed.
     """
     ordered = observations.sort(*_KEYS, "observed_ledger")
-    columns = [*_KEYS, "observed_ledger", *_BEFORE]
+    columns = [*_KEYS, "observed_ledger", *_PREVIOUS_COLUMNS]
     observed = pl.concat([newest.select(columns), ordered.select(columns)]).sort(*_KEYS, "observed_ledger")
-    before = observed.with_columns(pl.col(_BEFORE).shift(1).over(_KEYS).name.prefix("old_"))
+    with_previous = observed.with_columns(pl.col(_PREVIOUS_COLUMNS).shift(1).over(_KEYS).name.prefix("old_"))
     rows = ordered.select(*_KEYS, "observed_ledger").join(
-        before, on=[*_KEYS, "observed_ledger"], how="left", maintain_order="left"
+        with_previous, on=[*_KEYS, "observed_ledger"], how="left", maintain_order="left"
     )
-    same = (pl.col("old_index_decimals") == pl.col("index_decimals")).fill_null(value=False)
-    interest = {
-        name: [
-            _grown(amount, old, new) if comparable else None
-            for comparable, amount, old, new in rows.select(same, f"old_{total}", f"old_{index}", index).iter_rows()
-        ]
-        for name, total, index in (
-            ("borrower_interest", "total_borrowed", "borrow_index"),
-            ("supplier_interest", "total_supplied", "supply_index"),
-        )
-    }
-    return ordered.with_columns(pl.Series(name, values, pl.Int128) for name, values in interest.items())
+    return ordered.with_columns(
+        pl.Series("borrower_interest", _interest_of(rows, "total_borrowed", "borrow_index"), pl.Int128),
+        pl.Series("supplier_interest", _interest_of(rows, "total_supplied", "supply_index"), pl.Int128),
+    )
 
 
-def _grown(amount: int | None, old: int | None, new: int | None) -> int | None:
+def _interest_of(rows: pl.DataFrame, total: str, index: str) -> list[int | None]:
+    """The interest of each row, from the previous total and the growth of an index; None if decimals changed."""
+    is_comparable = (pl.col("old_index_decimals") == pl.col("index_decimals")).fill_null(value=False)
+    columns = rows.select(is_comparable, f"old_{total}", f"old_{index}", index)
+    return [_growth(amount, old, new) if comparable else None for comparable, amount, old, new in columns.iter_rows()]
+
+
+def _growth(amount: int | None, old: int | None, new: int | None) -> int | None:
+    """What an amount grew by when its index went from ``old`` to ``new``, rounded down; None if it is not known."""
     if amount is None or new is None or not old:
         return None
     interest = amount * (new - old) // old

@@ -1,6 +1,6 @@
-"""``history/risk.parquet``: what falling prices do to each listed market's debt.
+"""The table of risk, ``history/risk.parquet``: what falling prices do to the debt of each listed market.
 
-A row is one checkpoint, market and fall of prices.
+There is a row for each checkpoint, market and fall of prices.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ _CENTS = pa.decimal128(38, 0)
 
 SCHEMA = pa.schema(
     [
-        ("checkpoint", pa.int64()),  # a ledger; no run's
+        ("checkpoint", pa.int64()),  # the ledger of the checkpoint, at which no run has to be
         ("checkpoint_close_time", pa.timestamp("us", "UTC")),
         ("protocol", pa.large_string()),
         ("market", pa.large_string()),
-        ("token_address", pa.large_string()),  # whose price falls; null: all that are not stable together
-        ("fall_bps", pa.int64()),  # 0: the prices as they are
+        (
+            "token_address",
+            pa.large_string(),
+        ),  # the token whose price falls; null: all tokens but stable ones
+        ("fall_bps", pa.int64()),  # 0 for the prices as they are
         ("supplier_count", pa.int64()),
         ("borrower_count", pa.int64()),
         ("not_judged_count", pa.int64()),
-        ("debt_usd_cents", _CENTS),  # this and the next two are null with fewer than five judged borrowers
+        ("debt_usd_cents", _CENTS),  # this and the next two are null if fewer than five borrowers were judged
         ("liquidatable_usd_cents", _CENTS),
         ("uncovered_usd_cents", _CENTS),
         ("backstop_usd_cents", _CENTS),
@@ -58,9 +61,10 @@ class _RiskRow(TypedDict):
 
 
 def with_checkpoint(earlier: bytes | None, document: RiskDocument) -> bytes:
-    """The table with a checkpoint's rows, in place of those that it has of that checkpoint; ascending by it.
+    """The table with the rows of a checkpoint added, ascending by checkpoint.
 
-    Raises `DecodeError` if the earlier file cannot be read.
+    They replace the rows that the earlier table has of the same checkpoint. Raises `DecodeError` if the earlier table
+    cannot be read.
     """
     rows = [row for row in _rows(earlier) if row["checkpoint"] != document.checkpoint]
     rows += _rows_of(document)

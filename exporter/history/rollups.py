@@ -1,15 +1,16 @@
-"""The rollups: the last run of each closed day and hour, in Parquet files under keys that stay.
+"""Makes the rollups: the last run of each closed day and of each closed hour, in Parquet files with lasting keys.
 
-    history/daily.parquet           all days since the beginning, every column
-    history/hourly.parquet          the hours of the last 90 days, from the first day of a month on, some columns
-    history/hourly-2026-08.parquet  the hours of a month before these
+    history/daily.parquet           all days since the beginning, with every column
+    history/hourly.parquet          the hours since the month began in which the last 90 days begin; some columns
+    history/hourly-2026-08.parquet  the hours of one month before these
 
-A bucket has the rows of its last run, if any run had rows; it is closed when the history has a run after it.
-Times are UTC.
+A bucket has the rows of the last run in it, if a run in it had rows. It is closed when the history has a run after it.
+Times are in UTC.
 
-The same history gives the same bytes. A file is a sequence of groups, a day's hours or 32 days, each sorted by market,
-pool and ledger. When a bucket closes, the groups before it are copied, and only the run that it takes is read. Without
-a file to go on from, or after ledgers came into the past, all of them are made of the history's files.
+The same history always gives the same bytes. A file is a sequence of groups: the hours of a day, or 32 days. Each group
+is sorted by market, pool and ledger. When a bucket closes, the groups before it are copied, and only the run that the
+bucket takes is read. If there is no previous file, or ledgers were added to the past, the file is made from all files
+of the history.
 """
 
 from __future__ import annotations
@@ -46,31 +47,38 @@ from exporter.tree.documents import HistoryFile, HistoryManifest, HistoryRollup,
 from exporter.tree.families import DAILY_ROLLUP, HOURLY_ROLLUP, MONTH_ROLLUP
 from exporter.tree.same_values import same_tables
 
-WINDOW = timedelta(days=90)
-WIDE_POOLS = 2_000
-"""With more pools in the newest run the hourly file has the current month only, so that it can be held in memory."""
+HOURLY_WINDOW = timedelta(days=90)
+"""How far back the hourly file reaches; it begins with the first day of the month."""
+
+MAX_POOLS_FOR_WINDOW = 2_000
+"""Largest number of pools in the newest run for which the hourly file covers `HOURLY_WINDOW`.
+
+With more pools it covers only the current month, so that it fits in memory."""
 
 MAX_READS = 5_000
-"""How many files of the history a run reads at most to make rollups again; with more, it waits for compaction."""
+"""Largest number of history files that a run reads to make rollups again. With more, it waits for compaction."""
 
-Read = Callable[[str], bytes | None]
-"""Gives a file of the tree by its key; None where it is missing."""
+ReadFile = Callable[[str], bytes | None]
+"""A function that returns the file of a key; None if it is missing."""
 
 Group = tuple[int, pa.Table]
-"""When a group begins, in unix seconds, and its rows."""
+"""A group of rows: its start in unix seconds, and its rows."""
 
 
 class UnreadableHistoryError(StoreError):
-    """A file of the history that a rollup needs is missing, is damaged, or there are too many of them."""
+    """A history file that a rollup needs is missing or damaged, or too many files would have to be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of rollup: the last run of each bucket.
+class RollupKind:
+    """A kind of rollup.
 
     Attributes:
-        group: the rows that lie next to each other in the file, sorted by market, pool and ledger.
-        columns: the exact columns; the approximate ones come after them.
+        bucket: the length of the buckets whose last run it has.
+        key: the key of its lasting file.
+        group: the span whose rows lie next to each other in the file, sorted by market, pool and ledger.
+        columns: its exact columns.
+        approximate: its approximate columns, which come after the exact ones.
     """
 
     bucket: Bucket
@@ -85,7 +93,7 @@ class Kind:
 
     @property
     def columns_sha256(self) -> str:
-        """A digest of what a reader sees of the columns: names, types and descriptions. How Arrow packs it is free."""
+        """A digest of what readers see of the columns: names, types and descriptions. Arrow's encoding is left out."""
         columns = [
             [field.name, str(field.type), (field.metadata or {}).get(b"description", b"").decode()]
             for field in self.schema
@@ -93,26 +101,27 @@ class Kind:
         return hashlib.sha256(msgspec.json.encode(columns)).hexdigest()
 
 
-DAILY = Kind(DAY, DAILY_ROLLUP.template, THIRTY_TWO_DAYS, tuple(DESCRIBED_SCHEMA.names), APPROXIMATE_NAMES)
-HOURLY = Kind(HOUR, HOURLY_ROLLUP.template, DAY, HOURLY_COLUMNS, HOURLY_APPROXIMATE)
+DAILY = RollupKind(DAY, DAILY_ROLLUP.template, THIRTY_TWO_DAYS, tuple(DESCRIBED_SCHEMA.names), APPROXIMATE_NAMES)
+HOURLY = RollupKind(HOUR, HOURLY_ROLLUP.template, DAY, HOURLY_COLUMNS, HOURLY_APPROXIMATE)
 KINDS = (DAILY, HOURLY)
 
 
 @dataclass(frozen=True, slots=True)
 class RollupFile:
-    """A rollup that changed, and its entry for the manifest."""
+    """A rollup file that changed, and its entry for the history's manifest."""
 
     entry: HistoryRollup
     data: bytes
 
 
 def updated_rollups(
-    manifest: HistoryManifest, read: Read, *, most_reads: int | None = MAX_READS
+    manifest: HistoryManifest, read: ReadFile, *, most_reads: int | None = MAX_READS
 ) -> tuple[list[HistoryRollup], Iterator[RollupFile]]:
-    """Bring the rollups to a history, whose manifest has those of before.
+    """Update the rollups to match the history. ``manifest`` has the history's files, and the rollups as they are now.
 
-    Gives the entries that stay, and the files that change, one at a time, each with its entry. At most ``most_reads``
-    files of the history are read. Taking the files can raise `UnreadableHistoryError`.
+    Returns the entries of the rollup files that stay, and an iterator of the files that change. A file is made when the
+    iterator is asked for it, which can raise `UnreadableHistoryError`. At most ``most_reads`` history files are read;
+    None for as many as are needed.
     """
     runs = _Runs(manifest, read, most_reads)
     try:
@@ -121,57 +130,63 @@ def updated_rollups(
         return manifest.rollups, iter(())
     if newest is None:
         return [], iter(())
-    time, pools = newest
+    newest_time, pool_count = newest
     entries: list[HistoryRollup] = []
     files: list[Iterator[RollupFile]] = []
     by_key = {entry.key: entry for entry in manifest.rollups}
     for kind in KINDS:
-        entry, ends = by_key.get(kind.key), kind.bucket.start(time)
-        of_kind = [each for each in manifest.rollups if each.bucket == kind.bucket.name]
-        if entry is not None and entry.ends == timestamp(ends) and holds(entry, manifest) and has_columns(entry, kind):
-            entries += of_kind
+        entry, end = by_key.get(kind.key), kind.bucket.start(newest_time)
+        same_kind = [each for each in manifest.rollups if each.bucket == kind.bucket.name]
+        is_current = entry is not None and entry.ends == timestamp(end) and has_same_history(entry, manifest)
+        if entry is not None and is_current and has_columns(entry, kind):
+            entries += same_kind
             continue
-        begins = _window(ends, pools) if kind is HOURLY else 0
-        base = None if entry is None else _base(kind, entry, manifest, read, begins, ends)
+        start = _first_hour(end, pool_count) if kind is HOURLY else 0
+        base = None if entry is None else _base_file(kind, entry, manifest, read, start, end)
         if base is None:
             entry = None
         else:
-            entries += [each for each in of_kind if each.key != kind.key]
-        files.append(_files(kind, entry, base, begins, ends, runs, manifest))
+            entries += [each for each in same_kind if each.key != kind.key]
+        files.append(_changed_files(kind, entry, base, start, end, runs, manifest))
     return entries, (file for each in files for file in each)
 
 
-def holds(entry: HistoryRollup, manifest: HistoryManifest) -> bool:
-    """Whether the history up to the last ledger of a rollup is what it was made of."""
+def has_same_history(entry: HistoryRollup, manifest: HistoryManifest) -> bool:
+    """Whether the history up to the last ledger of a rollup is still the one that the rollup was made from."""
     return entry.source_rows == _source_rows(manifest, entry.last_ledger)
 
 
-def has_columns(entry: HistoryRollup, kind: Kind) -> bool:
+def has_columns(entry: HistoryRollup, kind: RollupKind) -> bool:
     """Whether a rollup has the columns that this version writes."""
     return entry.columns_sha256 == kind.columns_sha256
 
 
 def _source_rows(manifest: HistoryManifest, last_ledger: int) -> int:
+    """The number of rows in the history up to a ledger."""
     return sum(file.rows for file in manifest.files if file.first_ledger <= last_ledger)
 
 
-def _window(ends: int, pools: int) -> int:
-    close = datetime.fromtimestamp(ends, UTC)
-    first = close if pools > WIDE_POOLS else close - WINDOW
+def _first_hour(end: int, pool_count: int) -> int:
+    """When the hourly file begins that ends at this time, both in unix seconds."""
+    end_time = datetime.fromtimestamp(end, UTC)
+    first = end_time if pool_count > MAX_POOLS_FOR_WINDOW else end_time - HOURLY_WINDOW
     return int(first.replace(day=1, hour=0, minute=0, second=0).timestamp())
 
 
-def _base(
-    kind: Kind, entry: HistoryRollup, manifest: HistoryManifest, read: Read, begins: int, ends: int
+def _base_file(
+    kind: RollupKind, entry: HistoryRollup, manifest: HistoryManifest, read: ReadFile, start: int, end: int
 ) -> pq.ParquetFile | None:
-    """The file of before, where the new one is that with later buckets; None where all is made of the history."""
-    if _seconds(entry.ends) > ends or not holds(entry, manifest) or not has_columns(entry, kind):
+    """The previous file, if the new one only adds buckets to it; None if the new one is made from the whole history.
+
+    The new file covers the time from ``start`` to ``end``, in unix seconds.
+    """
+    if _seconds(entry.ends) > end or not has_same_history(entry, manifest) or not has_columns(entry, kind):
         return None
     data = read(kind.key)
     if data is None or hashlib.sha256(data).hexdigest() != entry.sha256:
-        return None  # damaged, or of a step that died before it replaced the manifest
+        return None  # it is damaged, or a run wrote it and died before it replaced the manifest
     file = open_parquet(data)
-    if _seconds(file.metadata.metadata[b"begins"].decode()) > begins:
+    if _seconds(file.metadata.metadata[b"begins"].decode()) > start:
         return None
     return file if file.schema_arrow.equals(kind.schema, check_metadata=True) else None
 
@@ -180,42 +195,46 @@ def _seconds(time: str) -> int:
     return int(datetime.fromisoformat(time).timestamp())
 
 
-def _files(
-    kind: Kind,
+def _changed_files(
+    kind: RollupKind,
     entry: HistoryRollup | None,
     base: pq.ParquetFile | None,
-    begins: int,
-    ends: int,
+    start: int,
+    end: int,
     runs: _Runs,
     manifest: HistoryManifest,
 ) -> Iterator[RollupFile]:
+    """Make the files of a kind that change: those of months before ``start``, and the lasting file up to ``end``.
+
+    ``base`` is the previous lasting file, and ``entry`` its entry in the manifest. Without it, all is made from runs.
+    """
     last, since = (0, 0) if entry is None else (entry.last_ledger, _seconds(entry.ends))
-    groups = _groups(kind, base, since, runs.rows(kind, since, ends))
-    groups = chain(groups, [(ends, kind.schema.empty_table())])
-    for month, parts in groupby(groups, lambda group: None if group[0] >= begins else _month(group[0])):
+    groups = _groups(kind, base, since, runs.rows(kind, since, end))
+    groups = chain(groups, [(end, kind.schema.empty_table())])  # so that there is a lasting file in any case
+    for month, month_groups in groupby(groups, lambda group: None if group[0] >= start else _month(group[0])):
         buffer, rows, newest = io.BytesIO(), 0, 0
         with pq.ParquetWriter(
             buffer, kind.schema, compression="zstd", compression_level=9, write_page_checksum=True
         ) as writer:
-            for _, table in parts:
+            for _, table in month_groups:
                 if table.num_rows:
                     rows += table.num_rows
                     newest = max(newest, pc.max(table.column("observed_ledger")).as_py())
                     writer.write_table(table.combine_chunks(), row_group_size=ROW_GROUP_ROWS)
             last = max(last, newest)
-            covered = last if month is None else newest  # the lasting file includes all months before it
-            start, end = (begins, ends) if month is None else _span(month)
-            said = {
+            covered = last if month is None else newest  # the lasting file's ledger counts the months before it, too
+            file_start, file_end = (start, end) if month is None else _span(month)
+            metadata = {
                 "table": "pools",
                 "bucket": kind.bucket.name,
-                "begins": timestamp(start),
-                "ends": timestamp(end),
+                "begins": timestamp(file_start),
+                "ends": timestamp(file_end),
                 "last_ledger": str(covered),
                 "source_rows": str(_source_rows(manifest, covered)),
             }
-            writer.add_key_value_metadata(said)
+            writer.add_key_value_metadata(metadata)
         key = kind.key if month is None else MONTH_ROLLUP.key(month=month)
-        yield RollupFile(_entry(kind, key, buffer.getvalue(), rows, said), buffer.getvalue())
+        yield RollupFile(_entry(kind, key, buffer.getvalue(), rows, metadata), buffer.getvalue())
 
 
 def _month(time: int) -> str:
@@ -223,35 +242,36 @@ def _month(time: int) -> str:
 
 
 def _span(folder: str) -> tuple[int, int]:
-    begins, ends = span_of(folder)
-    return int(begins.timestamp()), int(ends.timestamp())
+    """The start (inclusive) and the end (exclusive) of a day or a month, in unix seconds."""
+    start, end = span_of(folder)
+    return int(start.timestamp()), int(end.timestamp())
 
 
 def differ(one: bytes, other: bytes) -> bool:
-    """Whether two files have other rows or groups, or say something else of them; how they are written is free."""
+    """Whether two rollup files differ in rows, groups or metadata. How the rows are encoded does not matter."""
     try:
         return not same_tables(one, other)
     except (pa.ArrowException, OSError, DecodeError):
         return True
 
 
-def _entry(kind: Kind, key: str, data: bytes, rows: int, said: dict[str, str]) -> HistoryRollup:
+def _entry(kind: RollupKind, key: str, data: bytes, rows: int, metadata: dict[str, str]) -> HistoryRollup:
     return HistoryRollup(
         key=key,
         url=file_reference(key),
-        bucket=said["bucket"],
+        bucket=metadata["bucket"],
         rows=rows,
         bytes=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
-        ends=said["ends"],
-        last_ledger=int(said["last_ledger"]),
-        source_rows=int(said["source_rows"]),
+        ends=metadata["ends"],
+        last_ledger=int(metadata["last_ledger"]),
+        source_rows=int(metadata["source_rows"]),
         columns_sha256=kind.columns_sha256,
     )
 
 
-def _groups(kind: Kind, base: pq.ParquetFile | None, since: int, new: Iterator[pl.DataFrame]) -> Iterator[Group]:
-    """The groups of a file, ascending; those of the base that get no new rows are as they were."""
+def _groups(kind: RollupKind, base: pq.ParquetFile | None, since: int, new: Iterator[pl.DataFrame]) -> Iterator[Group]:
+    """The groups of a file, ascending. Groups of the base that get no new rows are copied as they are."""
     tables = () if base is None else map(base.read_row_group, range(base.num_row_groups))
     old = ((_group_of(kind, table), table) for table in tables)
     added = (group for rows in new for group in _by_group(kind, rows))
@@ -264,12 +284,13 @@ def _groups(kind: Kind, base: pq.ParquetFile | None, since: int, new: Iterator[p
                 yield start, table.slice(begin, ROW_GROUP_ROWS).combine_chunks()
 
 
-def _group_of(kind: Kind, table: pa.Table) -> int:
+def _group_of(kind: RollupKind, table: pa.Table) -> int:
+    """The start of the group that these rows are of, in unix seconds."""
     time: datetime = pc.min(table.column("ledger_close_time")).as_py()
     return kind.group.start(int(time.timestamp()))
 
 
-def _by_group(kind: Kind, rows: pl.DataFrame) -> Iterator[Group]:
+def _by_group(kind: RollupKind, rows: pl.DataFrame) -> Iterator[Group]:
     starts = kind.group.start(pl.col("ledger_close_time").dt.epoch("s"))
     groups = rows.with_columns(starts.alias("group")).partition_by("group", as_dict=True, include_key=False)
     for (start,), part in sorted(groups.items(), key=itemgetter(0)):
@@ -277,20 +298,23 @@ def _by_group(kind: Kind, rows: pl.DataFrame) -> Iterator[Group]:
 
 
 class _Runs:
-    def __init__(self, manifest: HistoryManifest, read: Read, most_reads: int | None) -> None:
+    """Reads runs out of the history's files, of which only one is in memory at a time."""
+
+    def __init__(self, manifest: HistoryManifest, read: ReadFile, most_reads: int | None) -> None:
         self._files = sorted((file for file in manifest.files if file.rows), key=lambda file: file.first_ledger)
-        self._read, self._left = read, most_reads
-        self._held = ("", b"")
+        self._read, self._reads_left = read, most_reads
+        self._file_in_memory = ("", b"")
         self._times: dict[str, list[tuple[int, int]]] = {}
 
     def newest(self) -> tuple[int, int] | None:
-        """When the newest run was (unix seconds), and how many pools it has; None where there is none."""
+        """The close time of the newest run in unix seconds, and the number of its pools; None if there is no run."""
         if not self._files:
             return None
         times = self.times(self._files[-1])
         return times[-1][0], self._files[-1].rows // len(times)
 
     def times(self, file: HistoryFile) -> list[tuple[int, int]]:
+        """The close time in unix seconds and the ledger of each run in a file, ascending."""
         if file.key not in self._times:
             columns = pl.col("ledger_close_time").dt.epoch("s"), pl.col("observed_ledger")
             runs = sorted(self._select(file, columns).unique().rows())
@@ -300,7 +324,8 @@ class _Runs:
             self._times[file.key] = runs
         return self._times[file.key]
 
-    def rows(self, kind: Kind, begin: int, end: int) -> Iterator[pl.DataFrame]:
+    def rows(self, kind: RollupKind, begin: int, end: int) -> Iterator[pl.DataFrame]:
+        """The rows that a rollup takes between two times, ascending: those of the last run in each of its buckets."""
         last = self._last_runs(kind.bucket, begin, end)
         for file in self._files:
             if ledgers := last.get(file.key):
@@ -309,6 +334,7 @@ class _Runs:
                 yield with_approximate(rows, kind.approximate).select(kind.schema.names)
 
     def _last_runs(self, bucket: Bucket, begin: int, end: int) -> dict[str, list[int]]:
+        """The ledgers of the last run in each bucket between two times, keyed by the history file that has them."""
         ledgers_by_file: dict[str, list[int]] = {}
         limit = end
         for file in reversed(self._files):
@@ -325,16 +351,16 @@ class _Runs:
     def _select(
         self, file: HistoryFile, columns: Sequence[str | pl.Expr], where: bool | pl.Expr = True
     ) -> pl.DataFrame:
-        if self._held[0] != file.key:
-            if self._left == 0:
+        if self._file_in_memory[0] != file.key:
+            if self._reads_left == 0:
                 raise UnreadableHistoryError("too many files would have to be read; compact the history first")
-            self._left = None if self._left is None else self._left - 1
-            self._held = ("", b"")  # before another is held
+            self._reads_left = None if self._reads_left is None else self._reads_left - 1
+            self._file_in_memory = ("", b"")  # so that two are never in memory
             data = self._read(file.key)
             if data is None or hashlib.sha256(data).hexdigest() != file.sha256:
                 raise UnreadableHistoryError(f"{file.key} is missing or is not the file that the manifest names")
-            self._held = file.key, data
+            self._file_in_memory = file.key, data
         try:
-            return scan_rows(self._held[1]).filter(where).select(columns).collect()
+            return scan_rows(self._file_in_memory[1]).filter(where).select(columns).collect()
         except (DecodeError, pl.exceptions.PolarsError) as error:
             raise UnreadableHistoryError(f"{file.key} cannot be read: {error}") from error

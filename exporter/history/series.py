@@ -1,15 +1,15 @@
-"""The histories in buckets of every pool, market, token and protocol and of the network, carried on from run to run.
+"""Carries the histories in time buckets from run to run: of every pool, market, token and protocol, and of the network.
 
-The Parquet files that the history's manifest names are the truth. What is kept in the store between runs only saves
-reading all of them each time: it is used when it fits the manifest, brought up to date from the files that came after
-it, and recomputed from all files when it is missing, damaged, or of another history. It is written after a run is
-published, so it never knows of a run that is not in the manifest.
+The truth is in the Parquet files that the history's manifest names. A state that is stored between runs only saves
+reading all of them again. It is used if it fits the manifest, and files that came later are added to it. If it is
+missing or damaged, or belongs to another history, everything is computed again from all files. The state is written
+after a run is published, so it never has a run that the manifest lacks.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -31,38 +31,46 @@ from exporter.tree.files import RenderedFile
 from exporter.tree.same_values import same_values
 
 STATE_KEY = "state/history-buckets.bin"
-"""What is kept. No part of the API: its ending is not served. It may be removed."""
+"""The key of the stored state, which is no part of the API. No web server serves its extension. It may be removed."""
 
 RENDERED_BY = f"{EXPORTER_VERSION} {FORMAT}"
-"""The version that renders documents: another one renders all of them again."""
+"""The version that renders documents. Another version renders all of them again."""
 
 STATE_VERSION = 11
-"""Raised whenever what is kept, or how buckets are made, changes: an older state is then recomputed."""
+"""Version of the state. It is raised whenever the state changes, or the way in which buckets are computed. A state of
+another version is not used."""
 
 BATCH_ROWS = 100_000
-"""How many observations are taken in together when history files have to be read; of a larger file, all."""
+"""Number of observations that are added together when history files have to be read. A larger file is added alone."""
 
 
 @dataclass(slots=True)
 class Series:
-    """The histories as they are after the ledger ``through_ledger``, which closed at ``through_time``.
+    """All histories up to a ledger.
 
-    ``row_count`` counts the observations that went in; 0 for all three means that there was none yet. ``settled`` is
-    the ledger at which this version rendered and published every newest document; 0 where that is not known.
+    Attributes:
+        through_ledger: the last ledger that was added; 0 for none.
+        through_time: its close time in unix seconds; 0 for none.
+        row_count: the number of observations that were added.
+        rendered_ledger: the ledger at which this version rendered and published all newest documents; 0 if that is not
+            known.
+        pools: the histories of pools.
+        totals: the histories of markets, tokens, protocols and the network.
     """
 
     through_ledger: int = 0
     through_time: int = 0
     row_count: int = 0
-    settled: int = 0
+    rendered_ledger: int = 0
     pools: Histories = field(default_factory=lambda: Histories(POOL_HISTORY))
     totals: Histories = field(default_factory=lambda: Histories(TOTALS_HISTORY))
 
     def extend(self, observations: pl.DataFrame, ledger: int, close_time: int) -> Iterator[RenderedFile]:
-        """Take in later observations (`OBSERVATIONS`); gives the pages that are complete by now, oldest first.
+        """Add later observations (`OBSERVATIONS`), and yield the pages that are complete by then, oldest first.
 
-        ``ledger``, which closed at ``close_time``, is the newest that they are of, or would be. Raises `CheckError` for
-        an earlier ledger or time than one that went in already.
+        ``ledger`` is the newest ledger of the observations, and ``close_time`` its close time in unix seconds. They are
+        needed even if nothing was observed. Raises `CheckError` for a ledger or time that is not later than what was
+        added before.
         """
         self._check_later(observations, ledger, close_time)
         if observations.height:
@@ -83,33 +91,41 @@ class Series:
         self.row_count += observations.height
 
     def still_open(self, ledger: int, close_time: int) -> list[str]:
-        """The lengths of which no bucket will have closed by a time since the ledger at which all were rendered."""
-        if not self.settled == self.through_ledger == ledger:
+        """The bucket lengths in which no bucket closes between ``ledger`` and ``close_time``.
+
+        There are none unless all newest documents were rendered at ``ledger``, so that they can be reused.
+        """
+        if not self.rendered_ledger == self.through_ledger == ledger:
             return []
         return [bucket.name for bucket in BUCKETS if bucket.start(self.through_time) == bucket.start(close_time)]
 
-    def heads(self, unchanged: Collection[str] = ()) -> Iterator[RenderedFile]:
-        """Render the newest documents; of lengths in ``unchanged`` (`still_open`) only those that began since."""
-        begun = self.pools.get("begun")
-        yield from self._heads(self.pools, begun.select("market", "pool", "observed_ledger"), unchanged)
-        first_ledgers = in_scopes(begun).group_by("scope", "id").agg(pl.col("observed_ledger").min())
-        yield from self._heads(self.totals, first_ledgers.sort("scope", "id"), unchanged)
+    def newest_documents(self, unchanged: Collection[str] = ()) -> Iterator[RenderedFile]:
+        """Render the newest documents.
 
-    def _heads(self, histories: Histories, begun: pl.DataFrame, unchanged: Collection[str]) -> Iterator[RenderedFile]:
-        new = begun.filter(pl.col("observed_ledger") > self.settled)
-        wanted = [bucket for bucket in histories.form.buckets if bucket.name not in unchanged or new.height]
+        In the lengths in ``unchanged``, which are some of `still_open`, only histories that began since are rendered.
+        """
+        begun = self.pools.get("begun")
+        yield from self._newest_documents(self.pools, begun.select("market", "pool", "observed_ledger"), unchanged)
+        first_ledgers = in_scopes(begun).group_by("scope", "id").agg(pl.col("observed_ledger").min())
+        yield from self._newest_documents(self.totals, first_ledgers.sort("scope", "id"), unchanged)
+
+    def _newest_documents(
+        self, histories: Histories, begun: pl.DataFrame, unchanged: Collection[str]
+    ) -> Iterator[RenderedFile]:
+        new = begun.filter(pl.col("observed_ledger") > self.rendered_ledger)
+        buckets = [bucket for bucket in histories.kind.buckets if bucket.name not in unchanged or new.height]
         rendered = [
-            histories.empty_heads(bucket, new)
+            histories.empty_documents(bucket, new)
             if bucket.name in unchanged
-            else histories.heads(bucket, begun, self.through_time)
-            for bucket in wanted
+            else histories.newest_documents(bucket, begun, self.through_time)
+            for bucket in buckets
         ]
-        # All lengths of a place together: its documents share a folder, which a store then opens once.
+        # The documents of one pool or total follow each other, because a store then opens their folder once.
         for files in zip_longest(*rendered):
             yield from (file for file in files if file is not None)
 
     def priced_since(self, time: int) -> set[Place]:
-        """The pools that had a price at an observation since a time, or in the hour that it is in."""
+        """The pools that had a price at an observation since the start of the hour of a time (unix seconds)."""
         start, priced = HOUR.start(time), set[Place]()
         closed = self.pools.closed(HOUR).filter((pl.col("start") >= start) & (pl.col("priced_count") > 0))
         newest = self.pools.observed(start, self.through_time + 1).filter(pl.col("oracle_price").is_not_null())
@@ -119,11 +135,13 @@ class Series:
 
     @property
     def pools_first_seen(self) -> dict[Place, int]:
+        """The first ledger of each pool."""
         rows = self.pools.get("begun").select("market", "pool", "observed_ledger").iter_rows()
         return {(market, pool): ledger for market, pool, ledger in rows}
 
     @property
     def first_seen(self) -> dict[str, int]:
+        """The first ledger of each token."""
         tokens = self.pools.get("begun").group_by("token_address").agg(pl.col("observed_ledger").min())
         return dict(tokens.iter_rows())
 
@@ -139,6 +157,8 @@ class Series:
 
 
 class _State(msgspec.Struct, frozen=True):
+    """A series as it is stored. Frames are packed as in `Histories`."""
+
     version: int
     through_ledger: int
     through_time: int
@@ -149,7 +169,7 @@ class _State(msgspec.Struct, frozen=True):
 
 
 def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> Series:
-    """The series as far as it is known and of use for a run at the ledger ``before``; an empty one otherwise."""
+    """The series of the stored state, for a run at the ledger ``before``; an empty one if the state does not fit."""
     state = _decode(store.get(STATE_KEY))
     if state is None or state.through_ledger >= before:
         return Series()
@@ -161,13 +181,16 @@ def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> 
     )
     if not fits:
         return Series()
-    settled = state.through_ledger if state.rendered_by == RENDERED_BY else 0
+    rendered_ledger = state.through_ledger if state.rendered_by == RENDERED_BY else 0
     frames = Histories(POOL_HISTORY, state.pools), Histories(TOTALS_HISTORY, state.totals)
-    return Series(state.through_ledger, state.through_time, state.row_count, settled, *frames)
+    return Series(state.through_ledger, state.through_time, state.row_count, rendered_ledger, *frames)
 
 
 def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series: Series) -> Iterator[RenderedFile]:
-    """Take in files of the history below the ledger ``before``; gives the pages. Raises `StoreError`, `CheckError`."""
+    """Add the history files below the ledger ``before`` that the series lacks, and yield the pages that are complete.
+
+    Raises `StoreError` for a file that is missing or damaged, and `CheckError` as `Series.extend` does.
+    """
     files = [file for file in files_before(manifest, before) if file.first_ledger > series.through_ledger]
     for batch in _batches(files):
         by_key = {file.key: file for file in batch}
@@ -190,14 +213,14 @@ def _batches(files: Sequence[HistoryFile]) -> Iterator[list[HistoryFile]]:
 
 
 def save_series(store: Store, series: Series) -> int:
-    """Keep a series for the next run; gives its size in bytes."""
+    """Store a series for the next run, and return the size of its state in bytes."""
     data = encoded_state(series)
     store.put(STATE_KEY, data)
     return len(data)
 
 
 def encoded_state(series: Series) -> bytes:
-    """A series as it is kept under `STATE_KEY`."""
+    """The state of a series, as it is stored under `STATE_KEY`: its SHA-256, and then MessagePack."""
     state = _State(
         STATE_VERSION,
         series.through_ledger,
@@ -212,12 +235,13 @@ def encoded_state(series: Series) -> bytes:
 
 
 def files_before(manifest: HistoryManifest | None, before: int) -> Sequence[HistoryFile]:
-    """The files of a history with ledgers below ``before`` alone, ascending."""
+    """The history files whose ledgers are all below ``before``, ascending."""
     files = [] if manifest is None else manifest.files
     return sorted((file for file in files if file.last_ledger < before), key=lambda file: file.first_ledger)
 
 
 def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFrame:
+    """The observations in a history file. Raises `StoreError` if it is not the file that the manifest names."""
     data = data_of(stored, file)
     try:
         observations = observations_of(to_frame_types(scan_rows(data).select(SOURCES).collect()))
@@ -234,21 +258,24 @@ def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFram
 
 
 def same_states(one: bytes, other: bytes) -> bool:
-    """Whether two states that were kept are of the same ledger, by the same version, with the same frames."""
-    states = [_decode(StoredObject(data, "")) for data in (one, other)]
-    mine, theirs = states
-    if mine is None or theirs is None:
+    """Whether two stored states are of the same ledger and version, and have the same values in their frames."""
+    state, other_state = _decode(StoredObject(one, "")), _decode(StoredObject(other, ""))
+    if state is None or other_state is None:
         return False
-    if structs.replace(mine, pools={}, totals={}) != structs.replace(theirs, pools={}, totals={}):
+    if structs.replace(state, pools={}, totals={}) != structs.replace(other_state, pools={}, totals={}):
         return False
-    pairs = (mine.pools, theirs.pools), (mine.totals, theirs.totals)
-    return all(
-        ours.keys() == others.keys() and all(same_values(".parquet", ours[name], others[name]) for name in ours)
-        for ours, others in pairs
-    )
+    return _same_frames(state.pools, other_state.pools) and _same_frames(state.totals, other_state.totals)
+
+
+def _same_frames(frames: Mapping[str, bytes], others: Mapping[str, bytes]) -> bool:
+    """Whether two sets of packed frames have the same names and values."""
+    if frames.keys() != others.keys():
+        return False
+    return all(same_values(".parquet", frames[name], others[name]) for name in frames)
 
 
 def _decode(stored: StoredObject | None) -> _State | None:
+    """Decode a stored state; None if it is missing or damaged, or of another version."""
     if stored is None or hashlib.sha256(stored.data[32:]).digest() != stored.data[:32]:
         return None
     try:

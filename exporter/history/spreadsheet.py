@@ -1,11 +1,11 @@
-"""Tables as CSV that is safe to open in a spreadsheet."""
+"""Writes tables as CSV that is safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
 import polars as pl
 
 _FORMULA = r"^(\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]|[\t\r\n])"
-"""How a text begins that a spreadsheet would run as a formula. Names of tokens are whatever their contracts say."""
+"""The beginning of a text that a spreadsheet would run as a formula. Anybody can give a token such a name."""
 
 
 def without_formulas(rows: pl.DataFrame) -> pl.DataFrame:
@@ -15,6 +15,6 @@ def without_formulas(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def csv_of(rows: pl.DataFrame) -> bytes:
-    """The rows as CSV in UTF-8: a head, times in RFC 3339, nothing where a value is null, no formulas."""
+    """The rows as CSV in UTF-8 with a header. Times are in RFC 3339, null is empty, and no text is a formula."""
     text: str = without_formulas(rows).write_csv(datetime_format="%Y-%m-%dT%H:%M:%SZ")
     return text.encode()

@@ -1,10 +1,11 @@
-"""Where buckets of time begin, and which columns a bucket has: in the API's histories, and in the rollups.
+"""Defines time buckets: where they start, and which columns they have in the API's histories and in the rollups.
 
-A bucket holds what was observed from its start to before its end. The two kinds of files say different things of it:
+A bucket has what was observed from its start (inclusive) to its end (exclusive). Starts are multiples of its length
+since 1970; weeks begin on Monday. A bucket is summed up in two ways:
 
-* a bucket of the API has the means (`MEANS`) and medians (`MEDIANS`) of all observations in it;
-* a rollup (``history/daily.parquet``, ``history/hourly.parquet``) has the last run in it, as that run published it.
-  The daily one has every column, the hourly one those that charts need.
+* In the API's histories it has the means (`MEANS`) and medians (`MEDIANS`) of all observations in it.
+* In the rollups (``history/daily.parquet``, ``history/hourly.parquet``) it has the last run in it, as that run
+  published it. The daily rollup has every column, the hourly one has those that charts need.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ Time = TypeVar("Time", int, pl.Expr)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A length of time that repeats without a gap. One of them begins at ``origin`` (unix seconds)."""
+    """A length of time that repeats without gaps. One of the repetitions starts at ``origin``, in unix seconds."""
 
     seconds: int
     origin: int = 0
 
     def start(self, time: Time) -> Time:
-        """When the span that holds a time, or each of a column, began. Unix seconds, as everywhere here."""
+        """The start of the span that a time lies in, or each time of a column, in unix seconds."""
         return (time - self.origin) // self.seconds * self.seconds + self.origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket(Span):
-    """A length of bucket of the API.
+    """A length of the API's time buckets.
 
     Attributes:
         name: its name in URLs.
+        pages: how many complete pages the newest document has in front of its newest, incomplete one.
         page_buckets: how many buckets a page covers.
-        pages: how many pages' worth of whole spans the newest document has before its newest span.
-        kept_seconds: pages that ended longer ago are not published any more; None: they stay for good.
+        kept_seconds: how long a page is published after its last bucket ended; None for pages that stay for good.
     """
 
     name: str
@@ -51,27 +52,27 @@ class Bucket(Span):
     kept_seconds: int | None = None
 
     def page_starts(self, time: pl.Expr) -> pl.Expr:
-        """When the page that covers each time of a column begins."""
+        """The start of the page that covers each time of a column, in unix seconds."""
         return Span(seconds=self.seconds * self.page_buckets, origin=self.origin).start(time)
 
 
-# At most 3 hours of 5m, because its newest document is rewritten every five minutes; a week and a day of 1h; 192 to 240
-# days of 1d, because a year of days is more than 200 kB; 144 weeks of 1w.
+# What the newest document of each length covers: at most 3 hours of 5m, because it is rewritten every five minutes; a
+# week and a day of 1h; 192 to 240 days of 1d, because a year of days is more than 200 kB; and at least 144 weeks of 1w.
 FIVE_MINUTES: Final = Bucket(name="5m", seconds=300, pages=0, page_buckets=36, kept_seconds=_DAY_SECONDS)
 HOUR: Final = Bucket(name="1h", seconds=3_600, pages=4)
 DAY: Final = Bucket(name="1d", seconds=_DAY_SECONDS, pages=4)
 WEEK: Final = Bucket(name="1w", seconds=7 * _DAY_SECONDS, pages=3, origin=_FIRST_MONDAY)
 
 BUCKETS: Final = (FIVE_MINUTES, HOUR, DAY, WEEK)
-"""Every length, ascending."""
+"""All lengths of time buckets, ascending."""
 
 assert tuple(bucket.name for bucket in BUCKETS) == BUCKET_NAMES
 
 THIRTY_TWO_DAYS: Final = Span(seconds=32 * _DAY_SECONDS)
-"""The rows of the daily rollup that lie next to each other in the file."""
+"""The span whose rows lie next to each other in the file of the daily rollup."""
 
 MEANS: Final = ("total_supplied", "total_borrowed", "tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents")
-"""Columns of which a bucket of the API has the mean."""
+"""Columns for which a bucket of the API has the mean."""
 
 MEDIANS: Final = (
     "supply_apy_bps",
@@ -80,7 +81,7 @@ MEDIANS: Final = (
     "comparable_borrow_apy_bps",
     "utilization_bps",
 )
-"""Columns of which a bucket of the API has the median."""
+"""Columns for which a bucket of the API has the median."""
 
 HOURLY_COLUMNS: Final = (
     "market",
@@ -109,7 +110,7 @@ HOURLY_COLUMNS: Final = (
     "observed_ledger",
     "ledger_close_time",
 )
-"""Columns of the hourly rollup, exact."""
+"""The exact columns of the hourly rollup."""
 
 HOURLY_APPROXIMATE: Final = (
     "supplied",
@@ -121,4 +122,4 @@ HOURLY_APPROXIMATE: Final = (
     "comparable_supply_apy",
     "comparable_borrow_apy",
 )
-"""Columns of the hourly rollup that are doubles."""
+"""The approximate columns of the hourly rollup."""

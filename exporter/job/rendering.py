@@ -124,7 +124,7 @@ class RenderedRun:
         tables, series = self.inputs.tables, self.inputs.series
         network = network_of(self.inputs.settings.network)
         yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
-        yield from series.heads(unchanged)
+        yield from series.newest_documents(unchanged)
         periods = list(periods_of(series.pools, tables.close_time, tables.pools))
         tables = replace(tables, pools=with_list_columns(tables.pools, periods, network.name, tables.tokens))
         identified = identities(network.name)

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from exporter.audit.census import Complete, RunRead, census, check_complete
 from exporter.audit.published_tree import check_files
-from exporter.audit.unproven import Reason, Unproven
+from exporter.audit.unproven import Unproven, UnprovenReason
 from exporter.cli import main
 from exporter.console import Silence
 from exporter.deployments import FACTORY
@@ -188,15 +188,15 @@ def test_pools_that_a_run_left_out(recorded: tuple[SimulatedArchive, FromArchive
     def without_one(folder: str, ledger: int) -> Unproven:
         return compared(tmp_path / folder, MARKETS, made=recorded, pools=frozenset(others), ledger=ledger)[1]
 
-    assert Reason.MARKETS not in compared(tmp_path / "all", MARKETS, made=recorded)[1].counts
+    assert UnprovenReason.MARKETS not in compared(tmp_path / "all", MARKETS, made=recorded)[1].counts
     with pytest.raises(RefutedError, match=f"the run left out pool {left_out[1]} of market {XOXNO}") as refused:
         without_one("one", CHECKPOINT)
     changed = int(str(refused.value).split()[-1])
     with pytest.raises(RefutedError, match=f"changed last at ledger {changed}"):
         without_one("same", changed)
     unproven = without_one("earlier", changed - 1)
-    assert f"pool {left_out[1]} of market {XOXNO}" in unproven.names[Reason.MARKETS][0]
-    assert "after the run" in unproven.names[Reason.MARKETS][0]
+    assert f"pool {left_out[1]} of market {XOXNO}" in unproven.names[UnprovenReason.MARKETS][0]
+    assert "after the run" in unproven.names[UnprovenReason.MARKETS][0]
 
 
 def test_a_market_without_a_list_of_its_pools(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_market_without_a_list_of_its_pools(tmp_path: Path) -> None:
     _, unproven = compared(tmp_path, MARKETS, change)
 
     assert [f"{PERIDOT} of peridot: it has no list of its pools"] == [
-        name.partition(",")[0] for name in unproven.names[Reason.MARKETS]
+        name.partition(",")[0] for name in unproven.names[UnprovenReason.MARKETS]
     ]
 
 
@@ -291,9 +291,9 @@ def test_a_market_that_may_be_missing(tmp_path: Path) -> None:
     _, unproven = compared(tmp_path, MARKETS, unknown)
     _, newer = compared(tmp_path / "newer", MARKETS - {BLEND_V2}, newer_record, ledger=CHECKPOINT - 6)
 
-    assert {Reason.MARKETS: 1} == unproven.counts == newer.counts
-    assert f"{STRANGER} of alula: its storage is that of a market" in unproven.names[Reason.MARKETS][0]
-    assert "after the run" in newer.names[Reason.MARKETS][0]
+    assert {UnprovenReason.MARKETS: 1} == unproven.counts == newer.counts
+    assert f"{STRANGER} of alula: its storage is that of a market" in unproven.names[UnprovenReason.MARKETS][0]
+    assert "after the run" in newer.names[UnprovenReason.MARKETS][0]
 
 
 def test_a_forged_record(tmp_path: Path) -> None:
@@ -382,6 +382,8 @@ def test_only_markets_that_are_not_listed_may_be_skipped(tmp_path: Path) -> None
         (tmp_path / name).mkdir()
     _, unproven = compared(tmp_path / "unlisted", others, skipped={BLEND_V2: ("pools", False)})
 
-    assert [f"{BLEND_V2} of blend: it is not listed, and the run skipped it: pools"] == unproven.names[Reason.MARKETS]
+    assert [f"{BLEND_V2} of blend: it is not listed, and the run skipped it: pools"] == unproven.names[
+        UnprovenReason.MARKETS
+    ]
     with pytest.raises(RefutedError, match="which is listed: excluded"):
         compared(tmp_path / "listed", others, skipped={BLEND_V2: ("excluded", True)})

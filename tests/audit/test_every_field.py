@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from exporter.audit.unproven import Reason
+from exporter.audit.unproven import UnprovenReason
 from exporter.cli import main
 from exporter.errors import ExitCode
 from exporter.history import liquidations
@@ -81,7 +81,7 @@ def test_every_field_has_a_row() -> None:
     found = table()
 
     assert sorted(expected) == sorted(found)
-    assert {*found.values()} <= {REFUTED, STATED, *Reason}
+    assert {*found.values()} <= {REFUTED, STATED, *UnprovenReason}
 
 
 class Base:
@@ -101,7 +101,7 @@ class Base:
             [pa.array([value], kind.type) for value, kind in zip(row, liquidations.SCHEMA, strict=True)],
             schema=liquidations.SCHEMA,
         )
-        data = liquidations.written(pl.DataFrame(pl.from_arrow(table)))
+        data = liquidations.encode_table(pl.DataFrame(pl.from_arrow(table)))
         spans = [documents.LedgerSpan(100, 130)]
         key = LIQUIDATIONS.template
         entry = documents.LiquidationsFile(key, file_reference(key), 1, len(data), digest(data), spans)

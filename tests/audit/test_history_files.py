@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.audit.history_files import rows_by_ledger, written_alike
+from exporter.audit.history_files import check_as_written, rows_by_ledger
 from exporter.errors import CheckError, SourceError
 from exporter.publishing.compaction import joined_rows
 from exporter.tree.documents import HistoryFile
@@ -124,7 +124,7 @@ def test_what_a_run_or_compaction_wrote(request: pytest.FixtureRequest, kind: st
     """A file of one run, and one that joins several, have the bytes that writing their rows gives."""
     data, entry, network = request.getfixturevalue(kind)
 
-    assert written_alike(data, entry, network)
+    assert check_as_written(data, entry, network)
     assert entry.rows == sum(rows_by_ledger(data).values())
 
 
@@ -137,7 +137,7 @@ def test_a_file_that_was_forged(request: pytest.FixtureRequest, kind: str, forge
 
     assert forged != data
     with pytest.raises((CheckError, SourceError)) as caught:
-        written_alike(forged, entry, network)
+        check_as_written(forged, entry, network)
     if forge is not cut:
         assert isinstance(caught.value, CheckError)
         assert entry.key in str(caught.value)

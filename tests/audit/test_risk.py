@@ -14,7 +14,7 @@ import pytest
 
 from exporter.audit.census import census
 from exporter.audit.risk import MarketTally, PoolFacts
-from exporter.audit.unproven import Reason
+from exporter.audit.unproven import UnprovenReason
 from exporter.audit.verify import verify_tree
 from exporter.console import Silence
 from exporter.deployments.networks import derived_address, network_id
@@ -199,7 +199,7 @@ def test_the_table_has_its_rows(counted: tuple[Path, FromArchive]) -> None:
 def verified(out: Path, given: FromArchive, *, complete: bool) -> list[str]:
     """The statements that a verification of the tree names."""
     found = verify_tree(str(out), list(given.uris), given.trust, Silence(), complete=complete)
-    return list(found.unproven.names.get(Reason.STATEMENTS, ()))
+    return list(found.unproven.names.get(UnprovenReason.STATEMENTS, ()))
 
 
 def test_it_is_derived_again(counted: tuple[Path, FromArchive], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from exporter.audit.unproven import MAX_NAME, MAX_NAMED_REASONS, Reason, Unproven
+from exporter.audit.unproven import MAX_NAME_CHARACTERS, MAX_NAMES, Unproven, UnprovenReason
 from exporter.cli import main
 from exporter.cli.prove import report_unproven
 from exporter.console import Console
@@ -18,23 +18,23 @@ from exporter.errors import ExitCode
 def test_names_are_bounded_and_counts_are_not() -> None:
     """Of a million names the first are kept, each in one short line; the number of all comes with them."""
     unproven, more = Unproven(), Unproven()
-    unproven.add(Reason.CHANGED, (f"entry {at}" for at in range(1_000_000)))
-    more.add(Reason.CHANGED, ["x\n" * 1000])
-    more.add(Reason.CALLS, ["y\n" * 1000])
+    unproven.add(UnprovenReason.CHANGED, (f"entry {at}" for at in range(1_000_000)))
+    more.add(UnprovenReason.CHANGED, ["x\n" * 1000])
+    more.add(UnprovenReason.CALLS, ["y\n" * 1000])
     unproven.update(more)
     lines = dict(unproven.lines())
 
-    assert 1_000_001 == unproven.counts[Reason.CHANGED]
-    assert [f"entry {at}" for at in range(MAX_NAMED_REASONS)] == unproven.names[Reason.CHANGED]
-    assert lines[Reason.CHANGED].endswith("entry 19 and 999,981 more")
-    assert ["y " * (MAX_NAME // 2)] == unproven.names[Reason.CALLS]
+    assert 1_000_001 == unproven.counts[UnprovenReason.CHANGED]
+    assert [f"entry {at}" for at in range(MAX_NAMES)] == unproven.names[UnprovenReason.CHANGED]
+    assert lines[UnprovenReason.CHANGED].endswith("entry 19 and 999,981 more")
+    assert ["y " * (MAX_NAME_CHARACTERS // 2)] == unproven.names[UnprovenReason.CALLS]
     assert [True, True] == ["\n" not in line for line in lines.values()]
 
 
 def test_what_is_allowed_is_repeated(capsys: pytest.CaptureFixture[str]) -> None:
     """What was allowed is in the output, as is what it covers; the option takes names of reasons alone."""
-    unproven, allowed = Unproven(), frozenset({Reason.CALLS, Reason.CHANGED})
-    unproven.add(Reason.CALLS, ["C.price"])
+    unproven, allowed = Unproven(), frozenset({UnprovenReason.CALLS, UnprovenReason.CHANGED})
+    unproven.add(UnprovenReason.CALLS, ["C.price"])
     codes = [each.exit_code() for each in (Unproven(), unproven)]
     codes.append(report_unproven(Console("json", sys.stdout), unproven, allowed))
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -31,7 +31,7 @@ from exporter.audit import prove as prove_module
 from exporter.audit.prove import prove
 from exporter.audit.published_tree import check_files
 from exporter.audit.rerender import check_tree, fetch, rerender
-from exporter.audit.verify import evidence_words, repeat_earlier, verify_tree
+from exporter.audit.verify import repeat_earlier, unproven_evidence, verify_tree
 from exporter.cli import main
 from exporter.config import load
 from exporter.console import Silence
@@ -595,7 +595,7 @@ def test_evidence_that_skips_a_listed_market(single: Path, reason: SkipReason, e
     forged = replace(evidence, skipped=[SkippedMarket(BLEND_V2, "blend", reason)], excluded=excluded)
 
     with pytest.raises(RefutedError, match=re.escape(said)):
-        list(evidence_words(forged))
+        list(unproven_evidence(forged))
 
 
 def test_what_is_excluded_and_configured_is_stated(trees: Trees, single: Path, tmp_path: Path) -> None:
@@ -610,7 +610,9 @@ def test_what_is_excluded_and_configured_is_stated(trees: Trees, single: Path, t
     result = trees.verify(tmp_path / "out", "--allow-unproven", "calls")
     expect(result, ExitCode.DONE, f"the operator excludes {CONTRACT}")
     expect(result, ExitCode.DONE, f"the operator names the market {BLEND_V2} of blend, and lists it by that alone")
-    assert [f"skipped: {BLEND_V2} of blend, a listed market, was not read (excluded)"] == list(evidence_words(skipped))
+    assert [f"skipped: {BLEND_V2} of blend, a listed market, was not read (excluded)"] == list(
+        unproven_evidence(skipped)
+    )
 
 
 def test_contracts_of_the_evidence(tmp_path: Path) -> None:
@@ -623,9 +625,9 @@ def test_contracts_of_the_evidence(tmp_path: Path) -> None:
     contract = LearnedContract(protocol="blend", label=deployment.label, role="emitter", address=CONTRACT)
     forged = replace(evidence, contracts=[*evidence.contracts, contract])
 
-    assert [] == list(evidence_words(evidence))
+    assert [] == list(unproven_evidence(evidence))
     assert [f"contract: emitter {CONTRACT} of blend {deployment.label} follows from no entry"] == list(
-        evidence_words(forged)
+        unproven_evidence(forged)
     )
 
 
@@ -648,7 +650,7 @@ def test_a_network_with_lists() -> None:
             ["looked: the run says that it did not compare the lists of known contracts"],
         ),
     ):
-        assert said == list(evidence_words(evidence))
+        assert said == list(unproven_evidence(evidence))
 
 
 @pytest.fixture

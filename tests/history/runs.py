@@ -100,7 +100,11 @@ class Historian:
         manifest = read_history_manifest(self.store)
         series = load_series(self.store, manifest, ledger)
         frame = observations_of(frame_of(observed, ledger, time))
-        files = [*catch_up(self.store, manifest, ledger, series), *series.extend(frame, ledger, time), *series.heads()]
+        files = [
+            *catch_up(self.store, manifest, ledger, series),
+            *series.extend(frame, ledger, time),
+            *series.newest_documents(),
+        ]
         return series, files
 
     def run(self, observed: Sequence[Observation], ledger: int, time: int, *, keep: bool = True) -> list[RenderedFile]:

@@ -72,13 +72,13 @@ def test_only_what_closed_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     Its files are those of a run that renders everything, as its id says.
     """
     network, store = RecordedNetwork(), MemoryStore()
-    rendered, heads = list[RenderedFile](), Series.heads
+    rendered, newest_documents = list[RenderedFile](), Series.newest_documents
 
     def counting(own: Series, kept: Collection[str] = ()) -> list[RenderedFile]:
-        rendered[:] = heads(own, kept)
+        rendered[:] = newest_documents(own, kept)
         return rendered
 
-    monkeypatch.setattr(Series, "heads", counting)
+    monkeypatch.setattr(Series, "newest_documents", counting)
     every = {bucket.name for bucket in BUCKETS}
     with running(create_app(network)) as url:
 

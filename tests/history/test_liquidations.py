@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.history.liquidations import SCHEMA, fault_of, joined, written
+from exporter.history.liquidations import SCHEMA, encode_table, join_spans, table_fault
 from exporter.tree.documents import LedgerSpan, LiquidationsFile
 
 
@@ -41,12 +41,12 @@ def entry(data: bytes, rows: int, *spans: tuple[int, int]) -> LiquidationsFile:
     )
 
 
-GOOD = written(rows_at(10, 12))
+GOOD = encode_table(rows_at(10, 12))
 
 
 def test_a_good_table() -> None:
     """What the exporter writes of events in its spans has no fault."""
-    assert None is fault_of(GOOD, entry(GOOD, 2, (10, 12)))
+    assert None is table_fault(GOOD, entry(GOOD, 2, (10, 12)))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,9 @@ def test_a_good_table() -> None:
 )
 def test_spans_that_touch_are_one(spans: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
     """Spans are joined where no ledger lies between them, whichever was covered first."""
-    assert expected == [(span.first_ledger, span.last_ledger) for span in joined(LedgerSpan(*span) for span in spans)]
+    assert expected == [
+        (span.first_ledger, span.last_ledger) for span in join_spans(LedgerSpan(*span) for span in spans)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def test_spans_that_touch_are_one(spans: list[tuple[int, int]], expected: list[t
 )
 def test_a_manifest_that_says_otherwise(rows: int, spans: list[tuple[int, int]], said: str) -> None:
     """Rows and spans of the manifest are those of the table."""
-    assert said in str(fault_of(GOOD, entry(GOOD, rows, *spans)))
+    assert said in str(table_fault(GOOD, entry(GOOD, rows, *spans)))
 
 
 def test_an_invented_table() -> None:
@@ -86,7 +88,7 @@ def test_an_invented_table() -> None:
     pq.write_table(pa.table({"bad_debt": [10**18]}), stream)
     plain = io.BytesIO()
     pq.write_table(rows_at(10, 12).to_arrow().cast(SCHEMA), plain, compression="zstd", write_statistics=False)
-    backwards = written(rows_at(12, 10))
+    backwards = encode_table(rows_at(12, 10))
 
     for data, said in (
         (stream.getvalue(), "cannot be read"),
@@ -94,4 +96,4 @@ def test_an_invented_table() -> None:
         (backwards, "has rows that do not ascend"),
         (GOOD[:-3], "cannot be read"),
     ):
-        assert said in str(fault_of(data, entry(data, 2, (10, 12)))), said
+        assert said in str(table_fault(data, entry(data, 2, (10, 12)))), said

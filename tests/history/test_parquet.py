@@ -16,7 +16,7 @@ import exporter
 import exporter.history.parquet
 from exporter.errors import CheckError
 from exporter.history.manifest import HistoryPart
-from exporter.history.parquet import REPEATED, history_key, render_history
+from exporter.history.parquet import REPEATED_NUMBERS, history_key, render_history
 from exporter.tables import COLUMNS, MAX_DECIMAL
 from exporter.tree.documents import HistoryFile
 from exporter.tree.files import FileKind
@@ -111,7 +111,7 @@ def test_no_type_that_readers_disagree_on(extreme_file: Path) -> None:
     assert {"observed_ledger", "ledger_close_time"} == {
         name for name in columns if columns[name].statistics is not None
     }
-    assert texts | {*REPEATED} == {name for name in columns if columns[name].has_dictionary_page}
+    assert texts | {*REPEATED_NUMBERS} == {name for name in columns if columns[name].has_dictionary_page}
     assert "ZSTD" == columns["total_supplied"].compression
     assert {
         b"table": b"pools",

@@ -91,7 +91,9 @@ def assert_right(store: Store) -> None:
     hours = pl.concat([frame for key, frame in frames.items() if key != DAILY])
     expected = judged(store)
 
-    assert [] == list(rollup_faults(manifest, lambda key: read(store, key), files.keys() - {DAILY, HOURLY}, whole=True))
+    assert [] == list(
+        rollup_faults(manifest, lambda key: read(store, key), files.keys() - {DAILY, HOURLY}, recompute=True)
+    )
     assert {entry.key: entry.rows for entry in manifest.rollups} == {key: len(frame) for key, frame in frames.items()}
     assert expected[DAILY].equals(frames[DAILY].sort(ORDER))
     assert expected[HOURLY].equals(hours.sort(ORDER))
@@ -165,7 +167,7 @@ def test_months_of_hours(
 
     A month before that is a file of its own.
     """
-    monkeypatch.setattr(rollups, "WIDE_POOLS", wide)
+    monkeypatch.setattr(rollups, "MAX_POOLS_FOR_WINDOW", wide)
     store = MemoryStore()
     for day in days:
         run(store, MONDAY + day * DAY.seconds)
@@ -201,7 +203,7 @@ def test_what_is_lost_is_recomputed(key: str, damage: str | None) -> None:
     store.delete([key])
     if damage is not None:
         store.put(key, whole[: len(whole) // 2] if damage == "cut" else b"x")
-    faults = list(rollup_faults(manifest_of(store), lambda each: read(store, each), None, whole=True))
+    faults = list(rollup_faults(manifest_of(store), lambda each: read(store, each), None, recompute=True))
 
     assert [key] == [name for name, _ in faults]
     run(store, MONDAY + 135 * DAY.seconds)
@@ -218,7 +220,7 @@ def test_rows_that_came_into_the_past() -> None:
         MONDAY + 130 * DAY.seconds + 600,
     ):
         run(store, time, rollups=False)
-    faults = list(rollup_faults(manifest_of(store), lambda key: read(store, key), None, whole=True))
+    faults = list(rollup_faults(manifest_of(store), lambda key: read(store, key), None, recompute=True))
 
     assert [] == faults  # they are as they were, and known to be
     replace_history(store, manifest_of(store), {}, NOW)
@@ -251,7 +253,9 @@ def test_a_wrong_row_is_a_fault() -> None:
         for entry in manifest_of(store).rollups
     ]
     manifest = replace_fields(manifest_of(store), rollups=entries)
-    faults = list(rollup_faults(manifest, lambda key: read(other if key in wrong else store, key), None, whole=True))
+    faults = list(
+        rollup_faults(manifest, lambda key: read(other if key in wrong else store, key), None, recompute=True)
+    )
 
     assert sorted(wrong) == [key for key, _ in sorted(faults)]
 

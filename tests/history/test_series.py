@@ -86,7 +86,7 @@ def test_a_pool_that_appears_while_no_bucket_closes() -> None:
     observed = observe(Random(1), [one, other], LEDGER + 1, MONDAY + 5)
     rows = observations_of(frame_of(observed, LEDGER + 1, MONDAY + 5))
     pages = list(series.extend(rows, LEDGER + 1, MONDAY + 5))
-    keys = [file.key for file in series.heads(unchanged)]
+    keys = [file.key for file in series.newest_documents(unchanged)]
 
     assert ([], list(LENGTHS)) == (pages, unchanged)
     assert 4 + 1 + 1 == len(keys)  # of the pool, its days as CSV, and of its token
@@ -214,7 +214,9 @@ def test_five_minutes_reach_back_a_day(count: int) -> None:
     ledger, time = rows.select(NEWEST).row(-1)
     pages = {file.key: json.loads(file.data) for file in series.extend(rows, ledger, time)}
     place = places(1, 1)[0]
-    newest = next(json.loads(file.data) for file in series.heads() if file.key.endswith(f"{place[1]}/history/5m.json"))
+    newest = next(
+        json.loads(file.data) for file in series.newest_documents() if file.key.endswith(f"{place[1]}/history/5m.json")
+    )
     starts = [row["start_time"] for row in newest["data"]]
     page = newest
     while (key := f"v1/buckets/{page['next_cursor']}.json") in pages:

@@ -299,4 +299,4 @@ class TestReaders:
         assert series.row_count == load_series(store, manifest, 2000).row_count
         fresh = Series()
         assert sorted(page.key for page in pages) == sorted(page.key for page in catch_up(store, manifest, 2000, fresh))
-        assert [head.data for head in series.heads()] == [head.data for head in fresh.heads()]
+        assert [head.data for head in series.newest_documents()] == [head.data for head in fresh.newest_documents()]

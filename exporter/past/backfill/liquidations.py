@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from exporter.errors import DecodeError, StoreError
-from exporter.history.liquidations import SCHEMA, joined, written
+from exporter.history.liquidations import SCHEMA, encode_table, join_spans
 from exporter.history.manifest import data_of, file_reference
 from exporter.parquet_bounds import open_parquet
 from exporter.past.lake.close_meta import EVENT, decode_event
@@ -68,8 +68,8 @@ def with_liquidations(
     new = pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
     frame = pl.concat([before.filter(~covered), pl.DataFrame(pl.from_arrow(new))])
     frame = frame.sort("observed_ledger", "event_index", maintain_order=True)
-    data = written(frame)
+    data = encode_table(frame)
     store.put(KEY, data)
-    covered_spans = joined([*spans_before, *spans])
+    covered_spans = join_spans([*spans_before, *spans])
     entry = LiquidationsFile(KEY, file_reference(KEY), frame.height, len(data), etag_of(data), covered_spans)
     return msgspec.structs.replace(manifest, liquidations=entry)

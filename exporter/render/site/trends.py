@@ -112,10 +112,10 @@ class Trends:
 
 def _lengths(histories: Histories, places: Sequence[Place]) -> dict[Place, Bucket]:
     """The shortest bucket of which every one of a place is at hand, and not too many."""
-    *shorter, longest = histories.form.buckets
+    *shorter, longest = histories.kind.buckets
     left, lengths = set(places), dict.fromkeys(places, longest)
     for bucket in shorter:
-        counts = histories.closed(bucket).group_by(histories.form.keys).len().iter_rows()
+        counts = histories.closed(bucket).group_by(histories.kind.keys).len().iter_rows()
         many = {(one, other) for one, other, count in counts if count >= MOST_POINTS}
         suited = left - many - histories.cursors(bucket).keys()
         lengths.update(dict.fromkeys(suited, bucket))
@@ -140,7 +140,7 @@ def _trends(
     columns: Sequence[tuple[str, object, str]],
     places: set[Place],
 ) -> dict[Place, Trend]:
-    keys, names = histories.form.keys, [name for _, _, name in columns]
+    keys, names = histories.kind.keys, [name for _, _, name in columns]
     wanted = pl.DataFrame(sorted(places), schema=dict.fromkeys(keys, pl.String()), orient="row")
     rows = pl.concat([part.select(*keys, "start", *names) for part in (histories.closed(bucket), now)])
     rows = rows.join(wanted, on=keys, how="semi").sort(*keys, "start")

@@ -142,7 +142,7 @@ def faults_of(store: Store) -> list[str]:
         stored = store.get(key)
         return None if stored is None else stored.data
 
-    return [key for key, _ in rollup_faults(manifest, read, None, whole=True)]
+    return [key for key, _ in rollup_faults(manifest, read, None, recompute=True)]
 
 
 def test_liquidations(lake: RecordedLake, whole: MemoryStore) -> None:
