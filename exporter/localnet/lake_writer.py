@@ -33,7 +33,7 @@ from exporter.past.backfill.lake_job import LakeJob, LakePlan, LakeResult
 from exporter.past.backfill.start_state import StartState
 from exporter.past.lake.close_meta import CREATED, REMOVED, RESTORED, STATE, UPDATED
 from exporter.past.lake.closing_value import MILLISECONDS_PROTOCOL
-from exporter.past.lake.objects import CONFIG, ENDINGS, LakeConfig
+from exporter.past.lake.objects import CONFIG, EXTENSIONS, LakeConfig
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 
@@ -180,7 +180,7 @@ class LakeWriter:
         first, last = self._batch[0][0], self._batch[-1][0]
         raw = _word(first) + _word(last) + _word(len(self._batch)) + b"".join(close for _, close in self._batch)
         self._batch = []
-        path = self._folder / (self.config.key_of(first) + ENDINGS[0])
+        path = self._folder / (self.config.key_of(first) + EXTENSIONS[0])
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(pa.compress(raw, codec="zstd", asbytes=True))
 

@@ -1,4 +1,4 @@
-"""An archive as the source of a run: the state at a checkpoint that is proven first."""
+"""History archives as the source of a run, which reads the state at a checkpoint that was proven before."""
 
 from __future__ import annotations
 
@@ -35,7 +35,14 @@ BUCKET_CACHE = "./archive-buckets"
 
 @dataclass(frozen=True, slots=True)
 class FromArchive:
-    """Archives, each tried in turn; ``trust`` None: those that are known for the network."""
+    """History archives from which a run reads.
+
+    Attributes:
+        uris: the archives, in the order in which they are tried.
+        checkpoint: the ledger of the checkpoint; None for the newest one that can be proven.
+        trust: the file with the list of trusted organisations; None for the packaged list of the network.
+        bucket_cache: the folder that keeps archive buckets.
+    """
 
     uris: tuple[str, ...]
     checkpoint: int | None = None
@@ -46,14 +53,15 @@ class FromArchive:
     def publish_proof(
         self, held: HeldStore, network: str, run_id: str, evidence_key: str, entries: int, content: bytes, now: Clock
     ) -> None:
-        """Add the proof file of the checkpoint that a run was read from: all its entries came out of proven buckets."""
+        """Add the proof of the checkpoint that a run was read from. It confirms all entries of the run."""
         trust = trust_of(network, self.trust)
         proven, counted = check_proof(content, trust), ProvenEntries(entries=entries, confirmed=entries)
         proof = proof_entry(run_id, evidence_key, content, proven, counted, trust, now)
         add_proofs(held, network, self.trust, [(proof, content)])
 
     @asynccontextmanager
-    async def open(self, settings: Settings, on_request: OnRequest = lambda: None) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - of RPCs
+    async def open(self, settings: Settings, on_request: OnRequest = lambda: None) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - only RPCs have requests to report
+        """Prove the checkpoint and open its state. Raises as `open_archive_state` does."""
         with open_archive_state(settings, self) as state:
             network = network_of(settings.passphrase)
             opened = OpenSource(state.source, network, state.instances, state.source.label, state)
@@ -62,9 +70,16 @@ class FromArchive:
 
 @dataclass(frozen=True, slots=True)
 class ProvenState:
-    """The state at a checkpoint, with every contract's code, its proof file's content, and what that proves.
+    """The proven state at a checkpoint.
 
-    ``unlisted`` counts the validators that the trusted ones trust, and the list does not have.
+    Attributes:
+        source: the state as a run reads it.
+        index: the state by key.
+        instances: the address and the instance of every contract, without its storage.
+        proof: the content of the proof file.
+        proven: what the proof proves.
+        trusted_since: the date of the list of trusted organisations.
+        unlisted: the number of validators that trusted validators name, but the list lacks.
     """
 
     source: SnapshotSource
@@ -77,7 +92,7 @@ class ProvenState:
 
     @property
     def notices(self) -> list[str]:
-        """Remarks on the proof for readers of the rows."""
+        """Notices about the proof for readers of the run."""
         return [unlisted_notice(self.unlisted, self.trusted_since)] if self.unlisted else []
 
     def as_dict(self) -> dict[str, object]:
@@ -92,50 +107,54 @@ class ProvenState:
 
 
 @contextmanager
-def open_archive_state(settings: Settings, given: FromArchive) -> Iterator[ProvenState]:
-    """Prove a checkpoint and open its state. Raises `ArchiveError`, `NetworkMismatchError`, `ConfigError`."""
-    trust = trust_of(settings.passphrase, given.trust)
+def open_archive_state(settings: Settings, archive: FromArchive) -> Iterator[ProvenState]:
+    """Prove a checkpoint and open its state.
+
+    Raises `ArchiveError` if it cannot be read or proven, `NetworkMismatchError` if it is of another network, and
+    `ConfigError` if it is no checkpoint, or nobody is trusted on this network.
+    """
+    trust = trust_of(settings.passphrase, archive.trust)
     deadline = Deadline(settings.network.read_deadline.total_seconds(), "network.read_deadline")
-    archives = Archives.open(given.uris, given.bucket_cache, deadline)
-    ledger = given.checkpoint
+    archives = Archives.open(archive.uris, archive.bucket_cache, deadline)
+    ledger = archive.checkpoint
     if ledger is not None and ledger != checkpoint_of(ledger):
         raise ConfigError(
             f"--checkpoint: {ledger} is not a checkpoint; the next is {checkpoint_of(ledger)} (63, 127, …)"
         )
     checkpoint, proof = newest_proof(archives, trust) if ledger is None else make_proof(archives, ledger, trust)
-    named = checkpoint.passphrase
-    if named not in (None, settings.passphrase):
+    network = checkpoint.passphrase
+    if network not in (None, settings.passphrase):
         raise NetworkMismatchError(
-            f"the archive is of the network {named!r}, but the run is configured for {settings.passphrase!r}; set "
+            f"the archive is of the network {network!r}, but the run is configured for {settings.passphrase!r}; set "
             "network.name or network.passphrase"
         )
     unlisted = unlisted_validators(archives, checkpoint.header.ledger, trust)
     with (
-        private_folder(given.bucket_cache) as folder,
+        private_folder(archive.bucket_cache) as folder,
         open_state(archives, checkpoint, folder, settings.passphrase) as (index, source),
     ):
-        forget_other_buckets(given.bucket_cache, (*checkpoint.live, *checkpoint.hot))
+        forget_other_buckets(archive.bucket_cache, (*checkpoint.live, *checkpoint.hot))
         bare = ((address, instance._replace(storage=None)) for address, instance in index.instances())
         instances = sorted(bare, key=lambda item: instance_key(item[0]))
         yield ProvenState(source, index, instances, proof, check_proof(proof, trust), trust.date, unlisted)
 
 
 STATE_PREFIX = "state-"
-"""The beginning of the name of a run's own folder for its index, below the folder of the buckets."""
+"""The beginning of the name of the folder for a run's index, which is in the folder of the archive buckets."""
 
 
 @contextmanager
 def private_folder(bucket_cache: Path) -> Iterator[Path]:
-    """A folder of this run alone, on the disk of the buckets. Leftovers of runs that were killed are removed.
+    """A folder for this run alone, on the disk of the archive buckets. What killed runs left behind is removed.
 
-    Buckets are compared with their digests whenever they are read, so it does not matter who put them there. An index
-    of the state could not be.
+    Buckets are compared with their digests whenever they are read, so anybody may put them into the cache. An index of
+    the state has no such digest, so nobody else may write to its folder.
     """
-    for left in bucket_cache.glob(f"{STATE_PREFIX}*"):
-        if left.is_dir() and not left.is_symlink():
-            shutil.rmtree(left)
+    for leftover in bucket_cache.glob(f"{STATE_PREFIX}*"):
+        if leftover.is_dir() and not leftover.is_symlink():
+            shutil.rmtree(leftover)
         else:
-            left.unlink()
+            leftover.unlink()
     with tempfile.TemporaryDirectory(prefix=STATE_PREFIX, dir=bucket_cache) as folder:
         yield Path(folder)
 
@@ -144,7 +163,7 @@ def private_folder(bucket_cache: Path) -> Iterator[Path]:
 def open_state(
     archives: Archives, checkpoint: Checkpoint, folder: Path, passphrase: str
 ) -> Iterator[tuple[StateIndex, SnapshotSource]]:
-    """The state of a checkpoint by its keys, indexed in a folder that nobody else writes into, and as a source."""
+    """The state of a checkpoint by key, and as a source. The index is made in a folder that nobody else writes to."""
     index, header = StateIndex(archives, checkpoint, folder), checkpoint.header
     try:
         network, label = network_id(passphrase), f"checkpoint {header.ledger} of {archives.each[0].label}"

@@ -1,4 +1,4 @@
-"""Adding proofs of runs to a published tree, with what a reader needs to check them."""
+"""Adds proofs of runs to a published tree, with the files that a reader needs to check them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from exporter.tree.run_listing import ledger_of
 from exporter.tree.verifier import verifier_file
 
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 13, 5.0
-"""Tries and pauses that add up to a minute of waiting for a run that publishes at the same time."""
+"""Number of tries, and the pause between them: together a minute, in which a run that publishes should finish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenEntries:
-    """How many entries of a run's evidence a checkpoint confirms, and what it leaves open, by the reason."""
+    """The number of entries in a run's evidence, how many of them a checkpoint confirms, and the others by reason."""
 
     entries: int
     confirmed: int
@@ -46,7 +46,7 @@ def proof_entry(
     trust: Trust,
     now: Clock,
 ) -> Proof:
-    """The entry of a run in the list of proofs; ``content`` is the proof file's."""
+    """The entry of a run in the list of proofs. ``content`` has the bytes of the proof file."""
     digest = hashlib.sha256(content).hexdigest()
     return Proof(
         run_id=run_id,
@@ -70,20 +70,26 @@ def proof_entry(
 
 
 def add_when_free(store: Store, network: str, trust: Path | None, added: Sequence[tuple[Proof, bytes]]) -> list[Proof]:
-    """Add proofs of runs that are still in the tree. Waits for a publisher within bounds. Raises `LostRaceError`."""
-    for left in reversed(range(LOCK_TRIES)):
+    """Add proofs as `add_proofs` does, as soon as no other publisher holds the store.
+
+    Raises `LostRaceError` if that takes more than a minute.
+    """
+    for tries_left in reversed(range(LOCK_TRIES)):
         try:
             with hold(store) as held:
                 return add_proofs(held, network, trust, added)
         except LostRaceError:
-            if not left:
+            if not tries_left:
                 raise
             sleep(LOCK_PAUSE_SECONDS)
     raise AssertionError("the last try returns or raises")
 
 
 def add_proofs(held: HeldStore, network: str, trust: Path | None, proofs: Sequence[tuple[Proof, bytes]]) -> list[Proof]:
-    """Add the proofs of runs that are still there, each with its file's content; gives those that were added."""
+    """Add the proofs of runs that are still in the tree, and return those that were added.
+
+    ``proofs`` has the entry of each proof, and the content of its file.
+    """
     added = [(proof, content) for proof, content in proofs if held.get(RUN.key(run_id=proof.run_id))]
     if added:
         _add(held, network, trust, added)

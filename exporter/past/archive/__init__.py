@@ -1,1 +1,1 @@
-"""Stellar history archives (docs/history-archives.md); `checkpoint.HistoryArchive` is the way in."""
+"""Reads Stellar history archives (docs/history-archives.md). Start with `checkpoint.HistoryArchive`."""

@@ -1,4 +1,4 @@
-"""The files of a history archive: their names, where they come from, and the records in them."""
+"""Files of a history archive: their names, how they are opened, and the records in them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,21 @@ NEWEST_STATE: Final = ".well-known/stellar-history.json"
 
 
 class ArchiveFiles(Protocol):
-    """Where an archive is kept. ``label`` names it in errors and must hold no secret."""
+    """A place that keeps the files of an archive. ``label`` names it in errors, and must not contain a secret."""
 
     label: str
 
     def open(self, name: str, max_bytes: int) -> IO[bytes]:
-        """A file as it is stored. Raises `ArchiveFileMissingError`, and `ArchiveError`, also above ``max_bytes``."""
+        """Open a file as it is stored.
+
+        Raises `ArchiveFileMissingError` if there is no such file, and `ArchiveError` if it cannot be read or has more
+        than ``max_bytes``.
+        """
         ...
 
 
 class FolderFiles:
-    """An archive in a folder."""
+    """The files of an archive in a folder."""
 
     def __init__(self, folder: Path, label: str | None = None) -> None:
         self._folder = folder
@@ -62,7 +66,7 @@ def records_name(category: str, checkpoint: int) -> str:
 
 
 def bucket_name(digest: bytes) -> str:
-    """The name of a bucket's file."""
+    """The name of the file of an archive bucket."""
     return f"bucket/{_folders(digest.hex())}/bucket-{digest.hex()}.xdr.gz"
 
 
@@ -71,10 +75,11 @@ def _folders(text: str) -> str:
 
 
 def records(files: ArchiveFiles, name: str, max_bytes: int, digest: bytes | None = None) -> Iterator[bytes]:
-    """The records of a gzip file: each follows a mark of four bytes, its length with the highest bit set.
+    """The records of a gzip file. Each follows a mark of four bytes, which is its length with the highest bit set.
 
-    Raises `ArchiveError` for anything else, for what unpacks to more than ``max_bytes``, and after the last record
-    unless the SHA-256 of the unpacked content is ``digest``: use nothing of a file that was not read to its end.
+    Raises `ArchiveError` for a file of another form, and for one that unpacks to more than ``max_bytes``. Raises it
+    after the last record if the SHA-256 of the unpacked content is not ``digest``. So a caller must use nothing of a
+    file before its end.
     """
     what, running, total = f"{files.label}: {name}", hashlib.sha256(), 0
     try:

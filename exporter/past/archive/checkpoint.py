@@ -1,8 +1,10 @@
-"""A history archive's checkpoints: the state after one ledger, as verified entries, and what their files hold.
+"""Reads the checkpoints of a history archive: the state after one ledger, and the files that belong to it.
 
-A checkpoint's header holds the hash of its bucket list, the state file names the buckets, and a bucket's name is the
-digest of its content: so every entry read is what the header commits to. Whether the header is the network's is not
-said by the archive itself; pin its hash (`Checkpoint.header`) to what you know, or prove it.
+The header of a checkpoint has the hash of its bucket list. The state file names the buckets of that list. The name of a
+bucket is the digest of its content. So every entry that is read is one that the header commits to.
+
+An archive cannot say whether the header is the network's. Compare its hash (`Checkpoint.header`) with one that you
+know, or prove it (`exporter.past.archive.checkpoint_proof`).
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from exporter.past.archive.stellar_proof import RefusedError, check_state
 
 LEVELS: Final = 11
 HOT_ARCHIVE_PROTOCOL: Final = 23
-"""From this protocol on the bucket list's hash in a header covers the hot archive too."""
+"""The first protocol in which the bucket list's hash in a header covers the hot archive, too."""
 
 GENERALIZED: Final = b"\0\0\0\1"
 GENERALIZED_PROTOCOL: Final = 20
@@ -46,12 +48,12 @@ _PARALLEL_PHASE = struct.pack(">III", 1, 0, 0)
 
 _EXTERNALIZE: Final = 2
 _STATEMENT: Final = struct.Struct(">I32sQI").unpack_from
-_VALUE_AT: Final = 48 + 4
-"""Where an EXTERNALIZE message has its value: after the head of the statement, and a counter."""
+_VALUE_OFFSET: Final = 48 + 4
+"""The offset of the value in an EXTERNALIZE message: after the head of the statement, and a counter."""
 
 
 class _Level(Struct):
-    """A level of a bucket list; its "next" is a merge under way, and no part of the state."""
+    """A level of a bucket list. Its "next" is left out, because it is a merge under way and no part of the state."""
 
     curr: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
     snap: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -61,7 +63,7 @@ _Levels: TypeAlias = Annotated[list[_Level], Meta(min_length=LEVELS, max_length=
 
 
 class StateFile(Struct, rename="camel"):
-    """A checkpoint's state file. Those of before 2018 or so do not name their network."""
+    """The state file of a checkpoint. Files from before about 2018 do not name their network."""
 
     version: Literal[1, 2]
     current_ledger: Annotated[int, Meta(ge=1, le=2**32 - 1)]
@@ -72,9 +74,13 @@ class StateFile(Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint's header, and the digests of the buckets that it commits to, newest first, two of each level.
+    """A checkpoint.
 
-    ``hot`` are those of archived entries, empty before protocol 23. ``passphrase`` is what the state file says.
+    Attributes:
+        header: its header.
+        live: the digests of the buckets of live entries that the header commits to, two of each level, newest first.
+        hot: the same for the buckets of archived entries; empty before protocol 23.
+        passphrase: the network that the state file names; None if it names none.
     """
 
     header: LedgerHeader
@@ -84,20 +90,21 @@ class Checkpoint:
 
 
 class HistoryArchive:
-    """A reader of one archive. All failures are `ArchiveError`; nothing is given that failed its digest."""
+    """Reads one archive. Every failure raises `ArchiveError`, and nothing is returned that does not have its digest."""
 
     def __init__(self, files: ArchiveFiles) -> None:
         self.label = files.label
         self._files = files
 
     def newest(self) -> int:
+        """The newest checkpoint that the archive says it has."""
         return self._state_file(NEWEST_STATE).current_ledger
 
     def headers(self, checkpoint: int) -> list[LedgerHeader]:
-        """The headers of a checkpoint's ledgers (up to 64), hashes and links between them verified."""
-        with self._records_of("ledger", checkpoint) as found:
+        """The headers of a checkpoint's ledgers, at most 64. Their hashes and the links between them are verified."""
+        with self._records_of("ledger", checkpoint) as ledger_records:
             chain: list[LedgerHeader] = []
-            for header in map(decode_ledger_header, found):
+            for header in map(decode_ledger_header, ledger_records):
                 if chain and (header.ledger != chain[-1].ledger + 1 or header.previous_hash != chain[-1].hash):
                     raise DecodeError(f"ledger {header.ledger} does not follow ledger {chain[-1].ledger}")
                 chain.append(header)
@@ -106,14 +113,17 @@ class HistoryArchive:
         return chain
 
     def scp_records(self, checkpoint: int) -> list[ScpRecord]:
-        """The messages of validators about a checkpoint's ledgers. No signature is verified."""
-        with self._records_of("scp", checkpoint) as found:
-            return list(map(decode_scp_record, found))
+        """The messages of validators about a checkpoint's ledgers. Their signatures are not verified here."""
+        with self._records_of("scp", checkpoint) as scp_records:
+            return list(map(decode_scp_record, scp_records))
 
     def transaction_sets(self, checkpoint: int) -> dict[int, bytes]:
-        """The transaction sets of a checkpoint's ledgers that have any, as they are hashed; not verified."""
-        with self._records_of("transactions", checkpoint) as found:
-            return dict(map(decode_transactions_record, found))
+        """The bytes that a transaction set's hash is made of, by ledger. Ledgers without transactions are left out.
+
+        The hashes are not verified here.
+        """
+        with self._records_of("transactions", checkpoint) as transaction_records:
+            return dict(map(decode_transactions_record, transaction_records))
 
     @contextmanager
     def _records_of(self, category: str, checkpoint: int) -> Iterator[Iterator[bytes]]:
@@ -129,29 +139,28 @@ class HistoryArchive:
             raise ArchiveError(f"{self.label}: {name}: {error}") from None
 
     def checkpoint(self, ledger: int) -> Checkpoint:
-        """The checkpoint at a ledger (63, 127, …): its state file, and its header, which must hold the state's hash."""
+        """The checkpoint at a ledger (63, 127, …). Its header is checked to commit to the buckets of its state file."""
         if ledger != checkpoint_of(ledger):
             raise ArchiveError(
                 f"ledger {ledger} is not a checkpoint; the archive has the state at {checkpoint_of(ledger)} "
                 "(every 64 ledgers: 63, 127, …)"
             )
-        found, header = self._state_file(state_name(ledger)), self.headers(ledger)[-1]
-        live, hot = _digests(found.current_buckets), tuple[bytes, ...]()
-        if (
-            header.protocol_version >= HOT_ARCHIVE_PROTOCOL
-        ):  # no header commits to what a file says of an earlier protocol
-            hot = _digests(found.hot_archive_buckets or ())
+        state, header = self._state_file(state_name(ledger)), self.headers(ledger)[-1]
+        live, hot = _digests(state.current_buckets), tuple[bytes, ...]()
+        # Headers of earlier protocols do not commit to a hot archive, so what their files say of one is ignored.
+        if header.protocol_version >= HOT_ARCHIVE_PROTOCOL:
+            hot = _digests(state.hot_archive_buckets or ())
         with self._named(state_name(ledger)):
-            if found.current_ledger != ledger:
-                raise DecodeError(f"it is of ledger {found.current_ledger}")
+            if state.current_ledger != ledger:
+                raise DecodeError(f"it is of ledger {state.current_ledger}")
             try:
                 check_state(header.content, live, hot)
             except RefusedError as error:
                 raise DecodeError(f"{error}; do not use this copy") from None
-        return Checkpoint(header, live, hot, found.network_passphrase)
+        return Checkpoint(header, live, hot, state.network_passphrase)
 
     def bucket(self, digest: bytes) -> Iterator[bytes]:
-        """The records of a bucket, META included, in their order; verified when the last one was taken."""
+        """The records of an archive bucket in their order, including META. They are verified after the last one."""
         return records(self._files, bucket_name(digest), ARCHIVE_BUCKET_BYTES, digest)
 
     def _state_file(self, name: str) -> StateFile:
@@ -160,7 +169,7 @@ class HistoryArchive:
 
 
 def decode_state_file(content: bytes) -> StateFile:
-    """Decode a state file. Raises `DecodeError`."""
+    """Decode a state file. Raises `DecodeError` if it is malformed."""
     try:
         return msgspec.json.decode(content, type=StateFile)
     except (ValueError, RecursionError) as error:
@@ -172,7 +181,7 @@ def _digests(levels: Sequence[_Level]) -> tuple[bytes, ...]:
 
 
 def decode_ledger_header(record: bytes) -> LedgerHeader:
-    """Decode a LedgerHeaderHistoryEntry. Raises `DecodeError`, also where its hash is not that of its header."""
+    """Decode a LedgerHeaderHistoryEntry. Raises `DecodeError` if it is malformed, or its hash is not its header's."""
     header, end = read_header(record, 0)
     if end != len(record):
         raise DecodeError(f"{len(record) - end} bytes follow the header of ledger {header.ledger}")
@@ -180,7 +189,7 @@ def decode_ledger_header(record: bytes) -> LedgerHeader:
 
 
 def decode_transactions_record(record: bytes) -> tuple[int, bytes]:
-    """The ledger of a TransactionHistoryEntry, and what its transaction set's hash is the SHA-256 of."""
+    """The ledger of a TransactionHistoryEntry, and the bytes whose SHA-256 is its transaction set's hash."""
     if len(record) < 44:
         raise DecodeError("a record of transactions ends too early")
     ledger = int.from_bytes(record[:4], "big")
@@ -192,7 +201,10 @@ def decode_transactions_record(record: bytes) -> tuple[int, bytes]:
 
 
 def empty_set(previous_hash: bytes, previous_protocol: int) -> bytes:
-    """The set without transactions that follows a header. Archives have no record of such a set."""
+    """The bytes of the transaction set of a ledger without transactions. Archives have no record of such a set.
+
+    Its arguments are the hash and the protocol of the header before that ledger.
+    """
     if previous_protocol < GENERALIZED_PROTOCOL:
         return previous_hash
     second = _CLASSIC_PHASE if previous_protocol < PARALLEL_PROTOCOL else _PARALLEL_PHASE
@@ -201,7 +213,7 @@ def empty_set(previous_hash: bytes, previous_protocol: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Externalized:
-    """A validator's statement of a close value. ``envelope`` is the SCPEnvelope XDR, its signature included."""
+    """A validator's message that a ledger closed with a value. ``envelope`` is its SCPEnvelope XDR, with signature."""
 
     node: bytes
     ledger: int
@@ -212,9 +224,11 @@ class Externalized:
 
 @dataclass(frozen=True, slots=True)
 class ScpRecord:
-    """Consensus messages about a ledger that an archive's node saw.
+    """The consensus messages about a ledger that an archive's node saw.
 
-    ``quorum_sets`` has all validators that a quorum set names, by the SHA-256 of the set.
+    Attributes:
+        quorum_sets: all validators that a quorum set names, by the SHA-256 of the set.
+        externalized: the messages that the ledger closed with a value.
     """
 
     ledger: int
@@ -223,7 +237,7 @@ class ScpRecord:
 
 
 def decode_scp_record(record: bytes) -> ScpRecord:
-    """Take an SCPHistoryEntry apart. Raises `DecodeError`. No signature is verified."""
+    """Decode an SCPHistoryEntry. Raises `DecodeError` if it is malformed. Signatures are not verified here."""
     try:
         if word(record, 0)[0]:
             raise DecodeError("unknown version of a record of SCP messages")
@@ -243,10 +257,11 @@ def decode_scp_record(record: bytes) -> ScpRecord:
             if node_kind:
                 raise DecodeError(f"unknown kind of node: {node_kind}")
             if kind == _EXTERNALIZE:
-                at = position + _VALUE_AT
-                behind = xdr.opaque(record, at) + 4  # the number of confirmed ballots is between
-                value = record[at + 4 : at + 4 + word(record, at)[0]]
-                externalized.append(Externalized(node, slot, value, record[behind : behind + 32], record[position:end]))
+                start = position + _VALUE_OFFSET
+                hash_start = xdr.opaque(record, start) + 4  # after the value and the number of confirmed ballots
+                value = record[start + 4 : start + 4 + word(record, start)[0]]
+                quorum_set_hash = record[hash_start : hash_start + 32]
+                externalized.append(Externalized(node, slot, value, quorum_set_hash, record[position:end]))
             position = end
     except struct.error:
         raise DecodeError("the bytes end inside a record of SCP messages") from None

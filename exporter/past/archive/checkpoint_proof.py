@@ -1,8 +1,8 @@
-"""Making the proof file of a checkpoint from history archives.
+"""Makes the proof file of a checkpoint from history archives.
 
-Header C is proven by what validators signed for a later ledger T: usually C + 1, or one up to 64 later whose set of
-transactions is small enough to be worth the headers between. All that is needed lies in the files of checkpoint C + 64,
-so an archive's newest checkpoint cannot be proven yet.
+The header of checkpoint C is proven by what validators signed for a later ledger T. Usually T is C + 1. It can be up to
+64 ledgers later, if its transaction set is so small that the proof is shorter in spite of the headers in between. All
+that a proof needs is in the files of checkpoint C + 64. So the newest checkpoint of an archive cannot be proven yet.
 """
 
 from __future__ import annotations
@@ -21,19 +21,23 @@ from exporter.past.archive.checkpoint import Checkpoint, Externalized, HistoryAr
 from exporter.past.archive.stellar_proof import FORMAT, RefusedError, Trust, check_message, check_proof, sha256
 
 MAX_NEWEST_TRIED = 8
-VALUE_AT = 36
+VALUE_OFFSET = 36
 """The offset of the close value in a header's bytes."""
+
+HEADER_BYTES = 600
+"""About the size of a header in a proof file."""
 
 
 class NotProvableError(ArchiveError):
-    """A checkpoint cannot be proven from these archives, yet or at all; the message says why."""
+    """A checkpoint cannot be proven from these archives, or not yet. The message says why."""
 
 
 def make_proof(archives: Archives, ledger: int, trust: Trust) -> tuple[Checkpoint, bytes]:
     """The first checkpoint at or after a ledger, and the content of its proof file, which was checked.
 
-    Its headers begin with the ledger's, so that the proof says when it closed. Raises `NotProvableError` where the
-    archives have no ledgers after it, or too few signatures, and other `ArchiveError`.
+    The headers in the proof begin with that of the ledger, so that the proof says when the ledger closed. Raises
+    `NotProvableError` if the archives have no ledgers after the checkpoint, or too few signatures. Raises
+    `ArchiveError` if they cannot be read, or contradict each other.
     """
     at_checkpoint = checkpoint_of(ledger)
     checkpoint = archives.first(lambda archive: archive.checkpoint(at_checkpoint))
@@ -53,10 +57,10 @@ def make_proof(archives: Archives, ledger: int, trust: Trust) -> tuple[Checkpoin
     before = [each for each in archives.first(lambda archive: archive.headers(at_checkpoint)) if each.ledger >= ledger]
     messages = _messages(archives, after)
     refused: list[str] = []
-    costs = sorted((len(content) + 600 * at, at) for at, content in sets.items())
-    for _, at in costs:  # smallest transaction sets first
-        signed = _envelopes(messages.get(at_checkpoint + at, ()), headers[at - 1], trust.network)
-        content = _proof(checkpoint, [*before, *headers[: at - 1]], sets[at], signed, trust.network)
+    sizes = sorted((len(content) + HEADER_BYTES * distance, distance) for distance, content in sets.items())
+    for _, distance in sizes:  # shortest proofs first
+        signed = _envelopes(messages.get(at_checkpoint + distance, ()), headers[distance - 1], trust.network)
+        content = _proof(checkpoint, [*before, *headers[: distance - 1]], sets[distance], signed, trust.network)
         try:
             check_proof(content, trust)
         except RefusedError as error:
@@ -69,7 +73,7 @@ def make_proof(archives: Archives, ledger: int, trust: Trust) -> tuple[Checkpoin
 
 
 def newest_proof(archives: Archives, trust: Trust) -> tuple[Checkpoint, bytes]:
-    """The newest checkpoint that can be proven, and its proof file. Raises `ArchiveError` without one."""
+    """The newest checkpoint that can be proven, and its proof file. Raises `ArchiveError` if none can be."""
     newest, problems = archives.newest(), list[ArchiveError]()
     for ledger in range(newest, max(newest - MAX_NEWEST_TRIED * CHECKPOINT_LEDGERS, 0), -CHECKPOINT_LEDGERS):
         try:
@@ -80,7 +84,10 @@ def newest_proof(archives: Archives, trust: Trust) -> tuple[Checkpoint, bytes]:
 
 
 def unlisted_validators(archives: Archives, ledger: int, trust: Trust) -> int:
-    """How many validators in quorum sets of the trusted ones the list lacks; any means that it may be outdated."""
+    """The number of validators that trusted validators name in their quorum sets, but the list of trust lacks.
+
+    If there are any, the list may be outdated.
+    """
     listed = {key for keys in trust.organisations.values() for key in keys}
     named: set[bytes] = set()
     for archive in archives.each:
@@ -95,7 +102,7 @@ def unlisted_validators(archives: Archives, ledger: int, trust: Trust) -> int:
 
 
 def unlisted_notice(count: int, trusted_since: date) -> str:
-    """The remark on a proof for readers of its rows, where there are such validators."""
+    """The notice for readers of a run, if trusted validators name ``count`` validators that the list of trust lacks."""
     return (
         f"the trusted organisations' own quorum sets name {pluralize(count, 'validator')} that the list of "
         f"{trusted_since}, by which the ledger was proven, does not have; there may be a newer list"
@@ -103,15 +110,18 @@ def unlisted_notice(count: int, trusted_since: date) -> str:
 
 
 def _sets(archive: HistoryArchive, previous: LedgerHeader, headers: list[LedgerHeader]) -> dict[int, bytes]:
-    """The transaction sets of the ledgers after ``previous`` by their place; empty where the close value is enough."""
+    """The transaction sets of the ledgers after ``previous``, by their distance from it.
+
+    A set is empty if the ledger's close value names the previous header itself. Raises `ArchiveError` for a wrong set.
+    """
     stored = archive.transaction_sets(headers[-1].ledger)
     sets: dict[int, bytes] = {}
-    for at, header in enumerate(headers, 1):
+    for distance, header in enumerate(headers, 1):
         content = stored.get(header.ledger, empty_set(previous.hash, previous.protocol_version))
         if header.transaction_set_hash == bytes(32):
-            sets[at] = b""
+            sets[distance] = b""
         elif sha256(content) == header.transaction_set_hash:
-            sets[at] = content
+            sets[distance] = content
         else:
             raise ArchiveError(f"{archive.label}: the transactions of ledger {header.ledger} are not its own")
         previous = header
@@ -119,25 +129,28 @@ def _sets(archive: HistoryArchive, previous: LedgerHeader, headers: list[LedgerH
 
 
 def _messages(archives: Archives, checkpoint: int) -> dict[int, set[Externalized]]:
-    """Validators' messages about a checkpoint's ledgers, from all archives: each has what its own node saw."""
-    found: dict[int, set[Externalized]] = {}
+    """The messages of validators about a checkpoint's ledgers, by ledger.
+
+    They come from all archives, because each archive has only what its own node saw.
+    """
+    messages: dict[int, set[Externalized]] = {}
     for archive in archives.each:
         with suppress(ArchiveError):
             for record in archive.scp_records(checkpoint):
                 for message in record.externalized:
-                    found.setdefault(message.ledger, set()).add(message)
-    return found
+                    messages.setdefault(message.ledger, set()).add(message)
+    return messages
 
 
 def _envelopes(messages: Iterable[Externalized], header: LedgerHeader, network: str) -> list[bytes]:
     """One correctly signed message per validator, all for the value that the ledger closed with."""
-    known: dict[bytes, bytes] = {}
+    by_node: dict[bytes, bytes] = {}
     for message in messages:
-        if message.node not in known and header.content.startswith(message.value, VALUE_AT):
+        if message.node not in by_node and header.content.startswith(message.value, VALUE_OFFSET):
             with suppress(RefusedError):
                 check_message(message.envelope, sha256(network.encode()), message.ledger)
-                known[message.node] = message.envelope
-    return [known[node] for node in sorted(known)]
+                by_node[message.node] = message.envelope
+    return [by_node[node] for node in sorted(by_node)]
 
 
 def _proof(

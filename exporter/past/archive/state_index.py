@@ -1,8 +1,8 @@
-"""The contract state and the settings at a checkpoint, by key, made in one pass over its buckets.
+"""Indexes the contract state and the settings at a checkpoint by key, in one pass over its archive buckets.
 
-It is kept in a file, since mainnet's has gigabytes. A file that is there already is never believed: its entries would
-be published as proven. Records are distinguished by a few bytes at fixed places, so that the millions of other kinds
-are never parsed.
+The index is a file, because mainnet's has gigabytes. A file that is there already is never used: its entries would be
+published as proven, and anybody may have written it. A few bytes at fixed offsets tell records apart, so that the
+millions of records of other kinds need not be decoded.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint import Checkpoint, HistoryArchive
 
 _ENTRY, _EVICTED, _LIFE, _INSTANCE, _BUCKET = b"E", b"H", b"T", b"I", b"B"
-"""First bytes of the rows' names. The SHA-256 of a LedgerKey follows, or the digest of a bucket that was read."""
+"""First bytes of the names of rows. The SHA-256 of a LedgerKey follows, or the digest of a bucket that was read."""
 
-LIVE: Final = b"\0\0\0\0"  # in a bucket of the hot archive: an entry that was evicted
-DEAD: Final = b"\0\0\0\1"  # in a bucket of the hot archive: the key of an entry that came back
+LIVE: Final = b"\0\0\0\0"  # in a hot archive bucket, an entry that was evicted
+DEAD: Final = b"\0\0\0\1"  # in a hot archive bucket, the key of an entry that was restored
 INIT: Final = b"\0\0\0\2"
 
 EMPTY_BUCKET: Final = bytes(32)
-"""The digest of a bucket without entries; it has no file."""
+"""The digest that stands for a bucket without entries, which has no file."""
 
 _DATA, _CODE, _SETTING, _TTL = (
     kind.to_bytes(4, "big")
@@ -39,9 +39,9 @@ _DATA, _CODE, _SETTING, _TTL = (
 
 
 class StateIndex(Mapping[bytes, RawEntry]):
-    """Contract data, code and the network's settings, by LedgerKey XDR.
+    """Contract data, contract code and the network's settings, by LedgerKey XDR.
 
-    Data and code have the true end of their life (`ARCHIVED` where evicted); a setting has none.
+    Data and code have the true last ledger of their lives, or `ARCHIVED` if they were evicted. Settings have none.
     """
 
     def __init__(
@@ -49,23 +49,22 @@ class StateIndex(Mapping[bytes, RawEntry]):
         archives: Archives,
         checkpoint: Checkpoint,
         folder: Path,
-        wanted: Callable[[bytes], bool] = lambda _key: True,
+        includes: Callable[[bytes], bool] = lambda _key: True,
     ) -> None:
-        """Make an index of the keys that are ``wanted``, in a folder of the caller's own.
+        """Make an index of the keys for which ``includes`` is true, in a folder that only the caller writes to.
 
-        Raises `ArchiveError`, and `FileExistsError` where the folder has one.
+        Raises `ArchiveError` if a bucket cannot be read, and `FileExistsError` if the folder has an index already.
         """
-        self._wanted = wanted
+        self._includes = includes
         self._path = folder / f"state-{checkpoint.header.hash.hex()[:32]}.sqlite"
         self._path.touch(mode=0o600, exist_ok=False)
         self._rows = sqlite3.connect(self._path)
         try:
-            self._rows.execute(
-                "PRAGMA synchronous = OFF"
-            )  # durability is not needed: nobody reads the index after a crash
+            self._rows.execute("PRAGMA synchronous = OFF")  # nobody reads the index after a crash
             self._rows.execute("CREATE TABLE row (name BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
-            lists = ((_ENTRY, checkpoint.live), (_EVICTED, checkpoint.hot))
-            for prefix, digest in ((prefix, digest) for prefix, digests in lists for digest in digests):
+            live = [(_ENTRY, digest) for digest in checkpoint.live]
+            hot = [(_EVICTED, digest) for digest in checkpoint.hot]
+            for prefix, digest in (*live, *hot):
                 if digest != EMPTY_BUCKET and self._get(_BUCKET + prefix + digest) is None:
                     archives.first(lambda archive, prefix=prefix, digest=digest: self._take(archive, prefix, digest))  # type: ignore[misc]
         except BaseException:
@@ -98,7 +97,7 @@ class StateIndex(Mapping[bytes, RawEntry]):
         return sum(1 for _ in self)
 
     def contract_data(self) -> Iterator[tuple[int, bytes]]:
-        """All contract data, archived entries too, in any order: the last change and the LedgerEntryData XDR."""
+        """All contract data in any order, including archived entries: the last change and the LedgerEntryData XDR."""
         for value in self._current():
             if value[4:12] == _DATA + bytes(4):
                 yield int.from_bytes(value[:4], "big"), value[4:]
@@ -110,25 +109,26 @@ class StateIndex(Mapping[bytes, RawEntry]):
                     yield value
 
     def instances(self) -> Iterator[tuple[str, ContractInstance]]:
+        """The address and the instance of each contract."""
         for name, _ in self._all(_INSTANCE):
             value = self._get(_ENTRY + name[1:]) or self._get(_EVICTED + name[1:])
             if value is not None:
                 try:
                     entry = entries.decode_contract_data(value[4:])
                     yield entry.contract, entries.instance_of(entry)
-                except DecodeError:  # it is of a newer protocol, which decoding it reports
+                except DecodeError:  # a newer protocol wrote it, and whoever decodes it for a reading reports that
                     continue
 
     def _take(self, archive: HistoryArchive, prefix: bytes, digest: bytes) -> None:
-        with self._rows:  # one transaction: if a bucket does not have the digest in its name, nothing of it stays
+        with self._rows:  # one transaction, so that nothing stays of a bucket that does not have its digest
             self._rows.executemany(
                 "INSERT OR IGNORE INTO row VALUES (?, ?)", self._rows_of(archive.bucket(digest), prefix)
             )
             self._rows.execute("INSERT INTO row VALUES (?, ?)", (_BUCKET + prefix + digest, b""))
 
     def _get(self, name: bytes) -> bytes | None:
-        with closing(self._rows.execute("SELECT value FROM row WHERE name = ?", (name,))) as found:
-            row = found.fetchone()
+        with closing(self._rows.execute("SELECT value FROM row WHERE name = ?", (name,))) as cursor:
+            row = cursor.fetchone()
         return None if row is None else row[0]
 
     def _all(self, prefix: bytes) -> Iterator[tuple[bytes, bytes | None]]:
@@ -136,7 +136,7 @@ class StateIndex(Mapping[bytes, RawEntry]):
         yield from self._rows.execute("SELECT name, value FROM row WHERE name >= ? AND name < ?", (prefix, after))
 
     def _rows_of(self, records: Iterator[bytes], prefix: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-        """Rows for a bucket's records. A row that is there already came from a newer bucket, and stays."""
+        """The rows of a bucket's records. A row that the index has already came from a newer bucket, and stays."""
         for record in records:
             is_dead = record[:4] == DEAD
             kind = record[4:8] if is_dead else record[8:12]
@@ -145,9 +145,9 @@ class StateIndex(Mapping[bytes, RawEntry]):
             elif kind in (_DATA, _CODE, _SETTING):
                 try:
                     key = key_of(record)
-                except DecodeError:  # nobody can ask for it
+                except DecodeError:  # no reader can ask for such a key
                     continue
-                if not self._wanted(key):
+                if not self._includes(key):
                     continue
                 name = hashlib.sha256(key).digest()
                 if is_dead:
@@ -161,9 +161,9 @@ class StateIndex(Mapping[bytes, RawEntry]):
 
 
 def key_of(record: bytes) -> bytes:
-    """The LedgerKey XDR that a record of contract data, code or a setting is about.
+    """The LedgerKey XDR of a bucket's record of contract data, contract code or a setting.
 
-    Raises `DecodeError` for an unknown form.
+    Raises `DecodeError` for a record of an unknown form.
     """
     if record[:4] == DEAD:
         return record[4:]

@@ -1,4 +1,4 @@
-"""The organisations whose signatures count: the exporter's own list for each network, or a list that a reader gives."""
+"""Reads the list of organisations whose signatures count: the packaged list of a network, or a reader's own list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _HERE = "exporter.past.archive"
 
 
 def trust_of(passphrase: str, path: Path | None = None) -> Trust:
-    """The organisations of a file, or else those that are known for a network. Raises `ConfigError`."""
+    """The trusted organisations in a file; without a file, those of the packaged list for a network.
+
+    Raises `ConfigError` if the list cannot be read, is of another network, or there is none for this network.
+    """
     content, name = trust_file(passphrase, path)
     try:
         trust = read_trust(content)
@@ -26,7 +29,10 @@ def trust_of(passphrase: str, path: Path | None = None) -> Trust:
 
 
 def trust_file(passphrase: str, path: Path | None = None) -> tuple[bytes, str]:
-    """The list in a file, or the packaged one, and its name. Raises `ConfigError` where there is none to read."""
+    """The content of a list, and its name: the file's, or the packaged one's.
+
+    Raises `ConfigError` if there is no such list or it cannot be read.
+    """
     if path is not None:
         try:
             return read_file(str(path), MAX_BYTES), path.name
@@ -43,5 +49,5 @@ def trust_file(passphrase: str, path: Path | None = None) -> tuple[bytes, str]:
 
 
 def signed_by(proven: Proven, trust: Trust) -> int:
-    """How many of the trusted organisations signed. One signed if more than half of its validators did."""
+    """The number of trusted organisations that signed: those of which more than half of the validators did."""
     return sum(2 * proven.signed[name] > len(keys) for name, keys in trust.organisations.items())

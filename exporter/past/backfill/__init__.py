@@ -1,1 +1,1 @@
-"""History out of the network's own past, the ledger lake, on any number of workers."""
+"""Backfills the history from a ledger lake, with any number of workers."""

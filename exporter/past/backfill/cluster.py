@@ -1,4 +1,4 @@
-"""A Dask cluster as an executor: who may work on it, and what is said where it loses work or falls silent."""
+"""A Dask cluster as an executor. It checks the versions of its workers, and explains lost work and silence."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from exporter import __version__
 from exporter.errors import ConfigError, ExporterError, WorkerDiedError, pluralize
 
 RETRIES = 2
-"""How often a cluster does a piece of work again whose worker died."""
+"""How often a cluster tries a piece of work again, if its worker died."""
 
 CONNECT_SECONDS = 15
 
 WORKERS_SECONDS = 60
-"""How long a worker is waited for: the first one, and one after all have gone."""
+"""Longest time to wait for a worker: for the first one, and for another one after all have gone."""
 
 ANSWER_SECONDS = 30
-"""How long the scheduler and the workers have for an answer that is no work."""
+"""Longest time for an answer of the scheduler or a worker that needs no work."""
 
 RESULT_SECONDS = 1_800
-"""How long a cluster that has workers may bring no result at all."""
+"""Longest time in which a cluster with workers may bring no result."""
 
-_CONTINUE = "what was finished is kept: run the same command again to continue, once the cluster is well"
+_HOW_TO_CONTINUE = "what was finished is kept: run the same command again to continue, once the cluster is well"
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
 class Versions(NamedTuple):
-    """What has to be the same on every machine: versions of the exporter, Python (as 3.13), Dask and its scheduler."""
+    """The versions that have to be the same on every machine: of the exporter, Python (such as 3.13), and Dask."""
 
     exporter: str
     python: str
@@ -42,11 +42,11 @@ class Versions(NamedTuple):
 
     @classmethod
     def here(cls) -> Versions:
-        """Those of this process."""
+        """The versions of this process."""
         return cls(__version__, _minor(platform.python_version()), version("dask"), version("distributed"))
 
     def difference(self, other: Versions) -> str | None:
-        """The first thing of which the other has another version, as text for an error."""
+        """The first difference from other versions, as text for an error; None if all are the same."""
         for name, own, theirs in zip(_NAMES, self, other, strict=True):
             if own != theirs:
                 return f"{name} {theirs or 'not at all'}, and here it is {own}"
@@ -62,12 +62,12 @@ def _minor(python: str) -> str:
 
 
 class Cluster(Executor):
-    """The workers of a Dask scheduler. Whoever takes a piece of work, also one that joined later, checks its versions.
+    """The workers of a Dask scheduler. Each checks its versions before a piece of work, even if it joined later.
 
     Args:
         client: a client of dask.distributed.
-        address: the scheduler's, for messages.
-        announce: called with what is waited for.
+        address: the address of the scheduler, for messages.
+        announce: called with a text that says what is waited for.
     """
 
     def __init__(self, client: Any, address: str, announce: Callable[[str], None]) -> None:
@@ -83,7 +83,10 @@ class Cluster(Executor):
         return future
 
     def require_same_versions(self) -> None:
-        """Wait for a worker, and see that scheduler and workers have what this process has. Raises `ConfigError`."""
+        """Wait for a worker, and check that the scheduler and the workers have the versions of this process.
+
+        Raises `ConfigError` if no worker comes, or versions differ.
+        """
         self._announce(f"waiting up to {WORKERS_SECONDS} s for a worker of {self._name}")
         try:
             self._client.wait_for_workers(1, timeout=WORKERS_SECONDS)
@@ -93,34 +96,35 @@ class Cluster(Executor):
                 "(`dask worker ADDRESS`) in an environment with this exporter, and run the same command again"
             ) from None
         stated = self._ask("the scheduler or a worker", self._client.get_versions)
-        for name, said in {_SCHEDULER: stated["scheduler"], **stated["workers"]}.items():
-            packages = said.get("packages", {})
+        for name, versions_of_one in {_SCHEDULER: stated["scheduler"], **stated["workers"]}.items():
+            packages = versions_of_one.get("packages", {})
             dask, distributed = (packages.get(package) or "" for package in ("dask", "distributed"))
             self._require(name, Versions(__version__, _minor(packages.get("python") or ""), dask, distributed))
-        # The scheduler unpacks the work, too.
+        # The scheduler needs the exporter, too, because it unpickles the work.
         self._require(_SCHEDULER, self._ask(_SCHEDULER, self._client.run_on_scheduler, Versions.here))
         for name, versions in self._ask("a worker", self._client.run, Versions.here).items():
             self._require(name, versions)
 
     def when_silent(self, seconds: float) -> None:
-        """Raise `WorkerDiedError` where nobody is left to work, or nobody brought a result for too long."""
+        """Raise `WorkerDiedError` if there are no workers, or none brought a result, for too many seconds."""
         try:
             workers = len(self._client.sync(self._client.nthreads, callback_timeout=ANSWER_SECONDS))
         except Exception as error:
             raise WorkerDiedError(
-                f"{self._name}: the scheduler does not answer ({type(error).__name__}); {_CONTINUE}"
+                f"{self._name}: the scheduler does not answer ({type(error).__name__}); {_HOW_TO_CONTINUE}"
             ) from None
         if seconds >= (RESULT_SECONDS if workers else WORKERS_SECONDS):
             who = f"none of {pluralize(workers, 'worker')} brought a result" if workers else "there was no worker"
-            raise WorkerDiedError(f"{self._name}: {who} for {seconds:.0f} s; {_CONTINUE}")
+            raise WorkerDiedError(f"{self._name}: {who} for {seconds:.0f} s; {_HOW_TO_CONTINUE}")
         what = f"a result of {pluralize(workers, 'worker')}" if workers else "a worker"
         limit = RESULT_SECONDS if workers else WORKERS_SECONDS
         self._announce(f"waiting for {what} of {self._name} for {seconds:.0f} s, at most {limit} s")
 
-    def _ask(self, who: str, question: Callable[..., Any], *given: object) -> Any:
+    def _ask(self, who: str, question: Callable[..., Any], *arguments: object) -> Any:
+        """The answer to a question about versions. Raises `ConfigError` if ``who`` cannot answer it."""
         try:
-            return self._client.sync(question, *given, callback_timeout=ANSWER_SECONDS)
-        except Exception as error:  # of a machine without the package, with another Dask, or that hangs
+            return self._client.sync(question, *arguments, callback_timeout=ANSWER_SECONDS)
+        except Exception as error:  # the machine lacks the package, has another Dask, or hangs
             raise ConfigError(
                 f"{self._name}: {who} could not say which versions it has ({type(error).__name__}); install version "
                 f"{__version__} of the exporter, with the same versions of Python and Dask, on scheduler and workers"
@@ -136,10 +140,10 @@ class Cluster(Executor):
 
 @contextmanager
 def dask_cluster(address: str, announce: Callable[[str], None] = lambda _: None) -> Iterator[Executor]:
-    """The workers of a Dask scheduler, such as ``tcp://10.0.0.1:8786``; they need this package installed.
+    """The workers of a Dask scheduler, such as ``tcp://10.0.0.1:8786``. They need this package.
 
-    Raises `ConfigError` where dask.distributed is not installed, no scheduler answers, no worker comes within
-    `WORKERS_SECONDS`, or versions differ, before any work is given out.
+    Raises `ConfigError`, before any work begins, if dask.distributed is not installed, no scheduler answers, no worker
+    comes within `WORKERS_SECONDS`, or versions differ.
     """
     try:
         from distributed import Client
@@ -156,14 +160,14 @@ def dask_cluster(address: str, announce: Callable[[str], None] = lambda _: None)
         cluster.require_same_versions()
         yield cluster
     finally:
-        with suppress(Exception):  # of a scheduler that is gone
+        with suppress(Exception):  # the scheduler may be gone
             client.close()
 
 
 def _checked(
     versions: Versions, function: Callable[Parameters, Result], *args: Parameters.args, **named: Parameters.kwargs
 ) -> Result:
-    """Do a piece of work, on a worker that has these versions. Raises `ConfigError` on any other one."""
+    """Do a piece of work on a worker. Raises `ConfigError` if it does not have these versions."""
     if (difference := versions.difference(Versions.here())) is not None:
         raise ConfigError(
             f"a worker on {platform.node()} has {difference}; install the same versions on each machine and run the "
@@ -173,9 +177,9 @@ def _checked(
 
 
 def explain_loss(error: BaseException) -> ExporterError | None:
-    """What a piece of work ended with, if it is the cluster that failed; None for an error of the work itself."""
+    """The error for people, if a piece of work failed because of the cluster; None if the work itself failed."""
     if isinstance(error, CancelledError):
-        return WorkerDiedError(f"the scheduler is gone, and with it the work that it had; {_CONTINUE}")
+        return WorkerDiedError(f"the scheduler is gone, and with it the work that it had; {_HOW_TO_CONTINUE}")
     if isinstance(error, ImportError | AttributeError) and (error.name or "").partition(".")[0] == "exporter":
         return ConfigError(
             f"a worker has no version {__version__} of the exporter ({error}); install it on each machine and run the "
@@ -183,6 +187,6 @@ def explain_loss(error: BaseException) -> ExporterError | None:
         )
     if type(error).__module__.partition(".")[0] in ("distributed", "dask", "tornado"):
         return WorkerDiedError(
-            f"the cluster lost a piece of work {RETRIES + 1} times or more ({type(error).__name__}); {_CONTINUE}"
+            f"the cluster lost a piece of work {RETRIES + 1} times or more ({type(error).__name__}); {_HOW_TO_CONTINUE}"
         )
     return None

@@ -1,4 +1,4 @@
-"""The workers of a backfill: local processes, or a Dask cluster. Both are a ``concurrent.futures.Executor``."""
+"""The workers of a backfill: processes of this machine, or a Dask cluster. Both are executors."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from exporter.errors import ConfigError, WorkerDiedError
 from exporter.past.backfill.cluster import Cluster, dask_cluster, explain_loss
 
 SILENT_SECONDS = 30.0
-"""After this long without a result, the workers are looked at: one may have died over its result, or all be gone."""
+"""Time without a result after which the workers are looked at. One may have died while it sent its result, or all may
+be gone."""
 
 CLUSTER_AT_ONCE = 64
-"""Pieces that are submitted to a cluster at a time."""
+"""Number of pieces of work that are submitted to a cluster at the same time."""
 
 _THREADS = "POLARS_MAX_THREADS"
 
@@ -27,7 +28,7 @@ Result = TypeVar("Result")
 
 
 class Processes(ProcessPoolExecutor):
-    """Processes of this machine, which can be freed from one that died while it sent its result."""
+    """Processes of this machine. Unlike those of the base class, they end if one died while it sent its result."""
 
     def __init__(self, count: int) -> None:
         context = get_context("spawn")
@@ -36,11 +37,11 @@ class Processes(ProcessPoolExecutor):
 
     @property
     def has_begun(self) -> bool:
-        """Whether any of the processes got so far that it could take work."""
+        """Whether any of the processes was able to begin."""
         return self._began.is_set()
 
     def when_silent(self, _seconds: float) -> None:
-        """End all workers where one died and the pool waits for the rest of what it said: it would wait for ever."""
+        """End all workers if one died. The pool would wait forever for the rest of the dead worker's result."""
         workers = list((self._processes or {}).values())
         if any(not worker.is_alive() for worker in workers):
             for worker in workers:
@@ -51,9 +52,10 @@ class Processes(ProcessPoolExecutor):
 def workers_of(
     workers: int | None, scheduler: str | None, announce: Callable[[str], None]
 ) -> tuple[AbstractContextManager[Executor], int]:
-    """What does the work, as a command names it, and how many pieces it is given at a time. Raises `ConfigError`.
+    """The executor that a command asks for, and how many pieces of work it gets at the same time.
 
-    ``announce`` is called with what a cluster is waited for.
+    ``announce`` is called with a text that says what a cluster is waited for. Raises `ConfigError` if both ``workers``
+    and ``scheduler`` are given.
     """
     if scheduler is None:
         count = workers or os.cpu_count() or 1
@@ -65,9 +67,9 @@ def workers_of(
 
 @contextmanager
 def processes(count: int) -> Iterator[Executor]:
-    """A number of processes of this machine, each with one thread of Polars: there is one process a core."""
+    """Processes of this machine. Polars has one thread in each, because there is a process for each core."""
     before = os.environ.get(_THREADS)
-    os.environ.setdefault(_THREADS, "1")  # Polars reads it when a worker imports it
+    os.environ.setdefault(_THREADS, "1")  # a worker's Polars reads it when it is imported
     executor = Processes(count)
     try:
         yield executor
@@ -80,9 +82,10 @@ def processes(count: int) -> Iterator[Executor]:
 def run_all(
     executor: Executor, function: Callable[[Work], Result], work: Iterable[Work], at_once: int
 ) -> Iterator[tuple[Work, Result]]:
-    """Do all work, ``at_once`` pieces at a time, giving each with its result as it is finished, in no promised order.
+    """Do all work, and yield each piece with its result as soon as it is finished, in any order.
 
-    Raises `WorkerDiedError`.
+    At most ``at_once`` pieces are submitted at the same time. Raises what the work raises, `WorkerDiedError` if a
+    worker died, and `ConfigError` if no worker could begin.
     """
     todo, pending = iter(work), dict[Future[Result], Work]()
     silent_since = monotonic()
@@ -113,7 +116,7 @@ def run_all(
 
 
 def _result_of(future: Future[Result]) -> Result:
-    """A result. Raises what the work itself raised, and where a cluster lost the work, an error that says so."""
+    """The result of a piece of work. Raises what the work raised, or an error that says how a cluster lost it."""
     try:
         return future.result()
     except (Exception, CancelledError) as error:

@@ -1,4 +1,4 @@
-"""The command ``exporter backfill``."""
+"""Runs the command ``exporter backfill``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from exporter.past.lake.objects import Lake, decode_config
 from exporter.stores import open_store
 
 MAX_NAMED = 20
-REPORTED_EVERY_SECONDS = 10.0
+"""Largest number of gaps, ledgers or pools that are named one by one."""
+
+REPORT_SECONDS = 10.0
+"""Time between two reports of progress."""
 
 
 def run_lake_backfill(
@@ -39,18 +42,18 @@ def run_lake_backfill(
     lake_config: str | None = None,
     range_ledgers: int | None = None,
 ) -> int:
-    """Backfill from a lake, and say what came of it; gives the exit code."""
+    """Backfill from a lake, report the result, and return the exit code. Arguments are the command's options."""
     starting, at_once = workers_of(workers, scheduler, lambda text: console.event("waiting", text))
     if archive is not None and start_snapshot is not None:
         raise ConfigError("--archive and --start-snapshot both say where to begin; give one of them")
     if trust is not None and archive is None:
         raise ConfigError("--trust is for --archive, which is not given")
-    begins, ends = parse_moment(start, "--from"), parse_moment(end, "--to")
+    range_start, range_end = parse_moment(start, "--from"), parse_moment(end, "--to")
     config = None if lake_config is None else decode_config(lake_config.encode(), "--lake-config")
     store = open_store(settings.output.uri)
     try_output(store)
-    kept = open_store(changes)
-    kept.try_writing()
+    changes_store = open_store(changes)
+    changes_store.try_writing()
 
     lake = Lake.open(uri, config)
     if lake.config.network_passphrase != settings.passphrase:
@@ -58,7 +61,7 @@ def run_lake_backfill(
             f"{lake.label} is of the network {lake.config.network_passphrase!r}, but the backfill is configured for "
             f"{settings.passphrase!r}; set --network"
         )
-    first, last, begin_time, end_time = find_range(lake, begins, ends)
+    first, last, begin_time, end_time = find_range(lake, range_start, range_end)
     if start_snapshot is not None:
         state = snapshot_start(start_snapshot, settings.passphrase)
     elif archive is not None:
@@ -68,7 +71,7 @@ def run_lake_backfill(
     else:
         state = empty_start(lake)
     if state.ledger > first:
-        if begins != Moment():
+        if range_start != Moment():
             raise ConfigError(
                 f"--from means ledger {first}, and {state.label} is of ledger {state.ledger}: it has no earlier state; "
                 "begin later, or give an older start"
@@ -87,8 +90,8 @@ def run_lake_backfill(
         on_gap,
         range_ledgers or RANGE_LEDGERS,
     )
-    doing = f"replaying ledgers {state.ledger + 1} to {last} of {lake.label}, from {state.label}"
-    with console.step("backfill", doing) as facts, starting as executor:
+    description = f"replaying ledgers {state.ledger + 1} to {last} of {lake.label}, from {state.label}"
+    with console.step("backfill", description) as facts, starting as executor:
         begun_at: dict[str, tuple[float, int]] = {}
         reported = monotonic()
 
@@ -96,7 +99,7 @@ def run_lake_backfill(
             nonlocal reported
             now = monotonic()
             began, before = begun_at.setdefault(what, (now, done))
-            if done < of and now - reported < REPORTED_EVERY_SECONDS:
+            if done < of and now - reported < REPORT_SECONDS:
                 return
             reported, text = now, f"{done:,} of {of:,} {what}"
             if done > before and now > began:
@@ -104,9 +107,9 @@ def run_lake_backfill(
                 text += f", {rate:,.0f}/s, {timedelta(seconds=round((of - done) / rate))} left"
             console.event("progress", text, what=what, done=done, of=of)
 
-        result = LakeJob(plan, store, kept, executor, at_once=at_once, on_progress=report).run()
+        result = LakeJob(plan, store, changes_store, executor, at_once=at_once, on_progress=report).run()
         facts.update(ledgers=result.ledgers, touched=result.touched, rounds=result.rounds)
-        facts.update(boundaries=result.boundaries, added=result.added, known=result.known, empty=result.empty)
+        facts.update(boundaries=result.boundaries, added=result.added, known=result.present, empty=result.empty)
         facts.update(refused=len(result.refused), failed=len(result.failed), rows=result.rows)
         for name in ("confirmed", "differing", "untried"):
             facts[name] = sum(getattr(result.tally, name).values())
@@ -137,9 +140,11 @@ def _exit_code(result: LakeResult, settings: Settings, console: Console) -> int:
 
 
 def find_range(lake: Lake, start: Moment, end: Moment) -> tuple[int, int, int, int]:
-    """First and last ledger, and first and last time (unix seconds), from the last ledger at or before the start.
+    """The first and the last ledger of a range, and its first and last time in unix seconds.
 
-    An end that is left out or later is the newest ledger. Raises `ConfigError` for an empty range, `LakeError`.
+    The first ledger is the last one at or before ``start``. If ``end`` has no limit, or is later than the lake, the
+    last ledger is the lake's newest. Raises `ConfigError` if the lake has no ledger in the range, and `LakeError` if it
+    cannot be read.
     """
 
     def time(ledger: int) -> int:
@@ -151,8 +156,8 @@ def find_range(lake: Lake, start: Moment, end: Moment) -> tuple[int, int, int, i
             return (None if moment.ledger < oldest else ledger), time(ledger)
         if moment.time is None:
             return oldest, time(oldest)
-        wanted = int(moment.time.timestamp())
-        return ledger_at(wanted, oldest, newest, time), wanted
+        seconds = int(moment.time.timestamp())
+        return ledger_at(seconds, oldest, newest, time), seconds
 
     if start.ledger is not None and end.ledger is not None:
         oldest, newest = start.ledger, end.ledger

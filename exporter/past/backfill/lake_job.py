@@ -1,12 +1,17 @@
-"""The past out of a ledger lake: extraction of what is watched, replay, and rows into the history.
+"""Backfills the history from a ledger lake, in four steps.
 
-    1. find what is watched: a reading of the start state says what it looks at, until it looks at nothing new
-    2. extract, ranges of ledgers in parallel; what was extracted before is reused
-    3. replay in order, segments of boundaries in parallel; each is read as a run reads
-    4. where a reading looked at what was not watched, watch that, too, from then on, and do 2 and 3 for what is left
+1. It finds out which entries have to be watched. It reads the start state again and again, each time with the entries
+   that the reading before looked at, until a reading looks at nothing new.
+2. It extracts the changes of these entries from ranges of ledgers, in parallel. Ranges that were extracted before are
+   reused.
+3. It replays the changes in the order of the ledgers. At each boundary, which is a time such as a full hour, it reads
+   the state as a run does. Segments of boundaries are read in parallel, and their rows are added to the history.
+4. If a reading looked at an entry that was not watched, that entry is watched from now on, and steps 2 and 3 are
+   repeated for the boundaries that are left.
 
-A row is computed only from a state that is wholly known: after a gap there are no rows until the next checkpoint.
-Ranges and segments are cut by ledgers and time alone, so neither workers nor interruptions change a byte.
+A row is computed only from a state that is completely known. So after a gap in the lake there are no rows until the
+next checkpoint. Ranges and segments are cut by ledgers and times alone. So the number of workers and interruptions do
+not change a byte of the result.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ from exporter.past.backfill.liquidations import rows_in
 from exporter.past.backfill.merge import finish_history, ledgers_of, merge_into_history
 from exporter.past.backfill.segments import EventNames, Segment, SegmentResult, read_state, replay_segment
 from exporter.past.backfill.start_state import StartState
-from exporter.past.lake.extract import Gap, LedgerChanges, LedgerRange, RangeOfLedgers, extract, packed, unpacked
+from exporter.past.lake.extract import Gap, LedgerChanges, LedgerRange, RangeOfLedgers, extract, pack, unpack
 from exporter.past.lake.objects import LOOK_AHEAD_BYTES, LakeConfig
 from exporter.past.lake.replay import ReplayedState, wrongly_archived
 from exporter.past.lake.transitions import UNKNOWN_CODE, Tally
@@ -47,26 +52,42 @@ from exporter.tree.documents import LedgerSpan, Transitions
 from exporter.tree.families import JOURNAL_KEY
 
 RANGE_LEDGERS = 8_192
-"""Ledgers that are extracted at a time: about 40 seconds' work on mainnet."""
+"""Number of ledgers in a range that is extracted as one piece of work: about 40 seconds on mainnet."""
 
-BOUNDARIES_A_SEGMENT = 24
+SEGMENT_BOUNDARIES = 24
+"""Number of boundaries in a segment that is replayed as one piece of work."""
+
 MAX_ROUNDS = 8
-MAX_FIXPOINT = 20
+"""Largest number of times that steps 2 and 3 are done."""
+
+MAX_START_READINGS = 20
+"""Largest number of readings of the start state to find out what has to be watched."""
+
 STOP, SKIP = "stop", "skip"
 _CHANGES, _LEDGERS = ".changes.bin", ".ledgers.bin"
 
 Close = tuple[int, int, int]
-"""A ledger, its close time in unix seconds, and its protocol."""
+"""A ledger, its close time in unix seconds, and Stellar's protocol version at it."""
 
 Content = TypeVar("Content")
 
 
 @dataclass(frozen=True, slots=True)
 class LakePlan:
-    """The plan of a backfill. ``begins`` and ``ends`` are the times of the boundaries, in unix seconds.
+    """What a backfill is to do.
 
-    ``first`` is the ledger that the first boundary has, ``last`` the last one that is needed. ``settings`` go to other
-    machines, so they are kept without the RPCs, of which a backfill asks none.
+    Attributes:
+        settings: the settings, without RPCs: a backfill needs none, and the settings are sent to other machines.
+        lake: the address of the lake.
+        config: the lake's configuration, if it has no file with it.
+        start: the state with which the replay begins.
+        first: the ledger of the first boundary.
+        last: the last ledger that is needed.
+        begins: the earliest time of a boundary, in unix seconds.
+        ends: the latest time of a boundary, in unix seconds.
+        every: the number of seconds between boundaries.
+        on_gap: `STOP` or `SKIP`, if ledgers are missing.
+        range_ledgers: the number of ledgers in a range.
     """
 
     settings: Settings
@@ -87,11 +108,27 @@ class LakePlan:
 
 @dataclass(slots=True)
 class LakeResult:
-    """The result of a backfill. ``refused`` has the reason by ledger; ``failed`` are readings that did not work."""
+    """The result of a backfill.
+
+    Attributes:
+        boundaries: the number of ledgers at boundaries.
+        added: the number of them that were added to the history.
+        present: the number of them that earlier backfills had finished.
+        empty: the number of them at which there was no market.
+        rows: the number of rows that were added.
+        refused: why a ledger was not added, by ledger.
+        failed: why the reading at a ledger failed, by ledger.
+        unread: the markets and pools that could not be read at some ledgers.
+        gaps: the ledgers of which nothing is known.
+        tally: what comparing formulas with the chain gave.
+        ledgers: the number of ledgers that were replayed.
+        touched: the number of ledgers that changed something that is watched.
+        rounds: how often steps 2 and 3 were done.
+    """
 
     boundaries: int = 0
     added: int = 0
-    known: int = 0
+    present: int = 0
     empty: int = 0
     rows: int = 0
     refused: dict[int, str] = field(default_factory=dict)
@@ -105,7 +142,7 @@ class LakeResult:
 
 
 class _Done(msgspec.Struct, frozen=True):
-    """A segment that is in the history: its ledgers, those with rows, and its proof."""
+    """A segment whose rows are in the history: its ledgers, its ledgers with rows, and its tally."""
 
     boundaries: tuple[int, ...]
     with_rows: tuple[int, ...]
@@ -113,14 +150,14 @@ class _Done(msgspec.Struct, frozen=True):
 
 
 class _Journal(msgspec.Struct):
-    """A record of what earlier jobs over a history did, and of what their readings wanted to be watched."""
+    """The record of earlier backfills of a history: their finished segments, and what their readings looked at."""
 
     segments: dict[str, _Done] = {}
     watched: Watch = Watch()
 
 
 class LakeJob:
-    """One backfill. ``changes`` keeps the intermediate files, ``store`` is the output."""
+    """One backfill."""
 
     def __init__(
         self,
@@ -132,7 +169,16 @@ class LakeJob:
         at_once: int,
         on_progress: Callable[[str, int, int], None] = lambda what, done, of: None,  # noqa: ARG005
     ) -> None:
-        """Args: ``on_progress`` receives what is being done (ledgers or boundaries), how much, and of how much."""
+        """Prepare a backfill.
+
+        Args:
+            plan: what it is to do.
+            store: the output, which has the history.
+            changes: the store that keeps extracted changes for the next backfill.
+            executor: does the work.
+            at_once: how many pieces of work the executor gets at the same time.
+            on_progress: called with what is counted (ledgers or boundaries), how many are done, and how many there are.
+        """
         self.plan = plan
         self.result = LakeResult(ledgers=plan.last - plan.start.ledger)
         self._store, self._changes, self._executor, self._at_once = store, changes, executor, at_once
@@ -143,18 +189,22 @@ class LakeJob:
         self._deployments: tuple[Deployment, ...] = ()
 
     def run(self) -> LakeResult:
-        """Do the whole backfill. Raises `LakeError` and `StoreError`. What was written stays, and is not done again."""
+        """Do the backfill.
+
+        Raises `LakeError` if the lake cannot be read or has a gap that is not to be skipped, and `StoreError` if a
+        store fails. What was written until then stays, and another backfill does not do it again.
+        """
         result = self.result
-        self._watched = self._fixpoint() | self._journal().watched
+        self._watched = self._find_watched() | self._journal().watched
         for round_number in range(1, MAX_ROUNDS + 1):
             result.rounds = round_number
             self._extract()
             segments = self._segments()
-            left = self._left(segments)
+            unfinished = self._unfinished(segments)
             if round_number == 1:
                 result.boundaries = sum(len(closes) for _, closes in segments)
-                result.known = result.boundaries - sum(len(closes) for _, closes in left)
-            missing = self._replay(left)
+                result.present = result.boundaries - sum(len(closes) for _, closes in unfinished)
+            missing = self._replay(unfinished)
             if not missing:
                 break
             self._watched |= missing
@@ -163,17 +213,18 @@ class LakeJob:
             self._write_journal(journal)
         else:
             reason = f"after {MAX_ROUNDS} rounds its reading still looks at what was not watched"
-            result.refused |= {ledger: reason for _, closes in self._left(segments) for ledger, _, _ in closes}
-        self._publish_proof()
+            result.refused |= {ledger: reason for _, closes in self._unfinished(segments) for ledger, _, _ in closes}
+        self._publish_tally()
         return result
 
-    # 1. What is watched.
+    # 1. Find out what is watched.
 
-    def _fixpoint(self) -> Watch:
+    def _find_watched(self) -> Watch:
+        """Find out what has to be watched, from the start state. Raises `SourceError` if it comes to no end."""
         plan, watched = self.plan, Watch()
         discovers = plan.settings.discovery.enabled
         self._deployments = tuple(self._network.deployments) if discovers else ()
-        for _ in range(MAX_FIXPOINT):
+        for _ in range(MAX_START_READINGS):
             state = ReplayedState(plan.start.entries(watched.contracts, watched.keys), plan.start.ledger)
             source = StoredSource(state.entry, state.ledger, plan.start.close_time, "ledger lake", storage_answers)
             if discovers:
@@ -184,19 +235,20 @@ class LakeJob:
             if not used - watched:
                 return watched
             watched |= used
-        raise SourceError(f"after {MAX_FIXPOINT} readings of {plan.start.label} it still names further contracts")
+        raise SourceError(f"after {MAX_START_READINGS} readings of {plan.start.label} it still names further contracts")
 
     async def _completed(self, source: StoredSource) -> list[Deployment]:
+        """The listed deployments, with the contracts that only the ledger names."""
         view, completed = LedgerView(source), list[Deployment]()
         for name, protocol in PROTOCOLS.items():
-            own = [item for item in self._network.deployments if item.protocol == name]
-            completed += await protocol.discovery.complete(view, own)
+            deployments = [item for item in self._network.deployments if item.protocol == name]
+            completed += await protocol.discovery.complete(view, deployments)
         return completed
 
-    # 2. Extraction.
+    # 2. Extract.
 
     def _ranges(self) -> Iterator[tuple[int, int, str]]:
-        """First and last ledger of each range, and the name of its files."""
+        """The first and the last ledger of each range, and the name of its files."""
         size, first = self.plan.range_ledgers, self.plan.start.ledger + 1
         network = hashlib.sha256(self._network.passphrase.encode()).hexdigest()[:8]
         while first <= self.plan.last:
@@ -205,6 +257,7 @@ class LakeJob:
             first = last + 1
 
     def _extract(self) -> None:
+        """Extract the ranges that were not extracted before. Raises `LakeError` for a gap if ``on_gap`` is `STOP`."""
         plan, result = self.plan, self.result
         done = 0
 
@@ -215,7 +268,7 @@ class LakeJob:
                 if earlier is not None and (not earlier.gaps or name in self._tried):
                     done += last - first + 1
                     continue
-                ahead = LOOK_AHEAD_BYTES // self._at_once  # bounds how many ranges are extracted at a time
+                ahead = LOOK_AHEAD_BYTES // self._at_once  # shared by the ranges that are extracted together
                 passphrase = self._network.passphrase
                 yield RangeOfLedgers(name, plan.lake, plan.config, passphrase, first, last, self._watched, ahead)
 
@@ -227,7 +280,7 @@ class LakeJob:
                     "or add --on-gap skip to continue without these ledgers"
                 )
             self._changes.put(work.name + _CHANGES, changes)
-            self._changes.put(work.name + _LEDGERS, packed(ledgers))  # last: it says that the range is done
+            self._changes.put(work.name + _LEDGERS, pack(ledgers))  # last, because it says that the range is done
             self._tried.add(work.name)
             done += work.last - work.first + 1
             result.touched += ledgers.touched
@@ -235,64 +288,73 @@ class LakeJob:
 
     def _load(self, key: str, content: type[Content]) -> Content | None:
         stored = self._changes.get(key)
-        return None if stored is None else unpacked(stored.data, content, key)
+        return None if stored is None else unpack(stored.data, content, key)
 
     def _ledgers(self, after: int) -> Iterator[LedgerChanges]:
+        """The extracted changes of all ledgers after one, ascending."""
         for _, last, name in self._ranges():
             if last > after:
                 changes = self._load(name + _CHANGES, list[LedgerChanges])
-                assert changes is not None  # it was extracted
+                assert changes is not None  # `_extract` wrote it
                 yield from (each for each in changes if each.ledger > after)
 
     # 3. Replay.
 
     def _closes(self) -> Iterator[Close]:
-        """All ledgers from the start on; notes the gaps. Raises `LakeError` where a range does not follow another."""
-        start, before = self.plan.start, ""
+        """All known ledgers from the start on, ascending. Records the gaps between them.
+
+        Raises `LakeError` if a range does not follow the one before.
+        """
+        start, last_hash = self.plan.start, ""
         self.result.gaps = []
         yield start.ledger, start.close_time, start.protocol
         for first, _, name in self._ranges():
             each = self._load(name + _LEDGERS, LedgerRange)
-            assert each is not None  # it was extracted
-            if before and each.previous_hash and before != each.previous_hash:
+            assert each is not None  # `_extract` wrote it
+            if last_hash and each.previous_hash and last_hash != each.previous_hash:
                 raise LakeError(f"ledger {first} does not follow ledger {first - 1}: the lake is not one chain")
-            before = each.last_hash
+            last_hash = each.last_hash
             self.result.gaps += each.gaps
             for ledger, facts in each.ledgers.items():
                 yield ledger, *facts
 
     def _segments(self) -> list[tuple[str, list[Close]]]:
+        """The name of each segment, and the ledgers at its boundaries."""
         plan = self.plan
         times = boundaries(plan.begins, plan.ends, plan.every)
-        width = plan.every * BOUNDARIES_A_SEGMENT
+        width = plan.every * SEGMENT_BOUNDARIES
         groups: dict[int, list[Close]] = {}
         for close in last_before(times, (close for close in self._closes() if close[0] >= plan.first)):
             groups.setdefault(close[1] // width, []).append(close)
         return [(f"{plan.every}-{start * width}", closes) for start, closes in groups.items()]
 
-    def _left(self, segments: Sequence[tuple[str, list[Close]]]) -> list[tuple[str, list[Close]]]:
-        journal, has = self._journal(), ledgers_of(self._store)
-        left = []
+    def _unfinished(self, segments: Sequence[tuple[str, list[Close]]]) -> list[tuple[str, list[Close]]]:
+        """The segments that no backfill has finished, or whose rows the history has lost."""
+        journal, history_has = self._journal(), ledgers_of(self._store)
+        unfinished = []
         for name, closes in segments:
             done = journal.segments.get(name)
-            wanted = {ledger for ledger, _, _ in closes} - self.result.refused.keys()
-            if done is None or not wanted <= set(done.boundaries) or not all(map(has, done.with_rows)):
-                left.append((name, closes))
-        return left
+            ledgers = {ledger for ledger, _, _ in closes} - self.result.refused.keys()
+            if done is None or not ledgers <= set(done.boundaries) or not all(map(history_has, done.with_rows)):
+                unfinished.append((name, closes))
+        return unfinished
 
-    def _replay(self, left: Sequence[tuple[str, list[Close]]]) -> Watch:
-        """Replay what is left; gives what else ought to have been watched."""
-        done, total = 0, sum(len(closes) for _, closes in left)
+    def _replay(self, unfinished: Sequence[tuple[str, list[Close]]]) -> Watch:
+        """Replay unfinished segments. Returns what their readings looked at although it was not watched."""
+        done, total = 0, sum(len(closes) for _, closes in unfinished)
         missing = Watch()
-        for segment, outcome in run_all(self._executor, replay_segment, self._work(left), self._at_once):
+        for segment, outcome in run_all(self._executor, replay_segment, self._work(unfinished), self._at_once):
             missing |= outcome.unwatched
-            self._take_in(segment, outcome)
+            self._add_rows(segment, outcome)
             done += len(segment.boundaries)
             self._report("boundaries", done, total)
         return missing
 
     def _epochs(self) -> Iterator[tuple[StartState, int]]:
-        """Spans of ledgers in which the state is known: from the start to a gap, and from a checkpoint after it."""
+        """The first state of each span of ledgers in which the state is known, and the ledger before which it ends.
+
+        The first span begins with the start state. After a gap, a span begins with the next checkpoint.
+        """
         start: StartState | None = self.plan.start
         for gap in self.result.gaps:
             if start is not None and gap.last > start.ledger:
@@ -305,24 +367,28 @@ class LakeJob:
         if start is not None:
             yield start, self.plan.last + 1
 
-    def _work(self, left: Sequence[tuple[str, list[Close]]]) -> Iterator[Segment]:
-        """The segments that are left, each with the state that it begins with, cut where the state is not known."""
-        wanted = [(name, close) for name, closes in left for close in closes]
+    def _work(self, unfinished: Sequence[tuple[str, list[Close]]]) -> Iterator[Segment]:
+        """Unfinished segments as pieces of work, each with the state that it begins with.
+
+        A segment is cut where the state is not known. Ledgers at which it is not known are refused.
+        """
+        named_closes = [(name, close) for name, closes in unfinished for close in closes]
         covered = set[int]()
-        for start, until in self._epochs() if wanted else ():
-            # Of the last ledger before a gap nobody knows if another one followed by the time of the boundary.
-            own = [(name, close) for name, close in wanted if start.ledger <= close[0] < until]
-            covered |= {ledger for _, (ledger, _, _) in own}
-            if own:
-                yield from self._work_from(start, own)
-        for _, (ledger, _, _) in wanted:
+        for start, until in self._epochs() if named_closes else ():
+            # The last ledger before a gap is left out: another one may have closed before the time of the boundary.
+            of_epoch = [(name, close) for name, close in named_closes if start.ledger <= close[0] < until]
+            covered |= {ledger for _, (ledger, _, _) in of_epoch}
+            if of_epoch:
+                yield from self._work_from(start, of_epoch)
+        for _, (ledger, _, _) in named_closes:
             if ledger not in covered:
                 gap = next(gap for gap in reversed(self.result.gaps) if gap.first <= ledger + 1)
                 self.result.refused[ledger] = (
                     f"{_shown(gap)} not known ({gap.reason}), and no checkpoint since gives the state"
                 )
 
-    def _work_from(self, start: StartState, wanted: Sequence[tuple[str, Close]]) -> Iterator[Segment]:
+    def _work_from(self, start: StartState, named_closes: Sequence[tuple[str, Close]]) -> Iterator[Segment]:
+        """The segments of a span of ledgers in which the state is known, which begins with this state."""
         watched = self._watched
         entries, wrong = start.entries(watched.contracts, watched.keys), wrongly_archived(self._network.passphrase)
         state = ReplayedState(entries, start.ledger, start.protocol, wrong)
@@ -330,9 +396,9 @@ class LakeJob:
         ledgers = self._ledgers(self.plan.start.ledger)
         item = next(ledgers, None)
         while item is not None and item.ledger <= start.ledger:
-            names.follow(item)  # what was announced before a gap
+            names.follow(item)  # a market that was announced before a gap is still there after it
             item = next(ledgers, None)
-        for name, group in groupby(wanted, key=itemgetter(0)):
+        for name, group in groupby(named_closes, key=itemgetter(0)):
             closes = tuple(close for _, close in group)
             begun = Segment(
                 name,
@@ -345,7 +411,7 @@ class LakeJob:
                 watched,
                 self._deployments,
                 tuple(start.instances),
-                tuple(names.found),
+                tuple(names.candidates),
             )
             changed = []
             ledger, _, protocol = closes[-1]
@@ -356,11 +422,12 @@ class LakeJob:
                 item = next(ledgers, None)
             if state.ledger < ledger:
                 state.take(ledger, protocol, ())
-            yield replace(begun, changes=packed(changed))
+            yield replace(begun, changes=pack(changed))
 
-    # 4. Into the history.
+    # Add the rows to the history.
 
-    def _take_in(self, segment: Segment, outcome: SegmentResult) -> None:
+    def _add_rows(self, segment: Segment, outcome: SegmentResult) -> None:
+        """Add the rows of a segment to the history. If all its boundaries could be read, the segment is finished."""
         result = self.result
         parts: dict[int, HistoryPart] = {}
         complete = True
@@ -390,12 +457,13 @@ class LakeJob:
         try:
             return _Journal() if stored is None else decode_json(stored.data, _Journal)
         except msgspec.DecodeError:
-            return _Journal()  # everything is done again, and found to be there
+            return _Journal()  # everything is done again, and turns out to be in the history
 
     def _write_journal(self, journal: _Journal) -> None:
         self._store.put(JOURNAL_KEY, msgspec.json.encode(journal, order="deterministic"))
 
-    def _publish_proof(self) -> None:
+    def _publish_tally(self) -> None:
+        """Publish what comparing formulas with the chain gave, and the table of liquidations."""
         tally = self.result.tally
         for done in self._journal().segments.values():
             tally.add(done.tally)
@@ -418,14 +486,14 @@ def _shown(gap: Gap) -> str:
 
 
 def boundaries(begins: int, ends: int, every: int) -> range:
-    """The multiples of ``every`` seconds since 1970 from one time to another, both included."""
+    """The multiples of ``every`` seconds since 1970 between two times in unix seconds, both inclusive."""
     return range(-(-begins // every) * every, ends + 1, every)
 
 
 def last_before(times: range, closes: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """For each time of `boundaries` the last ledger that closed at or before it, each ledger once.
+    """The last ledger that closed at or before each of the times of `boundaries`. Each ledger is yielded once.
 
-    ``closes`` are ledgers, each with its close time and more, ascending; the last of them is the last one for any time.
+    ``closes`` has all ledgers, ascending, each with its close time and more.
     """
     for close, after in pairwise(chain(closes, [(0, times.stop, 0)])):
         time = max(-(-close[1] // times.step) * times.step, times.start)

@@ -1,4 +1,7 @@
-"""The auctions, bad debt and claims that a lake's events say, ``history/liquidations.parquet``: one row a token."""
+"""Makes the table of liquidations, ``history/liquidations.parquet``, from the events in a lake.
+
+It has auctions, bad debt and claims, with a row for each token of an event.
+"""
 
 from __future__ import annotations
 
@@ -29,29 +32,30 @@ Row = tuple[Any, ...]
 
 
 def rows_in(ledgers: Iterable[LedgerChanges]) -> Iterator[Row]:
-    """The rows of the events of ledgers, in their order. What no protocol understands is passed over."""
+    """The rows of the events in these ledgers, in their order. Events that no protocol understands are passed over."""
     liquidations_in = [(name, item.liquidations) for name, item in PROTOCOLS.items() if item.liquidations is not None]
     for item in ledgers:
-        for place, change in item.changes:
+        for event_index, change in item.changes:
             if change.kind != EVENT or change.entry is None:
                 continue
             for name, decode in liquidations_in:
                 try:
                     event = decode_event(change.entry, item.ledger)
-                    found: Sequence[Liquidation] = decode(event)
+                    parts: Sequence[Liquidation] = decode(event)
                 except DecodeError:
                     continue
-                for part in found:
+                for part in parts:
                     if part.amount is None or abs(part.amount) <= MAX_DECIMAL:
-                        yield item.ledger, item.close_time * 1_000_000, place, name, event.contract, *part
+                        yield item.ledger, item.close_time * 1_000_000, event_index, name, event.contract, *part
 
 
 def with_liquidations(
     store: Store, manifest: HistoryManifest, rows: Iterable[Row], spans: Sequence[LedgerSpan]
 ) -> HistoryManifest:
-    """Put the rows of some spans of ledgers into the table; gives the manifest that names it.
+    """Put the rows of some spans of ledgers into the table, and return the manifest that names it.
 
-    What the table had of these ledgers is replaced. The same ledgers give the same bytes. Raises `StoreError`.
+    They replace the rows that the table had of these ledgers. The same ledgers always give the same bytes. Raises
+    `StoreError` if the earlier table is missing or damaged.
     """
     before, spans_before = pl.DataFrame(pl.from_arrow(SCHEMA.empty_table())), list[LedgerSpan]()
     if manifest.liquidations is not None:

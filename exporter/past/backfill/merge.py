@@ -1,4 +1,4 @@
-"""Adding past ledgers to a published history: as files between the others, or inside compacted files."""
+"""Adds past ledgers to a published history: as files of their own, or inside compacted files."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from exporter.stores.store import Store, utc_now
 from exporter.tree.documents import HistoryManifest, LedgerSpan, Transitions
 
 WAIT_SECONDS = 600.0
-"""Seconds that a backfill waits for a publisher that is at work."""
+"""Longest time that a backfill waits while somebody publishes."""
 
 
 @dataclass(slots=True)
 class MergeResult:
-    """The ledgers that were added, their rows, and for each ledger that was refused the reason."""
+    """The ledgers that were added, the number of their rows, and why other ledgers were refused, by ledger."""
 
     added: set[int] = field(default_factory=set)
     rows: int = 0
@@ -44,7 +44,7 @@ class MergeResult:
 
 @contextmanager
 def _hold_when_free(store: Store) -> Iterator[HeldStore]:
-    """Hold a store as soon as no other publisher does. Raises `LostRaceError` after `WAIT_SECONDS`."""
+    """Hold a store as soon as no other publisher holds it. Raises `LostRaceError` after `WAIT_SECONDS`."""
     deadline, pause = monotonic() + WAIT_SECONDS, 0.5
     with ExitStack() as stack:
         while True:
@@ -60,9 +60,10 @@ def _hold_when_free(store: Store) -> Iterator[HeldStore]:
 
 
 def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str) -> MergeResult:
-    """Add files of single ledgers, ascending, to a history; ledgers that it has stay.
+    """Add files of single ledgers, ascending, to a history. Ledgers that it has already stay as they are.
 
-    Raises `CheckError` for a history of another network, `StoreError`; the manifest is then unchanged.
+    Raises `CheckError` if the history is of another network, `StoreError` if the store fails or a run is unfinished,
+    and `LostRaceError` if somebody publishes for too long. The manifest is unchanged then.
     """
     result = MergeResult()
     if not parts:
@@ -70,7 +71,6 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
     with _hold_when_free(store) as held:
         manifest = read_whole_history(held)
         _refuse_other_network(held, manifest, network)
-        # The newest ledger that readers know of, or None if nothing is published yet.
         published = read_published(held)
         intent = unfinished_run(published, read_intent(held))
         if intent is not None:
@@ -97,9 +97,9 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
         for part in new:
             manifest = extend_history(manifest, part.entry)
         added, superseded = list(new), dict[str, str | None]()
-        for key, belonging in inside.items():
-            assert manifest is not None  # otherwise there would be no file that it belongs into
-            manifest, fresh, replaced = _with_rebuilt(held, manifest, key, belonging)
+        for key, parts_of_file in inside.items():
+            assert manifest is not None  # it names the file
+            manifest, fresh, replaced = _with_rebuilt(held, manifest, key, parts_of_file)
             added += fresh
             superseded |= replaced
         if added and manifest is not None:
@@ -111,7 +111,10 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
 
 
 def try_output(store: Store) -> None:
-    """Find out, before the work begins, whether the output takes its result. Raises `FormatError`, `StoreError`."""
+    """Find out, before the work begins, whether the output accepts its result.
+
+    Raises `FormatError` if the tree there has another format, and `StoreError` if nothing can be written.
+    """
     published, manifest = read_published(store), read_whole_history(store)
     if published is None and manifest is None:
         refuse_files_of_others(store)
@@ -119,6 +122,7 @@ def try_output(store: Store) -> None:
 
 
 def _refuse_other_network(store: Store, manifest: HistoryManifest | None, network: str) -> None:
+    """Raise `CheckError` if the newest file of the history is of another network."""
     for file in [] if manifest is None else manifest.files[-1:]:
         stored = store.get(file.key)
         its_network = None if stored is None else pl.read_parquet_metadata(io.BytesIO(stored.data)).get("network")
@@ -132,9 +136,10 @@ def _refuse_other_network(store: Store, manifest: HistoryManifest | None, networ
 def _with_rebuilt(
     store: Store, manifest: HistoryManifest, key: str, parts: Sequence[HistoryPart]
 ) -> tuple[HistoryManifest, list[HistoryPart], dict[str, str | None]]:
-    """The manifest with a file that also has the rows of the parts whose ledgers it lacked.
+    """Add parts to the compacted file of a key, if it lacks their ledgers, and write the file under a new key.
 
-    Next come these parts, and then the files that it replaces, with its key.
+    Returns the manifest with the new file, the parts that were added, and the key of the new file by the keys of the
+    files that it replaces.
     """
     holder, column = next(file for file in manifest.files if file.key == key), "observed_ledger"
     ledgers = set(scan_rows(data_of(store.get(key), holder)).select(column).collect()[column].unique())
@@ -150,7 +155,10 @@ def _with_rebuilt(
 
 
 def _write_parts(store: Store, parts: Sequence[HistoryPart]) -> None:
-    """Write files that the manifest does not name yet, so that a sweep knows what they are should this die."""
+    """Write files that the manifest does not name yet.
+
+    They are recorded first, so that a sweep knows them after a crash.
+    """
     record_replaced(store, {part.file.key: None for part in parts}, utc_now())
     store.put_many(((part.file.key, part.file.data) for part in parts), immutable=True)
 
@@ -158,7 +166,11 @@ def _write_parts(store: Store, parts: Sequence[HistoryPart]) -> None:
 def finish_history(
     store: Store, transitions: list[Transitions], rows: Sequence[Row], spans: Sequence[LedgerSpan]
 ) -> None:
-    """Finish after the last merge: make the rollups that are due, and record in the manifest what replays prove."""
+    """Finish a history after the last merge.
+
+    The rollups that are due are made, ``rows`` are put into the table of liquidations, and the manifest gets the counts
+    of transitions that the replay compared.
+    """
     with _hold_when_free(store) as store:
         manifest = read_whole_history(store)
         if manifest is not None:
@@ -168,7 +180,7 @@ def finish_history(
 
 
 def ledgers_of(store: Store) -> Callable[[int], bool]:
-    """Whether the history may have a given ledger. Raises `StoreError`."""
+    """A function that tells whether a file of the history covers a ledger. Raises `StoreError` for a bad manifest."""
     manifest = read_history_manifest(store)
     spans = [] if manifest is None else [(file.first_ledger, file.last_ledger) for file in manifest.files]
     return lambda ledger: any(first <= ledger <= last for first, last in spans)

@@ -1,6 +1,6 @@
-"""A piece of the past, as a worker does it: from the state before, ledger by ledger, to the rows of its boundaries.
+"""Replays a segment, as a worker does: from the state before it, ledger by ledger, to the rows at its boundaries.
 
-A boundary counts only when everything that its reading looked at was watched; what was not is given back.
+A boundary has rows only if everything that its reading looked at was watched. What was not watched is returned.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from exporter.ledger.contract_storage import StoredSource
 from exporter.ledger.source import RawEntry
 from exporter.ledger.view import read_at_one_ledger
 from exporter.past.lake.close_meta import EVENT, decode_event
-from exporter.past.lake.extract import LedgerChanges, unpacked
+from exporter.past.lake.extract import LedgerChanges, unpack
 from exporter.past.lake.replay import ReplayedState, wrongly_archived
 from exporter.past.lake.transitions import Prover, Tally
 from exporter.past.lake.watch import DATA, Watch
@@ -39,8 +39,13 @@ from exporter.protocols.compute import compute
 from exporter.protocols.protocol import event_filters, market_events
 
 
-class Read(NamedTuple):
-    """The reading at a boundary. ``part`` is None if the ledger has no market; ``unread`` has MARKET or MARKET/POOL."""
+class BoundaryRead(NamedTuple):
+    """The reading at a boundary.
+
+    Attributes:
+        part: the file of its rows; None if the ledger has no market.
+        unread: the markets and pools that could not be read, as MARKET or MARKET/POOL.
+    """
 
     part: HistoryPart | None
     unread: list[str]
@@ -48,10 +53,20 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of work: the state after ``ledger``, the changes up to the last boundary, and the boundaries.
+    """A piece of work for a worker.
 
-    The changes are a file of `exporter.past.lake.extract`, so that neither side holds as many objects.
-    ``boundaries`` are ledgers with their close times and protocols. ``found`` is what events up to ``ledger`` named.
+    Attributes:
+        name: its name in the journal.
+        settings: the settings, without RPCs.
+        ledger: the ledger with whose state it begins.
+        protocol: Stellar's protocol version at that ledger.
+        entries: the state after that ledger.
+        changes: the changes up to the last boundary, packed as `exporter.past.lake.extract` does, to save memory.
+        boundaries: the ledgers at the boundaries, with their close times in unix seconds and their protocol versions.
+        watched: what is watched.
+        deployments: the known contracts.
+        instances: contracts that the start state has.
+        candidates: the contracts that events up to ``ledger`` named.
     """
 
     name: str
@@ -64,39 +79,43 @@ class Segment:
     watched: Watch = field(repr=False)
     deployments: tuple[Deployment, ...] = field(repr=False)
     instances: tuple[tuple[str, ContractInstance], ...] = field(repr=False)
-    found: tuple[Candidate, ...] = field(repr=False)
+    candidates: tuple[Candidate, ...] = field(repr=False)
 
 
 class SegmentResult(NamedTuple):
-    """The outcome of each boundary, what else should be watched, and what the transitions between them prove.
+    """The result of replaying a segment.
 
-    Of a boundary that is a text why it failed, or None where its reading looked at what is not watched.
+    Attributes:
+        outcomes: the reading at each boundary, by ledger. A text says why the reading failed. None says that it looked
+            at something that was not watched.
+        unwatched: what readings looked at although it was not watched.
+        tally: what comparing formulas with the chain gave.
     """
 
-    outcomes: Mapping[int, Read | str | None]
+    outcomes: Mapping[int, BoundaryRead | str | None]
     unwatched: Watch
     tally: Tally
 
 
 def replay_segment(work: Segment) -> SegmentResult:
-    """Replay a segment. A failure at a boundary is that boundary's outcome; nothing is raised on purpose."""
+    """Replay a segment. If a reading fails, its error is the outcome of that boundary, and is not raised."""
     state = ReplayedState(work.entries, work.ledger, work.protocol, wrongly_archived(work.settings.passphrase))
-    named = EventNames(work.deployments, work.found)
+    names = EventNames(work.deployments, work.candidates)
     prover = Prover(work.entries)
-    outcomes: dict[int, Read | str | None] = {}
+    outcomes: dict[int, BoundaryRead | str | None] = {}
     unwatched = Watch()
-    pending = deque(unpacked(work.changes, list[LedgerChanges], work.name))
+    pending = deque(unpack(work.changes, list[LedgerChanges], work.name))
     for ledger, close_time, protocol in work.boundaries:
         while pending and pending[0].ledger <= ledger:
             item = pending.popleft()
             prover.follow(item)
             state.take(item.ledger, item.protocol, (change for _, change in item.changes))
-            named.follow(item)
+            names.follow(item)
         if state.ledger < ledger:
             state.take(ledger, protocol, ())
         source = StoredSource(state.entry, ledger, close_time, "ledger lake", storage_answers)
         try:
-            readings, used = read_state(source, work.settings, work.deployments, work.instances, named.found)
+            readings, used = read_state(source, work.settings, work.deployments, work.instances, names.candidates)
             missing = used - work.watched
             unwatched |= missing
             outcomes[ledger] = None if missing else _rows(readings, ledger, close_time, work.settings)
@@ -106,18 +125,20 @@ def replay_segment(work: Segment) -> SegmentResult:
 
 
 class EventNames:
-    """The candidates that events name, in the order of the events."""
+    """Collects the candidates that events name, in the order of the events."""
 
-    def __init__(self, deployments: Sequence[Deployment], found: Sequence[Candidate] = ()) -> None:
-        self.found: dict[Candidate, None] = dict.fromkeys(found)
+    def __init__(self, deployments: Sequence[Deployment], candidates: Sequence[Candidate] = ()) -> None:
+        self.candidates: dict[Candidate, None] = dict.fromkeys(candidates)
         self._events = market_events(PROTOCOLS)
         self._filters = list(event_filters(PROTOCOLS, deployments))
 
     @property
     def contracts(self) -> frozenset[bytes]:
+        """The ids of the contracts whose events name candidates."""
         return frozenset(strkey.decode(contract)[1] for _, each in self._filters for contract in each.contracts)
 
     def follow(self, item: LedgerChanges) -> None:
+        """Look at the events of a ledger."""
         for _, change in item.changes:
             if change.kind != EVENT or change.entry is None:
                 continue
@@ -125,9 +146,9 @@ class EventNames:
                 event = decode_event(change.entry, item.ledger)
                 for name, each in self._filters:
                     if event.contract in each.contracts and event.starts_with(each.topics):
-                        self.found.update(dict.fromkeys(self._events[name].candidates(event)))
+                        self.candidates.update(dict.fromkeys(self._events[name].candidates(event)))
             except DecodeError:
-                continue  # a run does the same: events are only hints
+                continue  # as in a run: events are only hints
 
 
 def read_state(
@@ -135,36 +156,40 @@ def read_state(
     settings: Settings,
     deployments: Sequence[Deployment],
     instances: Sequence[tuple[str, ContractInstance]],
-    found: Iterable[Candidate] = (),
+    candidates: Iterable[Candidate] = (),
 ) -> tuple[list[ProtocolReading], Watch]:
-    """Read all protocols; gives also everything that was looked at, as what is to be watched."""
+    """Read all protocols from a state. Also returns everything that was looked at, which has to be watched."""
     opened = OpenSource(source, network_of(settings.passphrase), list(instances), "the ledger lake", None)
-    context = DiscoveryContext(deployments, list(found))
+    context = DiscoveryContext(deployments, list(candidates))
     program = partial(read_protocols, settings=settings, opened=opened, context=context)
     readings = asyncio.run(read_at_one_ledger(source, program, view_limits(settings))).result
     return readings, _used_by(readings, source, deployments)
 
 
 def _used_by(readings: Sequence[ProtocolReading], source: StoredSource, deployments: Sequence[Deployment]) -> Watch:
-    """The keys of a reading: whole contracts, but single keys of tokens and of contracts that only named others."""
+    """What a reading looked at: all entries of markets and of contracts that it called or read data of.
+
+    Of tokens it is only the keys that were read, because tokens have entries for everybody. The same is true for
+    contracts of which only the instance was read.
+    """
     tokens = {pool.token_address for reading in readings for pool in reading.pools}
-    own = {contract.address for deployment in deployments for contract in deployment.contracts}
-    publishing = set[str]()
+    contracts = {contract.address for deployment in deployments for contract in deployment.contracts}
+    with_events = set[str]()
     for reading in readings:
         tokens |= set(reading.tokens)
         markets = {market.address for market in reading.markets}
         markets |= {item.market for item in reading.unread} | {item.market for item in reading.absent}
-        own |= markets
+        contracts |= markets
         if PROTOCOLS[reading.protocol].liquidations is not None:
-            publishing |= markets
-    by_key = _ids(tokens - own)  # also if they are called, because everybody changes their entries
+            with_events |= markets
+    token_ids = _ids(tokens - contracts)
     keys = [key for key in source.asked if key[:4] == DATA]
-    whole = _ids(own | set(source.called)) | {key[8:40] for key in keys if not is_instance_key(key)}
-    whole -= by_key
+    watched_ids = _ids(contracts | set(source.called)) | {key[8:40] for key in keys if not is_instance_key(key)}
+    watched_ids -= token_ids  # even if they are called, because everybody changes their entries
     return Watch(
-        frozenset(whole),
-        frozenset(key for key in keys if key[8:40] not in whole),
-        frozenset(_ids(publishing) & whole),
+        frozenset(watched_ids),
+        frozenset(key for key in keys if key[8:40] not in watched_ids),
+        frozenset(_ids(with_events) & watched_ids),
     )
 
 
@@ -172,7 +197,7 @@ def _ids(addresses: set[str]) -> set[bytes]:
     return {strkey.decode(address)[1] for address in addresses if address.startswith("C")}
 
 
-def _rows(readings: Sequence[ProtocolReading], ledger: int, close_time: int, settings: Settings) -> Read:
+def _rows(readings: Sequence[ProtocolReading], ledger: int, close_time: int, settings: Settings) -> BoundaryRead:
     configured = ((market.protocol, market.address) for market in settings.markets)
     listings = MarketListings(network_of(settings.passphrase).deployments, configured)
     tables = compute(readings, PROTOCOLS, ledger, close_time, listings)
@@ -181,4 +206,6 @@ def _rows(readings: Sequence[ProtocolReading], ledger: int, close_time: int, set
         part = render_history(
             tables.pools, observed_ledger=ledger, ledger_close_time=close_time, network=settings.passphrase
         )
-    return Read(part, [item.market if item.pool is None else f"{item.market}/{item.pool}" for item in tables.unread])
+    return BoundaryRead(
+        part, [item.market if item.pool is None else f"{item.market}/{item.pool}" for item in tables.unread]
+    )

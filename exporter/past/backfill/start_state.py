@@ -1,4 +1,4 @@
-"""The state that a replay begins with: the entries after a ledger, from a file or a history archive, or none."""
+"""Provides the state with which a replay begins: from a file, from a history archive, or an empty one."""
 
 from __future__ import annotations
 
@@ -26,18 +26,26 @@ from exporter.user_files import user_path
 
 SOROBAN_PROTOCOL = 20
 MAX_ENTRIES = 5_000_000
-"""The most entries of one checkpoint that are kept in memory."""
+"""Largest number of entries of a checkpoint that are kept in memory."""
 
 Entries = Callable[[Collection[bytes], Collection[bytes]], dict[bytes, RawEntry]]
-"""A function that gives all entries of contracts (ids), and single ones by LedgerKey, with their true ends of life."""
+"""A function that returns entries of the state: all those of some contracts (ids), and those of some LedgerKeys.
+
+The entries have the true last ledger of their lives."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartState:
-    """The state after ``ledger``, as far as it is asked for.
+    """The state after a ledger.
 
-    ``instances`` are contracts that a file happens to have. ``later`` gives the same at or after another ledger, to
-    begin again after a gap; None where that is not available.
+    Attributes:
+        close_time: the close time of the ledger, in unix seconds.
+        protocol: Stellar's protocol version at the ledger.
+        entries: returns the entries that are asked for.
+        label: a name for people.
+        instances: the contracts whose instances a snapshot file has.
+        later: returns the first available state at or after another ledger, to begin again after a gap; None if there
+            is no other state.
     """
 
     ledger: int
@@ -50,7 +58,10 @@ class StartState:
 
 
 def snapshot_start(path: Path, passphrase: str) -> StartState:
-    """The state in a ledger snapshot file. Raises `SnapshotFileError`, `NetworkMismatchError`."""
+    """The state in a ledger snapshot file.
+
+    Raises `SnapshotFileError` if it cannot be read, and `NetworkMismatchError` if it is of another network.
+    """
     snapshot = LedgerSnapshot.load(path)
     if snapshot.network_id != network_id(passphrase):
         raise NetworkMismatchError(
@@ -71,13 +82,13 @@ def snapshot_start(path: Path, passphrase: str) -> StartState:
 def archive_start(
     uri: str, ledger: int, passphrase: str, seconds: float = 300.0, trust: Path | None = None
 ) -> StartState:
-    """The newest checkpoint of a history archive at or before a ledger, which enough organisations signed.
+    """The state at the newest checkpoint of a history archive at or before a ledger. The checkpoint is proven.
 
-    Each reading of a checkpoint may take ``seconds``. ``trust`` is a file with the organisations to trust; without it
-    those that are known for the network are.
+    Each reading of a checkpoint may take ``seconds``. ``trust`` is the file with the list of trusted organisations;
+    None for the packaged list of the network.
 
-    Raises `ArchiveError` where it cannot be read or proven, `ConfigError` where nobody is known to trust or the archive
-    begins later, `NetworkMismatchError`.
+    Raises `ArchiveError` if the checkpoint cannot be read or proven, `NetworkMismatchError` if it is of another
+    network, and `ConfigError` if nobody is trusted on this network, or there is no checkpoint before the ledger.
     """
     trusted = trust_of(passphrase, trust)
 
@@ -93,16 +104,17 @@ def archive_start(
         checkpoint = make_proof(archives, checkpoint_ledger, trusted)[0]
 
         def entries(contracts: Collection[bytes], keys: Collection[bytes]) -> dict[bytes, RawEntry]:
-            def wanted(key: bytes) -> bool:
-                return (key[:8] == b"\0\0\0\x06\0\0\0\1" and key[8:40] in contracts) or key in keys
+            def includes(key: bytes) -> bool:
+                is_contract_data = key[:8] == b"\0\0\0\x06\0\0\0\1"
+                return (is_contract_data and key[8:40] in contracts) or key in keys
 
             with TemporaryDirectory() as folder:
-                index = StateIndex(opened(), checkpoint, Path(folder), wanted)
-                found = dict(islice(index.items(), MAX_ENTRIES + 1))
+                index = StateIndex(opened(), checkpoint, Path(folder), includes)
+                selected = dict(islice(index.items(), MAX_ENTRIES + 1))
                 index.close()
-            if len(found) > MAX_ENTRIES:
+            if len(selected) > MAX_ENTRIES:
                 raise ArchiveError(f"more than {MAX_ENTRIES} entries were asked for; name fewer contracts")
-            return found
+            return selected
 
         header, label = checkpoint.header, f"checkpoint {checkpoint_ledger} of the history archive"
         facts = checkpoint_ledger, header.close_time, header.protocol_version, entries, label
@@ -117,7 +129,7 @@ def archive_start(
 
 
 def empty_start(lake: Lake) -> StartState:
-    """The empty state before the ledger that brought Soroban. Raises `ConfigError` if the lake begins later."""
+    """The empty state before the first ledger with contracts. Raises `ConfigError` if the lake begins later."""
     oldest, newest = lake.span()
     before = ledger_at(SOROBAN_PROTOCOL - 1, oldest, newest, lambda ledger: lake.close_of(ledger)[1])
     if before is None:
@@ -130,6 +142,6 @@ def empty_start(lake: Lake) -> StartState:
 
 
 def ledger_at(time: int, first: int, last: int, close_time: Callable[[int], int]) -> int | None:
-    """The last ledger of a range that closed at or before a time (unix seconds), or None."""
+    """The last ledger of a range that closed at or before a time in unix seconds; None if none did."""
     closed_count = bisect_right(range(first, last + 1), time, key=close_time)
     return first + closed_count - 1 if closed_count else None

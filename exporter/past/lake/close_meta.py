@@ -1,7 +1,8 @@
-"""The changes of a ledger: walking a LedgerCloseMeta, in all its versions, up to protocol 30.
+"""Finds the changes of a ledger by walking its LedgerCloseMeta, in all versions up to protocol 30.
 
-The version of LedgerCloseMeta (0 to 2), of TransactionMeta (0 to 4) and of the protocol are independent of each other:
-the public lake was exported again by newer software. Every pair is read. docs/lake.md has the layout and its traps.
+The versions of LedgerCloseMeta (0 to 2), of TransactionMeta (0 to 4) and of the protocol do not depend on each other,
+because the public lake was exported again by newer software. All combinations can be read. docs/lake.md describes the
+layout and its traps.
 """
 
 from __future__ import annotations
@@ -27,24 +28,27 @@ from exporter.ledger.events import ContractEvent
 
 CREATED, UPDATED, REMOVED, STATE, RESTORED = range(5)
 EVICTED: Final = 5
-"""The kind of a key that the ledger's eviction scan took out of the live state. The XDR has no such kind."""
+"""The kind of a change in which the ledger's eviction scan took a key out of the live state. XDR has no such kind."""
 
 EVENT: Final = 6
-"""The kind of an event that a contract published. The XDR has no such kind; given only if asked for."""
+"""The kind of an event that a contract published, which is listed only if it is asked for. XDR has no such kind."""
 
 _CONTRACT_KINDS: Final = frozenset({6, 7, 9})  # contract data, contract code, TTL
 _TWO_KINDS: Final = struct.Struct(">I4xI").unpack_from
-"""Bytes of two kinds: that of a change, and that of the entry in it."""
+"""Reads two kinds: that of a change, and that of the entry in it."""
 
 _MAX_TRANSACTIONS: Final = 1 << 16
 _MAX_TOPICS: Final = 16
 
 
 class Change(Struct, frozen=True, array_like=True):
-    """One change to contract data, contract code or a time to live, at its place in the order of the ledger.
+    """A change to contract data, contract code or a time to live.
 
-    ``key`` is LedgerKey XDR. ``entry`` is LedgerEntry XDR: the value after the change, or for `STATE` before the one
-    that follows; None for `REMOVED` and `EVICTED`. Of an `EVENT` they are the contract's id and ContractEvent XDR.
+    Attributes:
+        kind: one of the constants of this module, such as `UPDATED`.
+        key: the LedgerKey XDR; for an `EVENT` the contract's id.
+        entry: the LedgerEntry XDR after the change. For `STATE` it is the one before the change that follows. None for
+            `REMOVED` and `EVICTED`. For an `EVENT` it is the ContractEvent XDR.
     """
 
     kind: int
@@ -54,14 +58,15 @@ class Change(Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class LedgerClose:
-    """The content of a ledger's meta, walked to its last byte."""
+    """The header of a ledger, and its changes in their order. Its meta was walked to the last byte."""
 
     header: LedgerHeader
     changes: tuple[Change, ...]
 
 
 @contextmanager
-def _whole(what: str) -> Iterator[None]:
+def _complete(what: str) -> Iterator[None]:
+    """Turn an error about missing bytes into a `DecodeError` that says inside of what the bytes end."""
     try:
         yield
     except (struct.error, IndexError):
@@ -69,18 +74,19 @@ def _whole(what: str) -> Iterator[None]:
 
 
 def header_of(meta: bytes, position: int = 0) -> LedgerHeader:
-    """The header alone of the LedgerCloseMeta that begins at a position. Raises `DecodeError`."""
-    with _whole("a ledger header"):
+    """Decode only the header of the LedgerCloseMeta that begins at a position. Raises `DecodeError` if it is bad."""
+    with _complete("a ledger header"):
         return read_header(meta, _start(meta, position)[1])[0]
 
 
 def walk(meta: bytes, events_of: frozenset[bytes] = frozenset()) -> LedgerClose:
-    """Walk the one LedgerCloseMeta that the bytes are, with what contracts of ``events_of`` (their ids) published.
+    """Walk one LedgerCloseMeta. ``events_of`` has the ids of the contracts whose events are listed among the changes.
 
-    The hashes of the header, the transaction set and the results are verified, since passing over them right depends
-    on that. Raises `DecodeError` for bytes that are damaged, hostile or of an unknown form, and where more follow.
+    The hashes of the header, the transaction set and the results are verified, because the walk relies on them to know
+    where these end. Raises `DecodeError` for bytes that are damaged, hostile or of an unknown form, and if more bytes
+    follow.
     """
-    with _whole("a ledger's meta"):
+    with _complete("a ledger's meta"):
         close, end = _walk(meta, 0, events_of)
     if end != len(meta):
         raise DecodeError(f"{len(meta) - end} bytes follow a ledger's meta")
@@ -88,14 +94,14 @@ def walk(meta: bytes, events_of: frozenset[bytes] = frozenset()) -> LedgerClose:
 
 
 def end_of(metas: bytes, position: int) -> int:
-    """Where the LedgerCloseMeta that begins at a position ends. Raises as `walk`."""
-    with _whole("a ledger's meta"):
+    """The position after the LedgerCloseMeta that begins at a position. Raises `DecodeError` as `walk` does."""
+    with _complete("a ledger's meta"):
         return _walk(metas, position, frozenset())[1]
 
 
 def decode_event(data: bytes, ledger: int) -> ContractEvent:
-    """The event that ContractEvent XDR is. Raises `DecodeError`, also for one that no contract published."""
-    with _whole("an event"):
+    """Decode ContractEvent XDR. Raises `DecodeError` if it is bad, or no contract published the event."""
+    with _complete("an event"):
         if word(data, 4)[0] != 1:
             raise DecodeError("an event without a contract")
         (count,) = word(data, 48)
@@ -113,6 +119,7 @@ def decode_event(data: bytes, ledger: int) -> ContractEvent:
 
 
 def _start(meta: bytes, position: int) -> tuple[int, int]:
+    """The version of a LedgerCloseMeta, and the position of its header."""
     (version,) = word(meta, position)
     if version > 2:
         raise DecodeError(f"unknown version of a ledger's meta: {version}; {UPDATE}")
@@ -125,6 +132,7 @@ def _start(meta: bytes, position: int) -> tuple[int, int]:
 
 
 def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[LedgerClose, int]:
+    """Walk the LedgerCloseMeta at a position. Also returns the position after it."""
     version, position = _start(meta, position)
     header, position = read_header(meta, position)
     position = _pass_transaction_set(meta, position, header, version)
@@ -132,14 +140,14 @@ def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[Ledg
     if count > _MAX_TRANSACTIONS:
         raise DecodeError(f"{count} transactions in a ledger, where {_MAX_TRANSACTIONS} is the most")
     position += 4
-    found: list[Change] = []
+    changes: list[Change] = []
 
-    def publishes(contract: bytes, begin: int, end: int) -> None:
+    def add_event(contract: bytes, begin: int, end: int) -> None:
         if contract in events_of:
-            found.append(Change(EVENT, contract, meta[begin:end]))
+            changes.append(Change(EVENT, contract, meta[begin:end]))
 
-    seen = publishes if events_of else None
-    late: list[Change] = []  # of the fees that are paid back after all transactions
+    on_event = add_event if events_of else None
+    late: list[Change] = []  # changes of fees that are paid back after all transactions
     results = hashlib.sha256(struct.pack(">I", count))
     for _ in range(count):
         if version == 2:
@@ -148,17 +156,17 @@ def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[Ledg
             position += 4
         end = xdr.result_pair(meta, position)
         results.update(meta[position:end])
-        position = _changes(meta, end, found)
-        position = _transaction_meta(meta, position, found, seen)
+        position = _changes(meta, end, changes)
+        position = _transaction_meta(meta, position, changes, on_event)
         if version == 2:
             position = _changes(meta, position, late)
     if results.digest() != header.result_hash and not (header.ledger == 1 and not count):
         raise DecodeError(f"ledger {header.ledger}: the results are not those that the header commits to")
-    found += late
+    changes += late
     upgrades = xdr.count_at(meta, position, 12)
     position += 4
     for _ in range(upgrades):
-        position = _changes(meta, _UPGRADE(meta, position), found)
+        position = _changes(meta, _UPGRADE(meta, position), changes)
     position = _CONSENSUS(meta, position)
     if version:
         position += 8  # the size of the live state
@@ -167,7 +175,7 @@ def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[Ledg
         for _ in range(evicted):
             end = xdr.ledger_key(meta, position)
             if word(meta, position)[0] in _CONTRACT_KINDS:
-                found.append(Change(EVICTED, meta[position:end], None))
+                changes.append(Change(EVICTED, meta[position:end], None))
             position = end
     if version == 1:
         if word(meta, position)[0]:
@@ -175,11 +183,11 @@ def _walk(meta: bytes, position: int, events_of: frozenset[bytes]) -> tuple[Ledg
         position += 4
     if position > len(meta):
         raise DecodeError("the bytes end inside a ledger's meta")
-    return LedgerClose(header, tuple(found)), position
+    return LedgerClose(header, tuple(changes)), position
 
 
-def _changes(data: bytes, position: int, found: list[Change]) -> int:
-    """Pass over LedgerEntryChanges, and add those of contract state to ``found``."""
+def _changes(data: bytes, position: int, changes: list[Change]) -> int:
+    """Walk LedgerEntryChanges, and add those of contract state to ``changes``. Returns the position after them."""
     (count,) = word(data, position)
     if not count:
         return position + 4
@@ -192,20 +200,20 @@ def _changes(data: bytes, position: int, found: list[Change]) -> int:
         if kind == REMOVED:
             end = xdr.ledger_key(data, position)
             if word(data, position)[0] in contract_kinds:
-                found.append(Change(REMOVED, data[position:end], None))
+                changes.append(Change(REMOVED, data[position:end], None))
         elif kind > RESTORED:
             raise DecodeError(f"unknown kind of change: {kind}")
         else:
             end = entry_end(data, position, entry_kind)
             if entry_kind in contract_kinds:
                 entry = data[position:end]
-                found.append(Change(kind, key_of_entry(entry), entry))
+                changes.append(Change(kind, key_of_entry(entry), entry))
         position = end
     return position
 
 
 def _transaction_meta(
-    data: bytes, position: int, found: list[Change], seen: Callable[[bytes, int, int], None] | None
+    data: bytes, position: int, changes: list[Change], on_event: Callable[[bytes, int, int], None] | None
 ) -> int:
     (version,) = word(data, position)
     position += 4
@@ -214,49 +222,49 @@ def _transaction_meta(
     if version > 2:
         position += 4
     if version:
-        position = _changes(data, position, found)
+        position = _changes(data, position, changes)
     operations = xdr.count_at(data, position, 4)
     position += 4
     for _ in range(operations):
         if version == 4:
-            position = xdr.contract_events(data, _changes(data, position + 4, found), 0, seen)
+            position = xdr.contract_events(data, _changes(data, position + 4, changes), 0, on_event)
         else:
-            position = _changes(data, position, found)
+            position = _changes(data, position, changes)
     if version > 1:
-        position = _changes(data, position, found)
+        position = _changes(data, position, changes)
     if version < 3:
         return position
     (soroban,) = word(data, position)
     position += 4
     if soroban and version == 3:
-        position = xdr.contract_events(data, _CHARGED(data, position), 0, seen)
+        position = xdr.contract_events(data, _CHARGED(data, position), 0, on_event)
         position = xdr.value(data, position)
         position = xdr.contract_events(data, position, 4)
     elif soroban:
         position = _CHARGED_AND_RESULT(data, position)
     if version == 4:
-        position = xdr.contract_events(data, position, 4)  # after the stage of each
-        position = xdr.contract_events(data, position, 4)  # after whether the call succeeded
+        position = xdr.contract_events(data, position, 4)  # before each is the stage at which it was published
+        position = xdr.contract_events(data, position, 4)  # before each is whether the call succeeded
     return position
 
 
 def _pass_transaction_set(data: bytes, position: int, header: LedgerHeader, version: int) -> int:
-    """Where the transaction set ends: where the hash of its bytes is the one that the header commits to.
+    """The position after the transaction set: where the hash of its bytes is the one that the header commits to.
 
-    So envelopes are never taken apart, whatever their form. A digest is only taken where what follows can be the
-    results of transactions, and at every fourth byte if it is at none of these.
+    So transactions are never decoded, whatever their form. A hash is computed only where the next bytes can be the
+    results of transactions. If it fits at none of these positions, it is computed at every fourth byte.
     """
     if header.set_was_dropped:
         return _EMPTY_SET(data, position)
-    # The hash of a set of the old form leaves out how many envelopes follow.
+    # The hash of a set of the old form leaves out the number of transactions.
     head, begin = (data[position : position + 32], position + 36) if version == 0 else (b"", position)
     view = memoryview(data)
     likely = (match.start() for match in _FIRST_RESULT[version].finditer(data, begin))
     for ends in ((end for end in likely if (end - begin) % 4 == 0), range(begin, len(data) + 1, 4)):
-        running, done = hashlib.sha256(head), begin
+        running, hashed_to = hashlib.sha256(head), begin
         for end in ends:
-            running.update(view[done:end])
-            done = end
+            running.update(view[hashed_to:end])
+            hashed_to = end
             if running.digest() == header.transaction_set_hash:
                 return end
     raise DecodeError(f"ledger {header.ledger}: the transaction set is not the one that the header commits to")
@@ -267,12 +275,15 @@ _FIRST_RESULT: Final = tuple(
     re.compile(rb"(?s)\0(?=[\0\x01].." + extension + rb".{32}\0\0.{6}" + _RESULT_CODE + rb")")
     for extension in (b"", b"", b"\0\0\0\0")
 )
-"""The head of the array of results: their number, then hash, fee and code of the first one."""
+"""The beginning of the array of results, by the version of the meta: their number, and hash, fee and code of the
+first."""
 
 
 _PHASE: Final = xdr.union("kind of phase", {0: 4, 1: xdr.in_turn(xdr.optional(8), 4)})
 _EMPTY_SET: Final = xdr.union("kind of transaction set", {1: xdr.in_turn(32, xdr.array(_PHASE, 8))})
-"""A set without transactions, whose hash is not in the header; after any other the results are not the header's."""
+"""A walk over a set without transactions, whose hash is not in the header.
+
+If the set had transactions after all, the results after it would not have the hash that the header commits to."""
 
 _UPGRADE: Final = xdr.union(f"kind of upgrade ({UPDATE})", dict.fromkeys((1, 2, 3, 4, 5, 7), 4) | {6: 64})
 _CHARGED: Final = xdr.union("extension of Soroban's meta", {0: 0, 1: 4 + 24})
@@ -284,4 +295,4 @@ _CONSENSUS: Final = xdr.array(
     ),
     16,
 )
-"""A walk over consensus messages. A lake's objects have none; core's own stream has some."""
+"""A walk over consensus messages. Objects of a lake have none, but the stream of Stellar Core has some."""

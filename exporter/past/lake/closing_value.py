@@ -1,8 +1,8 @@
-"""Whether the value that a ledger closed with is one that a network could have agreed on.
+"""Checks whether a network could have agreed on the value that a ledger closed with.
 
-Each value carries the signature of the validator that proposed it. The signature covers the network's id, so it shows
-which network a header was made for; it does not show that the network agreed on the header. The kinds of values are
-those of CAP-83 and CAP-88.
+Each value has the signature of the validator that proposed it. The signature covers the network's id. So it shows for
+which network a header was made, but not that the network agreed on the header. CAP-83 and CAP-88 define the kinds of
+values.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ from exporter.errors import DecodeError
 from exporter.ledger.codec.ledger_header import LedgerHeader
 
 MILLISECONDS_PROTOCOL: Final = 30
-"""A value has its close time in milliseconds if the ledger before it was of this protocol or a later one (CAP-88)."""
+"""The first protocol after which values have their close time in milliseconds, too (CAP-88)."""
 
 SOROBAN_PROTOCOL: Final = 20
-"""The first protocol with contracts. By then a value without a signature was no longer valid."""
+"""The first protocol with contracts. Since then, a value without a signature is not valid."""
 
 _SIGNED_WITH: Final = b"\0\0\0\4"  # ENVELOPE_TYPE_SCPVALUE
 _UNSIGNED, _DROPPED, _WITH_MILLISECONDS = 0, (2, 4), (3, 4)
 _SIGNATURE_BYTES, _VALIDATOR_BYTES, _DROPPED_BYTES = 64, 104, 172
-"""Distances from a value's end: to the signature, to the validator, and to what was proposed before it was dropped."""
+"""Distances from the end of a value: to the signature, to the validator, and to the dropped proposal."""
 
 _milliseconds: Final = struct.Struct(">Q").unpack_from
-_UPGRADES_AT: Final = 76
+_UPGRADES_OFFSET: Final = 76
 _PROTOCOL_UPGRADE: Final = b"\0\0\0\1"
 
 
 def check_closing_value(header: LedgerHeader, network: bytes, previous: LedgerHeader | None = None) -> None:
-    """Check kind, times and signature of a header's value for a network, given by its id.
+    """Check the kind, the times and the signature of the value in a header.
 
-    ``previous`` is the header of the ledger before, if it is known: its protocol decides which kinds are valid.
+    ``network`` is the id of the network. ``previous`` is the header of the ledger before, if it is known: its protocol
+    decides which kinds are valid.
 
     Raises:
-        DecodeError: the value is not valid at its place, or was signed for another network or by nobody.
+        DecodeError: the value is not valid at this ledger, or nobody signed it for this network.
     """
     _check_kind(header, previous)
     if header.value_kind == _UNSIGNED:
@@ -67,7 +68,11 @@ def check_closing_value(header: LedgerHeader, network: bytes, previous: LedgerHe
 
 
 def _check_kind(header: LedgerHeader, previous: LedgerHeader | None) -> None:
-    """The protocol of the ledger before decides; without it, the header's own, with the upgrades that it applies."""
+    """Raise `DecodeError` if a value is of a kind that is not valid.
+
+    The protocol of the previous ledger decides. If it is not known, it is that of the header, unless the header
+    upgrades the protocol: then any earlier one is possible.
+    """
     kind, own = header.value_kind, header.protocol_version
     if previous is not None:
         least = most = previous.protocol_version
@@ -85,13 +90,13 @@ def _check_kind(header: LedgerHeader, previous: LedgerHeader | None) -> None:
 
 
 def _upgrades_protocol(header: LedgerHeader) -> bool:
-    """Whether a value names an upgrade of the protocol's version."""
-    data, at = header.content, _UPGRADES_AT
-    (count,) = struct.unpack_from(">I", data, at)
-    at += 4
+    """Whether the value in a header upgrades the protocol."""
+    data, position = header.content, _UPGRADES_OFFSET
+    (count,) = struct.unpack_from(">I", data, position)
+    position += 4
     for _ in range(count):
-        (size,) = struct.unpack_from(">I", data, at)
-        if data[at + 4 : at + 8] == _PROTOCOL_UPGRADE:
+        (size,) = struct.unpack_from(">I", data, position)
+        if data[position + 4 : position + 8] == _PROTOCOL_UPGRADE:
             return True
-        at += 4 + (size + 3 & ~3)
+        position += 4 + (size + 3 & ~3)  # an upgrade is padded to a multiple of four bytes
     return False

@@ -1,7 +1,7 @@
-"""Extracting the changes of what is watched from a range of a lake's ledgers.
+"""Extracts the changes of what is watched from a range of ledgers in a lake.
 
-Objects that are missing, damaged, of another network or of another chain are gaps, with their reason. What came of a
-range is kept as two files: a `LedgerRange`, and `LedgerChanges`.
+Ledgers whose objects are missing or damaged, or belong to another network or chain, are gaps. The result of a range is
+stored as two files: a `LedgerRange`, and its `LedgerChanges`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TTL = b"\0\0\0\x09"
 
 
 class Gap(msgspec.Struct, frozen=True, order=True):
-    """Ledgers about which nothing is known, and the reason."""
+    """A span of ledgers of which nothing is known, and the reason."""
 
     first: int
     last: int
@@ -38,9 +38,12 @@ class Gap(msgspec.Struct, frozen=True, order=True):
 class LedgerRange(msgspec.Struct, frozen=True):
     """What is known of a range of ledgers.
 
-    ``previous_hash`` is the hash that it follows, ``last_hash`` the one it ends with (hex; empty where that ledger is a
-    gap). ``ledgers`` has each ledger's close time in unix seconds and its protocol, ascending, without the gaps.
-    ``touched`` is how many of them were walked.
+    Attributes:
+        previous_hash: the hash of the ledger before the range, in hex; empty if the first ledger is a gap.
+        last_hash: the hash of the last ledger, in hex; empty if that is a gap.
+        ledgers: the close time in unix seconds and the protocol version of each ledger that is no gap, ascending.
+        gaps: the ledgers of which nothing is known.
+        touched: the number of ledgers that were walked, because they may have changed something that is watched.
     """
 
     previous_hash: str
@@ -51,7 +54,10 @@ class LedgerRange(msgspec.Struct, frozen=True):
 
 
 class LedgerChanges(msgspec.Struct, frozen=True, array_like=True):
-    """A ledger's changes of what is watched, in their order, each with its place among all changes of the ledger."""
+    """The changes in a ledger of what is watched, in their order.
+
+    Each has its index among all changes of the ledger. ``close_time`` is in unix seconds.
+    """
 
     ledger: int
     close_time: int
@@ -62,13 +68,13 @@ class LedgerChanges(msgspec.Struct, frozen=True, array_like=True):
 Content = TypeVar("Content")
 
 
-def packed(content: LedgerRange | Sequence[LedgerChanges]) -> bytes:
-    """The bytes of a file: the same for the same content."""
+def pack(content: LedgerRange | Sequence[LedgerChanges]) -> bytes:
+    """The content of a file: compressed MessagePack. The same content always gives the same bytes."""
     return bytes(pa.compress(msgspec.msgpack.encode(content), codec="zstd", asbytes=True))
 
 
-def unpacked(data: bytes, content: type[Content], name: str) -> Content:
-    """The content of a file of this machine's or cluster's own. Raises `StoreError` with its name."""
+def unpack(data: bytes, content: type[Content], name: str) -> Content:
+    """Decode a file that `pack` made. Raises `StoreError`, which names the file, for any other file."""
     try:
         return msgspec.msgpack.decode(decompress(data, CHANGES_BYTES), type=content)
     except (DecodeError, msgspec.DecodeError, RecursionError) as error:
@@ -77,9 +83,17 @@ def unpacked(data: bytes, content: type[Content], name: str) -> Content:
 
 @dataclass(frozen=True, slots=True)
 class RangeOfLedgers:
-    """A piece of work: the name of its files, which ledgers of which lake, and what is watched in them.
+    """A piece of work for a worker.
 
-    ``ahead_bytes`` is how many bytes of objects may be fetched before they are needed.
+    Attributes:
+        name: the name of the files of its result.
+        lake: the address of the lake.
+        config: the lake's configuration, if it has no file with it.
+        passphrase: the network.
+        first: the first ledger of the range.
+        last: the last ledger of the range.
+        watch: what is watched.
+        ahead_bytes: how many bytes of objects may be fetched before they are needed.
     """
 
     name: str
@@ -93,7 +107,10 @@ class RangeOfLedgers:
 
 
 def extract(work: RangeOfLedgers) -> tuple[LedgerRange, bytes]:
-    """The range, and the file of its changes. Raises `LakeError` where an object cannot be fetched."""
+    """Extract a range. Returns what is known of it, and the file of its changes.
+
+    Raises `LakeError` if an object cannot be fetched.
+    """
     watch, chain = work.watch, _Chain(work.passphrase)
     changed: list[LedgerChanges] = []
     touched = 0
@@ -101,14 +118,13 @@ def extract(work: RangeOfLedgers) -> tuple[LedgerRange, bytes]:
         try:
             header = chain.follow(meta, ledger)
             if watch.touched_by(meta):
-                # Changes of what is watched and of its times to live, each with its place in the ledger.
                 walked = walk(meta, watch.events_of).changes
-                wanted = {change.key for change in walked if change.key[:4] != _TTL and watch.wants(change.key)}
-                wanted |= {ttl_key(key) for key in (*wanted, *_named_keys(watch, meta))}
+                keys = {change.key for change in walked if change.key[:4] != _TTL and watch.wants(change.key)}
+                keys |= {ttl_key(key) for key in (*keys, *_named_keys(watch, meta))}
                 changes = [
-                    (order, each)
-                    for order, each in enumerate(walked)
-                    if each.kind == EVENT or (each.kind != STATE and each.key in wanted)
+                    (index, each)
+                    for index, each in enumerate(walked)
+                    if each.kind == EVENT or (each.kind != STATE and each.key in keys)
                 ]
                 if changes:
                     changed.append(LedgerChanges(ledger, header.close_time, header.protocol_version, changes))
@@ -125,11 +141,11 @@ def extract(work: RangeOfLedgers) -> tuple[LedgerRange, bytes]:
         tuple(sorted(chain.gaps)),
         touched,
     )
-    return extracted, packed(changed)
+    return extracted, pack(changed)
 
 
 def _metas(work: RangeOfLedgers, chain: _Chain) -> Iterator[tuple[bytes, int]]:
-    """Each ledger's meta, with its number; those that cannot be had are noted as lost."""
+    """The meta of each ledger, with its number. Ledgers whose meta is missing or damaged are gaps of the chain."""
     lake = Lake.open(work.lake, work.config)
     size = lake.config.ledgers_per_batch
     for start, batch in lake.batches(work.first, work.last, ahead_bytes=work.ahead_bytes):
@@ -149,16 +165,22 @@ def _metas(work: RangeOfLedgers, chain: _Chain) -> Iterator[tuple[bytes, int]]:
 
 
 def _named_keys(watch: Watch, meta: bytes) -> Iterator[bytes]:
-    """The watched keys that a ledger names anywhere: only so it is known whose a time to live is."""
-    for place in watch.places(meta):
+    """The watched keys that a ledger names anywhere.
+
+    A change of a time to live has only the hash of the key. So the keys themselves have to be found in another way.
+    """
+    for position in watch.positions(meta):
         with suppress(DecodeError):  # these bytes only look like a key
-            key = meta[place : ledger_key_end(meta, place)]
+            key = meta[position : ledger_key_end(meta, position)]
             if watch.wants(key):
                 yield key
 
 
 class _Chain:
-    """Follows the headers: each must name the one before, and its closing value be signed for this network."""
+    """Follows the headers of a range.
+
+    Each must name the one before, and have a value that was signed for the network.
+    """
 
     def __init__(self, passphrase: str) -> None:
         self._passphrase = passphrase
@@ -169,24 +191,26 @@ class _Chain:
         self.gaps: list[Gap] = []
 
     def follow(self, meta: bytes, ledger: int) -> LedgerHeader:
-        """The header of a ledger that is to follow. Raises `DecodeError` where it does not, or is another network's."""
+        """The header of the next ledger. Raises `DecodeError` if it does not follow, or is of another network."""
         header = header_of(meta)
         if header.ledger != ledger:
             raise DecodeError(f"the header is of ledger {header.ledger}, not of {ledger}")
         require_known_protocol(header)
-        before = self.last if self.last is not None and self.last.ledger == ledger - 1 else None
-        follows = before is not None and header.previous_hash == before.hash
+        previous = self.last if self.last is not None and self.last.ledger == ledger - 1 else None
+        follows = previous is not None and header.previous_hash == previous.hash
         try:
-            check_closing_value(header, self._network, before if follows else None)
+            check_closing_value(header, self._network, previous if follows else None)
         except DecodeError as error:
             raise DecodeError(f"it is damaged, or of another network than {self._passphrase!r}: {error}") from None
-        if before is not None and not follows:
+        if previous is not None and not follows:
             raise DecodeError(f"it does not follow ledger {ledger - 1}: its header names another one before it")
         return header
 
     def take(self, header: LedgerHeader) -> None:
+        """Accept a ledger as the last one of the chain."""
         self.first, self.last = self.first or header, header
         self.ledgers[header.ledger] = header.close_time, header.protocol_version
 
     def lose(self, first: int, last: int, reason: str) -> None:
+        """Record a gap."""
         self.gaps.append(Gap(first, last, reason))

@@ -1,4 +1,4 @@
-"""The objects of a lake (SEP-54) in a folder, a bucket or behind HTTPS, and the metas of ledgers in them."""
+"""Reads the objects of a lake (SEP-54) from a folder, an S3 bucket or a web server, and the ledgers in them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,19 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore
 
 CONFIG = ".config.json"
-AHEAD = 16
+
+MAX_AHEAD = 16
+"""Largest number of objects that are fetched before they are needed."""
+
 LOOK_AHEAD_BYTES = 2**30
-"""Compressed bytes that all workers of a machine may have fetched and not yet read."""
-ENDINGS = (".xdr.zst", ".xdr.zstd")
-"""Endings of objects' names: by today's exporters of ledgers, and by those before version 23."""
+"""Number of compressed bytes that all workers of a machine together may fetch before they are needed."""
+
+EXTENSIONS = (".xdr.zst", ".xdr.zstd")
+"""Extensions of the names of objects: today's, and those before version 23 of the programs that write lakes."""
+
 PUBLIC_REGION = "us-east-2"
+"""The region of the public lake's bucket."""
+
 TRIES = 5
 _LAST_LEDGER = 0xFFFFFFFF
 
@@ -38,7 +45,7 @@ _Size = Annotated[int, Meta(ge=1, le=10_000_000)]
 
 
 class LakeConfig(Struct, frozen=True, rename="camel"):
-    """A lake's own ``.config.json``. Fields that are not known are ignored."""
+    """The file ``.config.json`` of a lake. Unknown fields are ignored."""
 
     network_passphrase: str
     ledgers_per_batch: _Size
@@ -47,7 +54,7 @@ class LakeConfig(Struct, frozen=True, rename="camel"):
     version: str = "1.0"
 
     def key_of(self, ledger: int) -> str:
-        """The key of the object that holds a ledger, without its ending: the newest sort first."""
+        """The key of the object with a ledger, without its extension. Keys of newer ledgers sort first."""
         first = ledger - ledger % self.ledgers_per_batch
         name = f"{_LAST_LEDGER - first:08X}--{first}"
         if self.ledgers_per_batch > 1:
@@ -61,7 +68,7 @@ class LakeConfig(Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The ledgers of one object: ``first`` to ``last``, and their metas, one after the other."""
+    """The content of one object: the ledgers ``first`` to ``last``, with their metas one after the other."""
 
     key: str
     first: int
@@ -70,7 +77,7 @@ class Batch:
 
 
 class Lake:
-    """A lake that is open for reading. Objects are fetched some ahead, in threads; every size and retry is bounded."""
+    """A lake that is open for reading. Threads fetch objects before they are needed. Sizes and retries are bounded."""
 
     def __init__(self, store: ObjectStore, config: LakeConfig, label: str) -> None:
         self._store = store
@@ -79,7 +86,10 @@ class Lake:
 
     @classmethod
     def open(cls, uri: str, config: LakeConfig | None = None) -> Lake:
-        """Open a lake: ``config`` is for one without a ``.config.json``. Raises `ConfigError`, `LakeError`."""
+        """Open the lake at an address. ``config`` is for a lake without a ``.config.json``.
+
+        Raises `ConfigError` if there is no lake or it cannot be used, and `LakeError` if it cannot be read.
+        """
         store, label = open_place(uri)
         lake = cls(store, config or LakeConfig("", 1, 1), label)
         if config is None:
@@ -97,14 +107,15 @@ class Lake:
     def batches(
         self, first: int, last: int, *, ahead_bytes: int = LOOK_AHEAD_BYTES
     ) -> Iterator[tuple[int, Batch | DecodeError]]:
-        """The objects of these ledgers, ascending: the first ledger by the key, and the content or what is wrong.
+        """The objects of these ledgers, ascending: the first ledger of each, and its content or what is wrong with it.
 
-        They are fetched ahead, up to ``ahead_bytes`` and `AHEAD` of them. Raises `LakeError` where that fails.
+        At most ``ahead_bytes`` and `MAX_AHEAD` objects are fetched before they are needed. Raises `LakeError` if an
+        object cannot be fetched.
         """
         size = self.config.ledgers_per_batch
         starts = iter(range(first - first % size, last + 1, size))
         ahead = 1
-        with ThreadPoolExecutor(max_workers=AHEAD) as pool:
+        with ThreadPoolExecutor(max_workers=MAX_AHEAD) as pool:
             waiting: deque[tuple[int, Future[tuple[str, bytes]]]] = deque()
             try:
                 while True:
@@ -115,7 +126,7 @@ class Lake:
                     start, future = waiting.popleft()
                     try:
                         key, data = future.result()
-                        ahead = min(max(ahead_bytes // max(len(data), 1), 1), AHEAD)
+                        ahead = min(max(ahead_bytes // max(len(data), 1), 1), MAX_AHEAD)
                         batch: Batch | DecodeError = open_batch(key, data, start, start + size - 1)
                     except DecodeError as error:
                         batch = error
@@ -125,39 +136,42 @@ class Lake:
                     future.cancel()
 
     def batch_of(self, ledger: int) -> Batch:
-        """The object that holds a ledger. Raises `DecodeError`, `LakeError`."""
+        """The object with a ledger. Raises `DecodeError` if it is missing or damaged, `LakeError` if fetching fails."""
         _, batch = next(self.batches(ledger, ledger))
         if isinstance(batch, DecodeError):
             raise batch
         return batch
 
     def close_of(self, ledger: int) -> tuple[int, int]:
-        """When a ledger closed, in unix seconds, and its protocol. Raises `LakeError`, `DecodeError`."""
+        """The close time of a ledger in unix seconds, and its protocol version. Raises as `batch_of` does."""
         header = next(header_of(meta) for meta, number in split(self.batch_of(ledger)) if number == ledger)
         return header.close_time, header.protocol_version
 
     def _fetch(self, ledger: int) -> tuple[str, bytes]:
         name = self.config.key_of(ledger)
-        for ending in ENDINGS:
-            data = self._get(name + ending)
+        for extension in EXTENSIONS:
+            data = self._get(name + extension)
             if data is not None:
-                return name + ending, data
-        raise DecodeError(f"{self.label} has no object {name}{ENDINGS[0]}")
+                return name + extension, data
+        raise DecodeError(f"{self.label} has no object {name}{EXTENSIONS[0]}")
 
     def span(self) -> tuple[int, int]:
-        """The oldest and the newest ledger, by the names of objects. Raises `LakeError` where no name gives one."""
+        """The oldest and the newest ledger, by the names of objects.
+
+        Raises `LakeError` if the lake cannot be listed or has no objects.
+        """
         try:
             partitions = self._listed("", "common_prefixes")
             ends = []
-            for wanted in (min, max):
-                folder = "" if not partitions else self.config.key_of(wanted(partitions)).rpartition("/")[0] + "/"
+            for choose in (min, max):
+                folder = "" if not partitions else self.config.key_of(choose(partitions)).rpartition("/")[0] + "/"
                 objects = self._listed(folder, "objects")
                 if not objects:
                     raise LakeError(f"{self.label} has no objects")
-                ends.append(self.batch_of(wanted(objects)))
+                ends.append(self.batch_of(choose(objects)))
         except (LakeError, DecodeError):
             raise
-        except Exception as error:  # obstore raises what it does in `_get`
+        except Exception as error:  # obstore's own errors have no common base
             raise LakeError(
                 f"{self.label} cannot be listed ({type(error).__name__}); say with --from and --to which ledgers to "
                 "read, by their numbers"
@@ -165,24 +179,30 @@ class Lake:
         return ends[0].first, ends[1].last
 
     def _listed(self, folder: str, what: str) -> list[int]:
-        """The first ledgers of the objects in a folder, by their names."""
+        """The first ledger of each object or partition in a folder, by their names."""
         result: Any = self._store.list_with_delimiter(folder or None)
         names = (item if isinstance(item, str) else item["path"] for item in result[what])
-        return [int(found[1]) for name in names if (found := _NAME.search(str(name)))]
+        matches = (_NAME.search(str(name)) for name in names)
+        return [int(match[1]) for match in matches if match is not None]
 
     def _get(self, key: str) -> bytes | None:
-        for left in reversed(range(TRIES)):
+        """Fetch an object; None if there is none.
+
+        Raises `DecodeError` if it is too large, `LakeError` if that fails.
+        """
+        for tries_left in reversed(range(TRIES)):
             try:
-                got: Any = self._store.get(key)  # this reader never gives more than that size
-                if got.meta["size"] > LAKE_OBJECT_BYTES:
-                    raise DecodeError(f"{key} has {got.meta['size']:,} bytes, too many for a ledger object")
-                return bytes(got.bytes())
+                answer: Any = self._store.get(key)
+                size = answer.meta["size"]  # the answer never has more bytes than this
+                if size > LAKE_OBJECT_BYTES:
+                    raise DecodeError(f"{key} has {size:,} bytes, too many for a ledger object")
+                return bytes(answer.bytes())
             except FileNotFoundError:
                 return None
             except DecodeError:
                 raise
-            except Exception as error:  # obstore's own errors have no common base that says what to try again
-                if not left or isinstance(error, PermissionError):
+            except Exception as error:  # obstore's own errors have no common base
+                if not tries_left or isinstance(error, PermissionError):
                     kind = type(error).__name__
                     raise LakeError(f"{self.label}: {key} cannot be fetched ({kind}); try again later") from error
         raise AssertionError("the last try returns or raises")
@@ -192,7 +212,7 @@ _NAME = re.compile(r"(?:^|/)[0-9A-F]{8}--([0-9]{1,10})(?:-[0-9]{1,10})?(?:/|\.xd
 
 
 def decode_config(data: bytes, label: str) -> LakeConfig:
-    """A ``.config.json``. Raises `ConfigError`."""
+    """Decode a ``.config.json``. Raises `ConfigError` if it cannot be used."""
     try:
         return msgspec.json.decode(data, type=LakeConfig)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -200,21 +220,21 @@ def decode_config(data: bytes, label: str) -> LakeConfig:
 
 
 def open_batch(key: str, data: bytes, first: int, last: int) -> Batch:
-    """Decompress an object, and see that it holds the ledgers that its key says. Raises `DecodeError`."""
+    """Decompress an object. Raises `DecodeError` if it is damaged, or does not have the ledgers that its key says."""
     try:
         raw = decompress(data, min(LAKE_BATCH_BYTES, (last - first + 1) * LAKE_LEDGER_BYTES))
-        start, end, count = (int.from_bytes(raw[at : at + 4], "big") for at in (0, 4, 8))
+        start, end, count = (int.from_bytes(raw[offset : offset + 4], "big") for offset in (0, 4, 8))
     except DecodeError as error:
         raise DecodeError(f"{key} is damaged: {error}") from error
-    # Ledger 1 is the genesis and has no meta; the newest batch of a lake may not be full yet.
+    # Ledger 1, the genesis ledger, has no meta. The newest object of a lake may not be full yet.
     if not (max(first, 1) <= start <= end <= last and count == end - start + 1 and len(raw) > 12):
         raise DecodeError(f"{key} holds {count} ledgers from {start} to {end}, not those from {first} to {last}")
     return Batch(key, start, end, raw[12:])
 
 
 def split(batch: Batch) -> Iterator[tuple[bytes, int]]:
-    """The metas of a batch. Raises `DecodeError` before the first where they cannot be separated."""
-    if batch.first == batch.last:  # the only ledger of the batch ends where the bytes end
+    """The meta of each ledger in a batch, with its number. Raises `DecodeError` at once if they cannot be separated."""
+    if batch.first == batch.last:  # the only meta ends where the bytes end
         yield batch.metas, batch.first
         return
     ends = [0]
@@ -227,9 +247,10 @@ def split(batch: Batch) -> Iterator[tuple[bytes, int]]:
 def open_place(
     uri: str, what: str = "lake", *, verified: bool = False, seconds: float | None = None
 ) -> tuple[ObjectStore, str]:
-    """A reader of objects below an address, and its name for people. Raises `ConfigError`.
+    """A reader of the objects below an address, and its name for people.
 
-    Plain HTTP is allowed where all is ``verified`` by digests. A request fails after ``seconds``; None: the library's.
+    Plain HTTP is accepted only if the caller says that everything is ``verified`` by digests. A request fails after
+    ``seconds``; None for the library's default. Raises `ConfigError` for an address that is not accepted.
     """
     from obstore.store import HTTPStore, LocalStore, S3Store
 
@@ -246,8 +267,8 @@ def open_place(
         return S3Store(parts.netloc, prefix=parts.path.strip("/") or None, **bounds), uri
     if parts.scheme in ("https", "http"):
         check_requests_to(uri)
-        place = HTTPStore.from_url(uri.rstrip("/"), **{"client_options": client, **bounds})
-        return place, f"the {what} at {parts.hostname}"
+        store = HTTPStore.from_url(uri.rstrip("/"), **{"client_options": client, **bounds})
+        return store, f"the {what} at {parts.hostname}"
     if parts.scheme and len(parts.scheme) > 1:
         raise ConfigError(f"{parts.scheme}:// is not an address of a {what}; use a folder, s3:// or https://")
     folder = user_path(uri)

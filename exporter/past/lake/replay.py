@@ -1,7 +1,8 @@
-"""The contract state after a ledger, carried from one ledger to the next by the changes that each one made.
+"""Replays the contract state: carries it from one ledger to the next by the changes of each.
 
-What the changes do not state: a temporary entry is gone once its time is over, a persistent one is archived; an evicted
-entry keeps its last value; and the entries of CAP-76 were archived with another value than their last (docs/lake.md).
+Four things are not among the changes, and are applied here. A temporary entry is gone once its time is over. A
+persistent entry is archived then. An evicted entry keeps its last value. The entries of CAP-76 were archived with
+another value than their last one (docs/lake.md).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from exporter.ledger.source import RawEntry
 from exporter.past.lake.close_meta import CREATED, EVENT, EVICTED, REMOVED, RESTORED, STATE, UPDATED, Change
 
 WRONGLY_ARCHIVED = "wrongly_archived.parquet"
-"""A file of the package: the list that CAP-76 publishes. A test compares the two."""
+"""The file with the list that CAP-76 publishes. A test compares the two."""
 
 _TTL: Final = b"\0\0\0\x09"
 _PRESENT: Final = (CREATED, UPDATED, RESTORED)
@@ -29,10 +30,13 @@ _PRESENT: Final = (CREATED, UPDATED, RESTORED)
 
 @dataclass(frozen=True, slots=True)
 class WronglyArchived:
-    """An entry that protocol 23's first software archived with an old value (CAP-76).
+    """An entry that the first software of protocol 23 archived with an old value (CAP-76).
 
-    It was in the archive as ``archived`` from its eviction at ``evicted`` on, and, unless it was restored before, as
-    ``correct`` from the ledger on that brought the network to protocol 24. Both are LedgerEntry XDR.
+    Attributes:
+        evicted: the ledger at which it was evicted.
+        archived: the LedgerEntry XDR with which it was archived at that ledger.
+        correct: the LedgerEntry XDR that it has since the network was upgraded to protocol 24, unless it was restored
+            before.
     """
 
     evicted: int
@@ -41,7 +45,7 @@ class WronglyArchived:
 
 
 def wrongly_archived(passphrase: str) -> dict[bytes, WronglyArchived]:
-    """The entries of CAP-76 of a network by key; only mainnet has any."""
+    """The entries of CAP-76 by LedgerKey. Only mainnet has any."""
     if passphrase != NETWORKS["mainnet"].passphrase:
         return {}
     table = pq.read_table(pa.BufferReader(files("exporter.past.lake").joinpath(WRONGLY_ARCHIVED).read_bytes()))
@@ -50,7 +54,7 @@ def wrongly_archived(passphrase: str) -> dict[bytes, WronglyArchived]:
 
 
 class ReplayedState:
-    """Contract data and contract code after ``ledger``, by LedgerKey XDR."""
+    """The contract data and contract code after ``ledger``."""
 
     def __init__(
         self,
@@ -59,9 +63,10 @@ class ReplayedState:
         protocol: int = 0,
         wrong: Mapping[bytes, WronglyArchived] | None = None,
     ) -> None:
-        """Begin with the entries after a ledger; ``wrong`` are those of CAP-76.
+        """Begin with the entries after a ledger. ``wrong`` has the entries of CAP-76.
 
-        They have the true last ledger of their lives, `ARCHIVED` when evicted, None when it is taken to go on.
+        The entries have the true last ledger of their lives, `ARCHIVED` if they were evicted, or None if it is not
+        known, so that they are taken to live on.
         """
         self.ledger = ledger
         self.protocol = protocol
@@ -77,7 +82,7 @@ class ReplayedState:
                 self._lives[ttl_key(key)] = entry.live_until
 
     def take(self, ledger: int, protocol: int, changes: Iterable[Change]) -> None:
-        """Take in a ledger's changes of what is watched. Raises `LakeError` for a ledger that is not a later one."""
+        """Apply the changes of a later ledger. Raises `LakeError` if the ledger is not later."""
         if ledger <= self.ledger:
             raise LakeError(f"ledger {ledger} cannot be replayed over ledger {self.ledger}")
         self.ledger = ledger
@@ -100,7 +105,7 @@ class ReplayedState:
                 if key in self._wrong and self._wrong[key].evicted == self.ledger:
                     archived = self._wrong[key].archived
                     self._data[key] = archived[4:-4], int.from_bytes(archived[:4], "big")
-        if self.protocol < 24 <= protocol:  # the upgrade changed the archive, and no meta says so
+        if self.protocol < 24 <= protocol:  # the upgrade corrected the archive, but it is not among the changes
             for key, wrong in self._wrong.items():
                 if key in self._evicted and wrong.evicted < self.ledger:
                     self._data[key] = wrong.correct[4:-4], int.from_bytes(wrong.correct[:4], "big")
@@ -113,12 +118,13 @@ class ReplayedState:
         until = int.from_bytes(change.entry[40:44], "big")
         longest = self._lives.get(change.key)
         if change.kind == UPDATED and longest is not None:
-            # Transactions of one stage do not see each other's extensions (CAP-63), so values may come out of order.
+            # Transactions of the same stage do not see each other's extensions (CAP-63). So a later change may have an
+            # earlier end.
             until = max(until, longest)
         self._lives[change.key] = until
 
     def entry(self, key: bytes) -> RawEntry | None:
-        """An entry as a reader sees it after the ledger; None where there is none to see."""
+        """An entry as a reader sees it after the ledger; None if a reader sees none."""
         stored = self._data.get(key)
         if stored is None:
             return None
@@ -127,7 +133,7 @@ class ReplayedState:
         return seen_at(key, RawEntry(data, last_modified, life), self.ledger)
 
     def stored(self) -> dict[bytes, RawEntry]:
-        """Everything, with the true last ledger of each life: what another state can begin with."""
+        """All entries, with the true last ledgers of their lives. Another state can begin with them."""
         lives, evicted = self._lives, self._evicted
         return {
             key: RawEntry(data, modified, ARCHIVED if key in evicted else lives.get(ttl_key(key)))

@@ -1,4 +1,4 @@
-"""Comparing formulas with the chain: what contracts made of their pools, against what was computed beforehand."""
+"""Compares the exporter's formulas with the chain: computes what a contract made of a pool, and compares the two."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from exporter.protocols import accrual_rules
 from exporter.protocols.accrual import AccrualRule, EntryLookup, Step, UntriedError
 
 MAX_MISMATCHES = 100
+"""Largest number of transitions that are named because they differ."""
+
 UNKNOWN_CODE = "unknown"
 
 _DATA = b"\0\0\0\x06"
@@ -25,7 +27,10 @@ _PRESENT = (CREATED, UPDATED, RESTORED)
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """A transition that is not what was computed: the first field that differs, or why nothing could be computed."""
+    """A transition that differs from what was computed, with the first field that differs.
+
+    If nothing could be computed, ``field`` is "all", and ``computed`` says why.
+    """
 
     ledger: int
     key: str
@@ -37,7 +42,14 @@ class Mismatch(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct):
-    """Counts of transitions by ``PROTOCOL/CODE`` (hex), and the first that differ. ``untried`` ones lacked an entry."""
+    """Counts of transitions, by ``PROTOCOL/CODE`` with the code's hash in hex.
+
+    Attributes:
+        confirmed: the number of transitions that are as computed.
+        differing: the number of transitions that differ.
+        untried: the number of transitions that could not be computed, because an entry was missing.
+        mismatches: the first transitions that differ.
+    """
 
     confirmed: dict[str, int] = {}
     differing: dict[str, int] = {}
@@ -45,21 +57,23 @@ class Tally(msgspec.Struct):
     mismatches: list[Mismatch] = []
 
     def add(self, other: Tally) -> None:
+        """Add the counts of another tally."""
         for which in ("confirmed", "differing", "untried"):
             setattr(self, which, dict(Counter(getattr(self, which)) + Counter(getattr(other, which))))
         self.mismatches = [*self.mismatches, *other.mismatches][:MAX_MISMATCHES]
 
 
 class Prover:
-    """Follows the changes and tries each transition that it knows the math of."""
+    """Follows the changes of ledgers, and computes each transition of a pool for which it has a formula."""
 
     def __init__(self, entries: Mapping[bytes, RawEntry]) -> None:
-        """Args: the entries before the first ledger that is followed."""
+        """Begin with the entries before the first ledger that is followed."""
         self.tally = Tally()
         self._data: dict[bytes, bytes] = {key: entry.data for key, entry in entries.items()}
         self._rules = accrual_rules()
 
     def follow(self, item: LedgerChanges) -> None:
+        """Compare the transitions of a ledger."""
         before: dict[bytes, bytes | None] = {}
         first: dict[bytes, bytes | None] = {}
         updated: list[bytes] = []
@@ -68,7 +82,7 @@ class Prover:
             if change.kind in (STATE, EVENT) or key[:4] != _DATA:
                 continue
             data = change.entry[4:-4] if change.kind in _PRESENT and change.entry is not None else None
-            if key not in before:  # later changes in the same ledger had no time to accrue
+            if key not in before:  # only the first change, because no time passes between two in the same ledger
                 before[key], first[key] = self._data.get(key), data
                 if change.kind == UPDATED and before[key] is not None:
                     updated.append(key)
@@ -76,13 +90,15 @@ class Prover:
                 self._data.pop(key, None)
             else:
                 self._data[key] = data
-        step = Step(item.close_time, self._looking_at(before), self._looking_at(first), self._looking_at({}))
+        step = Step(item.close_time, self._lookup(before), self._lookup(first), self._lookup({}))
         for key in updated:
             for protocol, rule in self._rules.items():
                 if rule.owns(key):
                     self._try(protocol, rule, item.ledger, key, step)
 
-    def _looking_at(self, others: Mapping[bytes, bytes | None]) -> EntryLookup:
+    def _lookup(self, others: Mapping[bytes, bytes | None]) -> EntryLookup:
+        """A function that looks entries up: first in ``others``, and then in the state after the ledger."""
+
         def look(key: bytes) -> Entry | None:
             data = others[key] if key in others else self._data.get(key)
             return None if data is None else Entry(key, RawEntry(data, 0, None))
@@ -93,7 +109,7 @@ class Prover:
         try:
             transitions = list(rule.read(key, step))
         except DecodeError:
-            return  # an entry of another contract that looks like a pool, or a pool that the reader calls unread
+            return  # it only looks like a pool, or it is a pool that a reading names as unread
         except UntriedError:
             self._count(self.tally.untried, protocol, _code(key, step))
             return
@@ -118,6 +134,7 @@ class Prover:
 
 
 def _code(key: bytes, step: Step) -> str:
+    """The hash of the code that a contract had before the ledger, in hex; `UNKNOWN_CODE` if it is not known."""
     entry = step.before(instance_key(strkey.encode_contract(key[8:40])))
     holder = None if entry is None else code_holder_key(entry.raw.data)
     held = None if holder is None else step.before(holder)

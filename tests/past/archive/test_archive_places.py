@@ -127,7 +127,7 @@ def test_a_copy_with_another_content_is_not_kept(made: SimulatedArchive, tmp_pat
             for path in kept.iterdir():
                 path.unlink()
         with pytest.raises(ArchiveError, match="more than the 9 bytes"):
-            RemoteFiles(right, kept=kept).open(name, 9)
+            RemoteFiles(right, bucket_folder=kept).open(name, 9)
         with pytest.raises(ArchiveError, match="more than the 9 bytes"):
             RemoteFiles(right).open(name, 9)
 
@@ -340,10 +340,10 @@ def test_the_last_archive_that_answers_is_asked_with_patience(made: SimulatedArc
     with serving(made.folder, breaks_after=(0,) * archive_places.TRIES) as (good, _):
         answering = Answering(2)
         first, second = RemoteFiles(good, answering=answering), RemoteFiles("http://127.0.0.1:1/", answering=answering)
-        answering.note(first, ArchiveError("it failed"))
+        answering.record_answer(first, ArchiveError("it failed"))
         with pytest.raises(ArchiveError, match="it failed"):
             HistoryArchive(first).newest()
-        answering.note(second, ArchiveError("it failed, too"))
+        answering.record_answer(second, ArchiveError("it failed, too"))
 
         assert 127 == HistoryArchive(first).newest()
 

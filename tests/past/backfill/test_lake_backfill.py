@@ -215,11 +215,11 @@ def test_no_byte_depends_on_ranges_or_interruptions(lake: RecordedLake, whole: M
     assert history_of(whole) == history_of(store)
     assert liquidations_of(whole) == liquidations_of(store)
     again = backfill()
-    assert (0, again.boundaries, 0) == (again.added, again.known, again.touched)
+    assert (0, again.boundaries, 0) == (again.added, again.present, again.touched)
     assert liquidations_of(whole) == liquidations_of(store)
     store.put(JOURNAL_KEY, b"damaged")  # it may be lost: what is there is found
     lost = backfill()
-    assert (0, 0) == (lost.added, lost.known)
+    assert (0, 0) == (lost.added, lost.present)
     assert history_of(whole) == history_of(store)
 
 
