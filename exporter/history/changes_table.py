@@ -41,6 +41,9 @@ SCHEMA: pa.Schema = pa.schema(
     for name, meaning in _MEANINGS.items()
 )
 
+_IN_EVERY_VERSION = frozenset({"id", "observed_ledger"})
+"""The columns without which a file is no table of changes, whatever version wrote it."""
+
 NO_ROWS: pa.Table = SCHEMA.empty_table()
 
 _ORDER = [(name, "ascending") for name in ("observed_ledger", "market", "pool", "kind", "id")]
@@ -50,15 +53,28 @@ def rows_before(published: bytes | None, before: int) -> pa.Table:
     """The rows of a published table whose ledgers are below ``before``; none if there is no table.
 
     Rows from ``before`` on were added by a run that died after it replaced the table. That run was not published, and
-    the next run finds the same changes again. Raises `DecodeError` for a file that is not such a table.
+    the next run finds the same changes again.
+
+    A column that the table lacks is null in its rows: the version that wrote it did not have that column yet. Raises
+    `DecodeError` for a file that is not such a table, or has a column that would be lost.
     """
     if published is None:
         return NO_ROWS
     file = open_parquet(published)
-    if file.schema_arrow.names != SCHEMA.names:
+    names = file.schema_arrow.names
+    if len(set(names)) < len(names) or not set(names) >= _IN_EVERY_VERSION:
         raise DecodeError("it does not have the columns of a table of changes")
+    if unknown := sorted(set(names) - set(SCHEMA.names)):
+        raise DecodeError(f"it has the columns {', '.join(unknown)}, which only a later version knows")
     try:
-        table = file.read().cast(SCHEMA)
+        stored = file.read()
+        columns = {
+            field.name: stored.column(field.name).cast(field.type)
+            if field.name in names
+            else pa.nulls(stored.num_rows, field.type)
+            for field in SCHEMA
+        }
+        table = pa.table(columns).cast(SCHEMA)
     except (pa.ArrowException, OSError) as error:
         raise DecodeError(f"it cannot be read: {str(error)[:200]}") from None
     return table.filter(pc.less(table["observed_ledger"], before))

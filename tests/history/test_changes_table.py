@@ -72,3 +72,26 @@ def test_what_is_no_table_is_refused(data: bytes) -> None:
     """A damaged table is never taken for an empty one, which would lose all rows."""
     with pytest.raises(DecodeError):
         rows_before(data, 100)
+
+
+def test_a_table_of_a_version_with_fewer_columns() -> None:
+    """Rows that a version without a column wrote stay, and have null in it."""
+    earlier = pl.read_parquet(io.BytesIO(render_changes_table(NO_ROWS, [at(100)]).data)).drop("title")
+    file = io.BytesIO()
+    earlier.write_parquet(file)
+
+    table = rows_before(file.getvalue(), 101)
+
+    assert SCHEMA == table.schema
+    assert earlier.to_dicts() == table.drop_columns("title").to_pylist()
+    assert [None] == table.column("title").to_pylist()
+
+
+def test_a_table_of_a_later_version() -> None:
+    """A column that this version does not know is named, because writing the table again would lose it."""
+    file = io.BytesIO()
+    rows = pl.read_parquet(io.BytesIO(render_changes_table(NO_ROWS, [at(100)]).data))
+    rows.with_columns(why=pl.lit("x")).write_parquet(file)
+
+    with pytest.raises(DecodeError, match="the columns why, which only a later version knows"):
+        rows_before(file.getvalue(), 101)
