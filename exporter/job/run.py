@@ -72,7 +72,6 @@ from exporter.publishing.published_state import (
 )
 from exporter.publishing.retention import clock_problem, sweep
 from exporter.render.changes import WatchedFile, earlier_changes
-from exporter.render.openapi import openapi_document
 from exporter.stores import open_store
 from exporter.stores.held_store import HeldStore, hold
 from exporter.stores.memory import MemoryStore
@@ -375,8 +374,7 @@ class Job:
             rendered = render_run(inputs)
             publication = Publication(held, accepted, rendered.part, self.now)
             lengths, reused = publication.reuse_unchanged_histories(
-                lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else (),
-                file_of(openapi_document()),
+                lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else ()
             )
             checker.seen.update(reused)  # the previous run checked them
             checker.add_rendered(rendered.part.file)

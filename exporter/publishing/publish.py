@@ -20,7 +20,6 @@ lost are deleted here.
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -164,17 +163,12 @@ class Publication:
             held, accepted.published, history, accepted.replaced_ledger
         )
 
-    def reuse_unchanged_histories(
-        self, lengths: Callable[[int], Collection[str]], openapi: RenderedFile
-    ) -> tuple[frozenset[str], list[str]]:
+    def reuse_unchanged_histories(self, lengths: Callable[[int], Collection[str]]) -> tuple[frozenset[str], list[str]]:
         """List the published run's history documents again, where no time bucket closed since, instead of writing them.
 
         ``lengths`` gives the bucket lengths in which no bucket closed since the published ledger, which it is called
         with. Returns the lengths whose documents are reused, and the keys of these documents. A length is reused only
         if each of its documents is in the store with the size that the published run's listing gives.
-
-        ``openapi`` is this run's OpenAPI document, which describes every field. None is reused where the published run
-        has another one: another version of the exporter wrote it, and its documents may have other fields.
 
         The digests are taken from that listing too, and the content is not read here. If a document was damaged and
         reading back finds it, this run fails; the next one renders everything, because a run that fails does not leave
@@ -187,8 +181,6 @@ class Publication:
         try:
             listing = read_current_listing(self._store, status)
         except StoreError:
-            return frozenset(), []
-        if listing.sha256_of(openapi.key) != hashlib.sha256(openapi.data).hexdigest():
             return frozenset(), []
         histories = listing.frame.with_columns(_BUCKET_LENGTH.alias("length")).filter(pl.col("length").is_not_null())
         folders = set(histories.select(pl.col("key").str.extract(r"^(\w+/\w+/)")).to_series())

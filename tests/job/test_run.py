@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import msgspec
 import pytest
 
 from exporter.console import Console
@@ -18,14 +17,12 @@ from exporter.errors import CheckError, NotNewerError, SourceError, StoreError
 from exporter.job.report import RunLog
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
-from exporter.render.openapi import openapi_document
-from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from tests.audit.trees import read
 from tests.job_runs import run, settings_for
 from tests.localnet.recorded import only
 from tests.s3.wire_bucket import WireBucket
-from tests.stores.bucket_simulator import BucketSimulator, Call, content
+from tests.stores.bucket_simulator import BucketSimulator, Call
 
 SLENDER = only("slender")
 """Flags of a run over three pools alone, which takes a third of the time."""
@@ -93,23 +90,6 @@ class TestEmbeddedNetwork:
         assert changed >= other - {"feed.atom"}
         assert len(before) > len(changed) + 1
         assert len(bucket.writes()) <= 330  # docs/operations.md, "Costs", was computed with 303
-
-    def test_documents_of_another_version_are_written_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A week that goes on keeps its documents, but not those of a version that described other fields."""
-        network, store = RecordedNetwork(), MemoryStore()
-        settings = settings_for(**SLENDER)
-        own = openapi_document()
-        openapi = msgspec.structs.replace(own, info={**own.info, "version": "0.0.1"})
-        with monkeypatch.context() as patch:
-            patch.setattr("exporter.job.rendering.openapi_document", lambda: openapi)
-            run(settings, store, network=network)
-        week = next(info.key for info in store.list("v1/assets/") if info.key.endswith("/history/1w.json"))
-        written = content(store, week)
-        store.put(week, b" " * len(written))  # in place of what the earlier version wrote
-        network.advance()
-
-        assert 0 == run(settings, store, network=network)[0]
-        assert json.loads(written).keys() == json.loads(content(store, week)).keys()
 
     def test_a_quiet_run_into_a_bucket(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It lists no folder twice, and takes the lease once after its trial."""
