@@ -1,7 +1,7 @@
-"""One ledger's entries as a source for the one-ledger view, so that readers of protocols run on them unchanged.
+"""Makes a source of one ledger's stored entries, so that the readers of protocols run on them unchanged.
 
-Calls are answered from the entries, where there is a rule for the contract (`exporter.ledger.storage_rules`). Nothing
-is run, and nothing is guessed: all else is an error that begins with `NOT_FROM_STORAGE`.
+Calls are answered from the entries, if there is a rule for the contract (`exporter.ledger.storage_rules`). No contract
+is run, and nothing is guessed: any other call is an error that begins with `NOT_FROM_STORAGE`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from exporter.ledger.storage_rules import redstone, reflector, token_contract
 from exporter.ledger.storage_rules.host import NotFromStorageError, Rule, StorageHost, TrapError
 
 Read = Callable[[bytes], RawEntry | None]
-"""A function that gives the entry under a LedgerKey XDR, as a reader at the ledger sees it."""
+"""Gives the entry under a LedgerKey XDR, as a reader at the ledger sees it; None if there is none."""
 
 NOT_FROM_STORAGE: Final = "not from storage: "
 """The beginning of the error of a call that cannot be answered from entries."""
@@ -30,7 +30,10 @@ _BUGS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError
 
 
 class StorageAnswers:
-    """Answers calls as they would have been at a ledger and its close time, by the first rule that fits."""
+    """Answers calls as they would have been answered at a ledger and its close time (unix seconds).
+
+    The first rule that recognises a contract answers its calls.
+    """
 
     def __init__(self, read: Read, ledger: int, close_time: int, rules: Sequence[Rule]) -> None:
         self._read = read
@@ -39,7 +42,7 @@ class StorageAnswers:
         self._close_time = close_time
 
     def answer(self, call: ContractCall) -> SimulationAnswer:
-        """The call's result or its error. The footprint has every key that was looked at, also if the call fails."""
+        """The result or the error of a call. The footprint has every key that it looked at, also if the call fails."""
         host = StorageHost(self._read, self._close_time, self._rules)
         result, error = None, None
         try:
@@ -54,11 +57,11 @@ class StorageAnswers:
 
 
 AnswersAt = Callable[[Read, int, int], StorageAnswers]
-"""A function that makes the answers of a ledger from its entries, its number and its close time."""
+"""Makes the `StorageAnswers` of a ledger, from its entries, its number and its close time."""
 
 
 class StoredSource:
-    """A `LedgerSource` for one ledger of which the entries are known. ``asked`` has every key that was looked at."""
+    """A `LedgerSource` for one ledger whose entries are known. ``asked`` has every key that was looked at."""
 
     def __init__(self, read: Read, ledger: int, close_time: int, label: str, answers: AnswersAt) -> None:
         self.asked: dict[bytes, None] = {}
@@ -85,7 +88,7 @@ class StoredSource:
         return replace(self._answers.answer(call), endpoint=self.label)
 
     async def close_time(self, ledger: int) -> int:
-        """The close time of the ledger. Raises `SourceError` for any other."""
+        """The close time of the ledger, in unix seconds. Raises `SourceError` for any other ledger."""
         if ledger != self._ledger:
             raise SourceError(f"the {self.label} holds ledger {self._ledger} only, not the close time of {ledger}")
         return self._close_time

@@ -1,6 +1,6 @@
-"""Contract events, as ``getEvents`` of a Stellar RPC gives them: how new markets are noticed.
+"""Contract events, as ``getEvents`` of a Stellar RPC gives them. New markets are noticed by them.
 
-Events are hints, not state: nothing ties them to the run's ledger, so what they name is read and verified there.
+Events are hints, and not state. Nothing ties them to the run's ledger, so what they name is read and verified there.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
 
 MAX_FILTERS = 5
-"""The most filters in a request, contracts in a filter, and topics in a filter."""
+"""The largest number of filters in a request, of contracts in a filter, and of topics in a filter."""
 
 MAX_EVENTS_PER_PAGE = 1_000
-"""Events in one page. The RPC allows ten times as many; a page of this size stays below a megabyte."""
+"""The number of events in one page. An RPC allows ten times as many, but this keeps a page below a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Events of any of the contracts (strkeys) whose first topics are these symbols; further topics may follow."""
+    """Selects events of any of the contracts (strkeys) whose first topics are these symbols. More topics may follow."""
 
     contracts: tuple[str, ...]
     topics: tuple[str, ...]
@@ -29,7 +29,7 @@ class EventFilter:
 
 @dataclass(frozen=True, slots=True)
 class ContractEvent:
-    """One event: the ``contract`` (strkey) that published it at ``ledger``, its topics and its value."""
+    """One event: the contract (a strkey) that published it, the ledger, its topics and its value."""
 
     contract: str
     ledger: int
@@ -37,15 +37,20 @@ class ContractEvent:
     value: ScVal
 
     def starts_with(self, topics: Sequence[str]) -> bool:
+        """Whether the event's first topics are these symbols."""
         return self.topics[: len(topics)] == tuple((scval.SYMBOL, topic) for topic in topics)
 
 
 @dataclass(frozen=True, slots=True)
 class EventsPage:
-    """One answer: events in the order of the chain, and how far was looked.
+    """One page of events, in the order of the chain.
 
-    Every ledger up to ``through`` (0: none) was looked at to its end. ``cursor`` is where to go on; None: there is
-    nothing more up to ``latest``, the newest ledger of who answered. ``undecodable`` events are not among the others.
+    Attributes:
+        events: the events that could be decoded.
+        through: the last ledger that was searched completely; 0 if none was.
+        cursor: where the next page begins; None if there are no more events up to ``latest``.
+        latest: the newest ledger of the endpoint that answered.
+        undecodable: how many events could not be decoded.
     """
 
     events: tuple[ContractEvent, ...]
@@ -57,9 +62,9 @@ class EventsPage:
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """The answer in place of a page: the ledger asked for is not among those kept, ``oldest`` to ``latest``.
+    """The answer if the ledger that was asked for is not kept. Kept are the ledgers from ``oldest`` to ``latest``.
 
-    With several endpoints it is the widest range of those that said so; ``certain`` when every endpoint did.
+    If several endpoints answered so, it is the widest range of them. It is ``certain`` if every endpoint did.
     """
 
     oldest: int
@@ -69,8 +74,8 @@ class OutOfRange:
 
 @runtime_checkable
 class EventSource(Protocol):
-    """A ledger source that keeps events, too. All failures are `exporter.errors.SourceError`."""
+    """A ledger source that also has events. All failures are `exporter.errors.SourceError`."""
 
     async def read_events(self, filters: Sequence[EventFilter], start: int | str) -> EventsPage | OutOfRange:
-        """A page of the events that pass any of the filters, from a ledger or the cursor of the page before."""
+        """A page of the events that any of the filters selects, from a ledger on or from the last page's cursor on."""
         ...

@@ -1,9 +1,9 @@
-"""Observations of keys and calls in one read transaction, each with the ledgers for which it is known to hold.
+"""Observations of keys and calls in one read transaction, each with the ledgers at which it is known to hold.
 
-An entry read at ledger M whose last change was at ledger k had this very value at every ledger of [k, M]: any
-write in between would have moved k (docs/rpc.md, "The rule"). Two things are known at M alone, because no
-change of theirs is recorded: that a key is absent, and that an entry is archived. Of an entry that nothing ever
-removes, absence at M says that it was never there before either.
+If an entry was read at ledger M and last changed at ledger k, it had this value at every ledger of [k, M], because any
+write in between would have moved k (docs/rpc.md, "The rule"). Two things are known only at M, because their changes are
+not recorded: that a key is absent, and that an entry is archived. But if nothing ever removes an entry, its absence at
+M means that it was never there before.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.source import ContractCall, LedgerSource, RawEntry, SimulationAnswer
 
 MAX_REASON_LENGTH = 200
-"""Longest reason of a failed call, in characters. The host's own texts are far shorter."""
+"""The reason of a failed call is cut to this many characters. The host's own texts are far shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The ledgers from ``first`` to ``last``, both included; empty when ``first`` is above ``last``."""
+    """The ledgers from ``first`` to ``last``, both included. It is empty if ``first`` is above ``last``."""
 
     first: int
     last: int
@@ -35,21 +35,23 @@ class Interval:
 
     @property
     def empty(self) -> bool:
+        """Whether there is no ledger in it."""
         return self.first > self.last
 
     def intersect(self, other: Interval) -> Interval:
+        """The ledgers that are in both."""
         return Interval(max(self.first, other.first), min(self.last, other.last))
 
 
 ALWAYS = Interval(0, 1 << 32)
 REMEMBERED = 1024
-"""The most decoded entries that are remembered. A decoded value takes ten times the memory of its bytes."""
+"""At most this many decoded entries are remembered. A decoded value takes ten times the memory of its bytes."""
 
 
 @lru_cache(maxsize=REMEMBERED)
 def _decoded(key: bytes, data: bytes) -> ContractData:
     decoded = decode_contract_data(data)
-    # The key's parts are in the entry behind four bytes of its own (Stellar-ledger-entries.x).
+    # An entry has four bytes of its own before the parts of its key (Stellar-ledger-entries.x).
     if data[8 : len(key) + 4] != key[4:]:
         raise DecodeError("the entry is under another key than the one that was asked for")
     return decoded
@@ -57,9 +59,9 @@ def _decoded(key: bytes, data: bytes) -> ContractData:
 
 @dataclass(slots=True)
 class Entry:
-    """A ledger entry, decoded when asked for.
+    """A ledger entry, which is decoded when somebody asks for its content.
 
-    ``held`` is the entry in which another contract says which code a contract runs, if this is its instance.
+    If it is the instance of a contract whose code another contract holds, ``held`` is the entry that says which code.
     """
 
     key: bytes
@@ -68,11 +70,11 @@ class Entry:
 
     @property
     def archived(self) -> bool:
-        """Whether the entry was archived when it was read; its data is still the ledger's."""
+        """Whether the entry was archived when it was read. Its data is still that of the ledger."""
         return self.raw.live_until == ARCHIVED
 
     def contract_data(self) -> ContractData:
-        """The entry as contract data. Raises `DecodeError` when it is not, is another's, or cannot be decoded."""
+        """The entry as contract data. Raises `DecodeError` if it is something else, or is under another key."""
         data = _decoded(self.key, self.raw.data)
         if self.held is None:
             return data
@@ -86,7 +88,7 @@ class Entry:
 
 
 Entries = Mapping[bytes, Entry | None]
-"""Entries by LedgerKey XDR; None if there is no entry."""
+"""Entries by LedgerKey XDR. None means that there is no entry."""
 
 
 def _version(raw: RawEntry | None) -> tuple[int, bool] | None:
@@ -95,7 +97,7 @@ def _version(raw: RawEntry | None) -> tuple[int, bool] | None:
 
 @dataclass(slots=True)
 class KeyObservation:
-    """The newest thing known about a key: its entry (None: absent), as read at ``ledger``.
+    """The newest observation of a key: its entry, or None if it was absent, as it was read at ``ledger``.
 
     ``is_never_removed`` says that nothing ever removes the entry.
     """
@@ -106,6 +108,7 @@ class KeyObservation:
 
     @property
     def interval(self) -> Interval:
+        """The ledgers at which the observation is known to hold."""
         if self.entry is None and self.is_never_removed:
             return Interval(0, self.ledger)
         if self.entry is None or self.entry.archived:
@@ -118,9 +121,9 @@ class KeyObservation:
         return self.interval.first >= self.ledger - 2
 
     def update(self, key: bytes, raw: RawEntry | None, ledger: int) -> bool:
-        """Take a further answer into account, unless its node lags behind; gives whether the entry changed.
+        """Take another answer into account, unless it is older. Returns whether the entry changed.
 
-        Raises `SourceError` where the answers cannot be of one chain.
+        Raises `SourceError` if the answers contradict each other, so that they cannot be of the same chain.
         """
         held = None if self.entry is None else self.entry.raw
         if held is not None and raw is not None and held.last_modified == raw.last_modified and held.data != raw.data:
@@ -143,16 +146,17 @@ class KeyObservation:
 
 
 NO_CONTRACT = "its address is that of no contract"
+"""The reason of a call that was not made, because its address is not a contract's."""
 EXCLUDED = "the configuration excludes it"
 """The reason of a call that was not made, because the operator told the run to leave the contract alone."""
 UNCERTIFIED = "not known to hold"
-"""The beginning of the reason of a call whose result is not known to be of the run's ledger."""
+"""The beginning of the reason of a call whose result is not known to hold at the run's ledger."""
 _UNDECODABLE = "the result cannot be decoded"
 
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """The result of a simulated call: ``value`` or ``error``, and the ledger it was simulated at."""
+    """The result of a simulated call: a ``value`` or an ``error``, and the ledger at which it was simulated."""
 
     value: ScVal | None
     error: str | None
@@ -160,20 +164,20 @@ class CallResult:
 
     @property
     def refused(self) -> bool:
-        """Whether the call itself failed, as it would for another contract. False if only the reading failed."""
+        """Whether the contract itself refused the call. False if only the reading failed."""
         return self.error is not None and not self.error.startswith(
             (NOT_FROM_STORAGE, UNCERTIFIED, EXCLUDED, _UNDECODABLE)
         )
 
     @property
     def reason(self) -> str:
-        """The error without the event log that RPCs put behind it: it is published, and the log is the node's own."""
+        """The error as it is published, without the event log that RPCs append."""
         error = (self.error or "no result").split("Event log", 1)[0].strip()
         return error if len(error) <= MAX_REASON_LENGTH else error[: MAX_REASON_LENGTH - 1] + "…"
 
 
 def result_of(answer: SimulationAnswer) -> CallResult:
-    """The result, decoded; one that cannot be decoded is an error of that call."""
+    """The decoded result of a simulation. If it cannot be decoded, that is an error of the call."""
     if answer.result is None:
         return CallResult(None, answer.error or "no result", answer.ledger)
     try:
@@ -183,7 +187,7 @@ def result_of(answer: SimulationAnswer) -> CallResult:
 
 
 class CallObservation:
-    """The newest simulation of a call, and its result. One that failed gives no number, so it binds no ledger."""
+    """The newest simulation of a call, and its result."""
 
     def __init__(self, answer: SimulationAnswer) -> None:
         self.answer = answer
@@ -191,7 +195,10 @@ class CallObservation:
 
     @property
     def binding(self) -> bool:
-        """Whether the run's ledger must be one at which this call is known to give this result."""
+        """Whether the call must be known to give this result at the run's ledger.
+
+        A call that failed need not, because no number follows from it.
+        """
         return self.answer.error is None
 
     def interval(self, keys: dict[bytes, KeyObservation]) -> Interval:
@@ -208,7 +215,7 @@ class CallObservation:
         return wide if self.answer.ledger in wide else at
 
     def must_repeat(self, keys: dict[bytes, KeyObservation]) -> bool:
-        """Whether the call has to be simulated again, since reading its footprint cannot widen its interval."""
+        """Whether the call has to be simulated again, because reading its footprint cannot widen its interval."""
         footprint = self.answer.footprint
         if any(key in keys and keys[key].interval.first > self.answer.ledger for key in footprint):
             return True
@@ -217,10 +224,10 @@ class CallObservation:
 
 
 class Observed:
-    """Everything that was read, and what the current run of the program uses of it.
+    """Everything that was read, and which part of it the program uses.
 
-    ``changed`` says whether something used is another now than when the program was given it. A `branch` knows the same
-    answers and has uses of its own.
+    ``changed`` says whether something has changed since the program got it. A `branch` shares the answers, but has uses
+    of its own.
     """
 
     def __init__(self, source: LedgerSource) -> None:
@@ -233,16 +240,18 @@ class Observed:
         self._users = [self]
 
     def branch(self) -> Observed:
-        """An observer with the same answers, for another program."""
+        """An observer that shares the answers, for another program."""
         other = Observed(self._source)
         other.keys, other.calls, other._users = self.keys, self.calls, self._users
         self._users.append(other)
         return other
 
     def begin(self) -> None:
+        """Forget which observations are used, before the program runs again."""
         self.used_keys, self.used_calls, self.changed = {}, {}, False
 
     async def fetch(self, keys: list[bytes]) -> None:
+        """Read keys, also those that were read before. Raises `SourceError`."""
         if not keys:
             return
         for answer in await self._source.read_entries(keys):
@@ -257,7 +266,7 @@ class Observed:
                         user.changed |= key in user.used_keys
 
     async def simulate(self, calls: list[ContractCall]) -> None:
-        """Simulate calls, also those whose result is known already."""
+        """Simulate calls, also those that were simulated before. Raises `SourceError`."""
         for call, answer in zip(calls, await asyncio.gather(*map(self._source.simulate, calls)), strict=True):
             seen = self.calls.get(call)
             if seen is None:
@@ -270,33 +279,38 @@ class Observed:
                         user.changed |= call in user.used_calls
 
     def entries_interval(self) -> Interval:
+        """The ledgers at which all used entries are known to hold."""
         common = ALWAYS
         for key in self.used_keys:
             common = common.intersect(self.keys[key].interval)
         return common
 
     def binding_calls(self) -> list[CallObservation]:
+        """The used calls that must be known to hold at the run's ledger."""
         return [self.calls[call] for call in self.used_calls if self.calls[call].binding]
 
     def common(self) -> Interval:
+        """The ledgers at which all used entries and binding calls are known to hold."""
         common = self.entries_interval()
         for seen in self.binding_calls():
             common = common.intersect(seen.interval(self.keys))
         return common
 
     def footprints(self) -> dict[bytes, None]:
+        """The keys that the binding calls looked at."""
         return dict.fromkeys(key for seen in self.binding_calls() for key in seen.answer.footprint)
 
     def older_than(self, ledger: int, keys: Iterable[bytes]) -> set[bytes]:
+        """The keys that were last read before a ledger, or never."""
         return {key for key in keys if key not in self.keys or self.keys[key].ledger < ledger}
 
     def newest_change(self) -> int:
-        """The lowest ledger the run can still be at: nothing that is used may have changed after it."""
+        """The lowest ledger at which the run can still be: that of the newest change of anything used."""
         first = self.entries_interval().first
         return max([first, *(seen.interval(self.keys).first for seen in self.binding_calls())])
 
     async def certify_calls(self, ledger: int) -> None:
-        """Read what the calls looked at, where that may show that they hold at the ledger."""
+        """Read the footprints of calls that are not known to hold at a ledger, because that may show that they do."""
         missing: dict[bytes, None] = {}
         for seen in self.binding_calls():
             if ledger not in seen.interval(self.keys):

@@ -1,7 +1,7 @@
-"""Prices of SEP-40 oracles: ``decimals()`` once an oracle, ``lastprice(asset)`` once for each (oracle, token).
+"""Asks SEP-40 oracles for prices: once for ``decimals()``, and once for each token for ``lastprice(asset)``.
 
-An oracle that traps for one asset costs that asset its price and no other. Whether a price is good enough is the
-protocol's rule. Shapes: docs/protocols/blend.md, "Prices".
+If an oracle fails for one asset, only that asset has no price. Whether a price is good enough is for the protocol's
+rule. docs/protocols/blend.md, "Prices", has the forms of the answers.
 """
 
 from __future__ import annotations
@@ -20,16 +20,22 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
 
 MAX_DECIMALS = 38
-"""A price of more decimals could not be scaled within 128 bits."""
+"""The largest number of decimals of a price. With more, it could not be scaled within 128 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
     """An oracle's answer for a token.
 
-    ``price`` is in units of 10^-``decimals``, ``timestamp`` in unix seconds. Without a price, ``failure`` says why.
-    ``max_age`` is the oracle's own limit for the token in seconds, where it was read. ``is_known`` is False where the
-    failure is one of the reading: the market itself may have a price.
+    Attributes:
+        oracle: the oracle's address.
+        token: the token's address.
+        decimals: the decimals of the price.
+        price: USD for one token, times 10^``decimals``; None if there is none.
+        timestamp: the time of the price, in unix seconds.
+        failure: why there is no price.
+        max_age: the oracle's own limit for the token's price, in seconds, if it was read.
+        is_known: False if the failure is one of the reading, so that the market itself may have a price.
     """
 
     oracle: str
@@ -43,7 +49,7 @@ class Quote:
 
 
 def asset_config_key(oracle: str, token: str) -> bytes:
-    """The ledger key under which several kinds of oracle store where they get a token's price."""
+    """The ledger key under which several kinds of oracle store which source they ask for a token's price."""
     return variant_key(oracle, "AssetConfig", by_address(token))
 
 
@@ -53,12 +59,12 @@ def by_address(token: str) -> ScVal:
 
 
 def by_symbol(name: str) -> ScVal:
-    """The asset ``Other(name)``: an oracle of exchange prices, such as one of Reflector's, knows assets by symbol."""
+    """The asset ``Other(name)``. An oracle of exchange prices, such as one of Reflector's, knows assets by symbol."""
     return vec(symbol("Other"), symbol(name))
 
 
 def parts_of(pairs: Iterable[tuple[str, str]], most: int) -> list[tuple[str, list[str]]]:
-    """Groups of pairs by oracle, each with at most ``most`` of the oracle's tokens."""
+    """The tokens of each oracle, in groups of at most ``most`` tokens."""
     tokens: dict[str, list[str]] = {}
     for oracle, token in dict.fromkeys(pairs):
         tokens.setdefault(oracle, []).append(token)
@@ -70,12 +76,12 @@ def parts_of(pairs: Iterable[tuple[str, str]], most: int) -> list[tuple[str, lis
 
 
 async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Quote]:
-    """A quote for each (oracle, token), by the token's address. Raises `SourceError` only when the source fails."""
+    """The quote of each pair of oracle and token, which is asked for by its address. Raises only `SourceError`."""
     return await read_asset_quotes(view, {(oracle, token): by_address(token) for oracle, token in pairs})
 
 
 async def read_asset_quotes(view: LedgerView, assets: Mapping[tuple[str, str], ScVal]) -> dict[tuple[str, str], Quote]:
-    """A quote for each (oracle, token), asked for as that asset. Raises `SourceError` only when the source fails."""
+    """The quote of each pair of oracle and token, which is asked for as the given asset. Raises only `SourceError`."""
     wanted = [pair for pair in assets if pair[0].startswith("C")]  # an account cannot be called
     oracles = list(dict.fromkeys(oracle for oracle, _ in wanted))
     calls = [ContractCall(oracle, "decimals") for oracle in oracles]
@@ -96,10 +102,10 @@ def _quote(oracle: str, token: str, decimals: CallResult, price: CallResult) -> 
     if price.value[0] == scval.VOID:
         return Quote(oracle, token, failure="the oracle has no price for this token")
     with Barrier() as barrier:
-        places: int = expect(decimals.value, scval.U32, "decimals()")
-        if places > MAX_DECIMALS:
-            failure = f"the oracle has {places} decimals, more than {MAX_DECIMALS}"
+        decimal_count: int = expect(decimals.value, scval.U32, "decimals()")
+        if decimal_count > MAX_DECIMALS:
+            failure = f"the oracle has {decimal_count} decimals, more than {MAX_DECIMALS}"
             return Quote(oracle, token, failure=failure, is_known=False)
         data = Fields.of(price.value, "lastprice()")
-        return Quote(oracle, token, places, data.i128("price"), data.u64("timestamp"))
+        return Quote(oracle, token, decimal_count, data.i128("price"), data.u64("timestamp"))
     return Quote(oracle, token, failure=barrier.failure, is_known=False)

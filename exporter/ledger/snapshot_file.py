@@ -1,12 +1,12 @@
-"""Ledger snapshot files: the JSON that ``stellar snapshot create`` writes, as a source of one ledger.
+"""Reads ledger snapshot files, the JSON that ``stellar snapshot create`` writes, as a source of one ledger.
 
-A file holds the state after one ledger as XDR-JSON (SEP-51), as pairs of key and entry or, from version 25 of the
-tool's library on, as ``{"entry", "live_until"}``. The files of that tool record no time to live: ``live_until`` is
-always 4294967295, and what was archived and evicted is absent.
+A file has the state after one ledger as XDR-JSON (SEP-51): pairs of key and entry or, from version 25 of the tool's
+library on, items ``{"entry", "live_until"}``. The files of that tool have no times to live: ``live_until`` is always
+4294967295, and an entry that was archived and evicted is absent.
 
-Two conventions of XDR-JSON are in use, and both are read, value by value. Version 2 (RPC and CLI from 23 on) writes
-64-bit and wider integers as decimal strings. Version 1 (22 and before) writes 64-bit integers as numbers and wider ones
-as ``{"hi": .., "lo": ..}`` or as four such parts. stellar-sdk reads and writes version 2 alone.
+Two conventions of XDR-JSON are in use, and each value may have either. Version 2 (RPC and CLI from 23 on) writes 64-bit
+and wider integers as decimal strings. Version 1 (22 and before) writes 64-bit integers as numbers, and wider ones as
+``{"hi": .., "lo": ..}`` or as four such parts. stellar-sdk reads and writes only version 2.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from exporter.ledger.contract_storage import AnswersAt, StoredSource
 from exporter.ledger.source import LATEST_CLOSE_TIME, RawEntry
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
-"""A larger file is refused before it is read."""
+"""The largest file that is read, in bytes."""
 
 _KEY_FIELDS = {"contract_data": ("contract", "key", "durability"), "contract_code": ("hash",)}
-"""The kinds of entries that are kept, and of which of an entry's fields its key consists."""
+"""The kinds of entries that are read, with the fields of an entry that make up its key."""
 
-_UNREADABLE_VALUE = b"\xff\xff\xff\xff"  # no kind of ScVal has this number, so decoding it fails as it must
+_UNREADABLE_VALUE = b"\xff\xff\xff\xff"  # no kind of ScVal has this number, so decoding it fails
 Json: TypeAlias = Any
 """The types of parsed JSON: dict, list, str, int, float, bool or None."""
 
@@ -54,15 +54,15 @@ _WIDE: Final = {"u128": _PARTS_128, "i128": _PARTS_128, "u256": _PARTS_256, "i25
 
 Ledger: TypeAlias = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 Document: TypeAlias = Annotated[dict[str, Any], Meta(min_length=1, max_length=1)]
-"""A union in XDR-JSON: its arm alone."""
+"""A union in XDR-JSON, which is an object with one arm."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
     """The content of a ledger snapshot file: the state after ``ledger`` closed, at ``close_time`` (unix seconds).
 
-    ``entries`` has contract data and code by LedgerKey XDR. What is damaged, or of a newer protocol, has bytes that do
-    not decode, so that it is never taken for absent.
+    ``entries`` has contract data and code by LedgerKey XDR. An entry that is damaged, or of a newer protocol, has bytes
+    that cannot be decoded, so that it never seems absent.
     """
 
     protocol_version: int
@@ -73,18 +73,19 @@ class LedgerSnapshot:
 
     @classmethod
     def load(cls, path: Path, max_bytes: int = MAX_FILE_BYTES) -> LedgerSnapshot:
-        """Read a file. Raises `SnapshotFileError` that names the file and what is wrong with it."""
+        """The content of a file. Raises `SnapshotFileError`, which names the file and what is wrong with it."""
         return cls.of(read_snapshot_bytes(path, max_bytes), path.name)
 
     @classmethod
     def of(cls, content: bytes, name: str) -> LedgerSnapshot:
+        """The content of a file with this name. Raises `SnapshotFileError`."""
         try:
             return _snapshot(content)
         except SnapshotFileError as error:
             raise SnapshotFileError(f"ledger snapshot file {name}: {error}") from None
 
     def contract_instances(self) -> Iterator[tuple[str, ContractInstance]]:
-        """Every contract of the file that can be decoded: its strkey and its instance, by ascending key."""
+        """Every contract of the file that can be decoded, with its strkey and its instance, by ascending key."""
         for key in sorted(self.entries):
             if is_instance_key(key):
                 with suppress(DecodeError):
@@ -96,7 +97,7 @@ class LedgerSnapshot:
 
 
 class SnapshotSource(StoredSource):
-    """A `LedgerSource` over a ledger snapshot file: everything is answered for the file's one ledger."""
+    """A `LedgerSource` that answers from a ledger snapshot file, for the file's one ledger."""
 
     def __init__(self, snapshot: LedgerSnapshot, answers: AnswersAt, label: str = "ledger snapshot file") -> None:
         self.snapshot = snapshot
@@ -108,7 +109,7 @@ class SnapshotSource(StoredSource):
 
 
 def read_snapshot_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-    """The content of a ledger snapshot file. Raises `SnapshotFileError` where it cannot be read, or is too large."""
+    """The bytes of a ledger snapshot file. Raises `SnapshotFileError` if it cannot be read, or is too large."""
     try:
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
@@ -135,7 +136,7 @@ class _Item(Struct, forbid_unknown_fields=True):
 
 
 class _File(Struct):
-    """A file; numbers of 64 bits are decimal strings in the second convention."""
+    """A whole file. In the second convention its numbers of 64 bits are decimal strings."""
 
     protocol_version: Ledger
     sequence_number: Ledger
@@ -146,7 +147,7 @@ class _File(Struct):
 
 def _snapshot(content: bytes) -> LedgerSnapshot:
     try:
-        # Not strict: digits in a string are a number. Items are converted as they are read.
+        # Conversion is not strict, so that digits in a string are a number. Items are converted later, one by one.
         file = msgspec.convert(msgspec.json.decode(content), _File, strict=False)
     except (ValueError, RecursionError) as error:
         reason = "" if isinstance(error, msgspec.ValidationError) else "it is not JSON: "
@@ -175,7 +176,10 @@ def _snapshot(content: bytes) -> LedgerSnapshot:
 
 
 def _entry(item: Json) -> tuple[bytes | None, RawEntry, Document]:
-    """The key of an item in either form unless it is left out, the entry without data, and its document."""
+    """The key of an item, its entry without data, and its document. The item may have either form.
+
+    The key is None if entries of this kind are not read.
+    """
     if isinstance(item, list):
         _, (entry, live_until) = msgspec.convert(item, tuple[Document, tuple[_Entry, Ledger | None]])
     else:
@@ -188,25 +192,25 @@ def _entry(item: Json) -> tuple[bytes | None, RawEntry, Document]:
             own = {kind: {name: body[name] for name in _KEY_FIELDS[kind]}}
         except (KeyError, TypeError):
             raise DecodeError(f"data.{kind}: expected the fields {', '.join(_KEY_FIELDS[kind])}") from None
-        with suppress(DecodeError):  # nobody can ask for it
+        with suppress(DecodeError):  # without a key nobody can ask for the entry
             key = xdr_from_json("LedgerKey", own)
-    # The kind, no extension, then the key's own parts, and nothing that could be decoded.
+    # These bytes are the kind, no extension, the key's own parts, and a value that cannot be decoded.
     undecodable = b"" if key is None else key[:4] + b"\0\0\0\0" + key[4:] + _UNREADABLE_VALUE
     return key, RawEntry(undecodable, entry.last_modified_ledger_seq, live_until), entry.data
 
 
 def xdr_from_json(name: str, document: Json) -> bytes:
     """The XDR of a type, such as LedgerKey, LedgerEntryData or SCVal, from its XDR-JSON. Raises `DecodeError`."""
-    from stellar_sdk import xdr  # half a second, which runs without a file need not take
+    from stellar_sdk import xdr  # this takes half a second, which runs without a file need not spend
 
     kind: Any = getattr(xdr, name)
     try:
         wanted = _second_convention(document)
         data: bytes = kind.from_json_dict(wanted).to_xdr_bytes()
-        # The SDK passes over unknown fields, takes other spellings of numbers, and wraps those that are out of range.
+        # The SDK ignores unknown fields, accepts other spellings of numbers, and wraps numbers that are out of range.
         if _text(kind.from_xdr_bytes(data).to_json_dict()) != _text(wanted):
             raise ValueError("unknown fields, or values that are out of range or written in another way")
-    except Exception as error:  # the SDK has no base for what it raises: ValueError, KeyError, TypeError, XdrError, ...
+    except Exception as error:  # the SDK's errors have no common base: ValueError, KeyError, TypeError, XdrError, ...
         raise DecodeError(f"not XDR-JSON of a known kind: {type(error).__name__}: {error}"[:160]) from None
     return data
 

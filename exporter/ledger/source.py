@@ -1,4 +1,4 @@
-"""The source of a ledger: one small interface, served by an RPC client or a snapshot file."""
+"""The interface of a ledger's source. An RPC client, a snapshot file and stored evidence implement it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Protocol
 from exporter.ledger.codec.scval import ScVal
 
 MAX_KEYS_PER_REQUEST = 200
-"""The most keys that ``getLedgerEntries`` takes in a request."""
+"""The most keys that ``getLedgerEntries`` takes in one request."""
 
 LATEST_CLOSE_TIME = 253_370_764_799
-"""Unix seconds of the end of the year 9998. A later close time is refused, because its time buckets end after 9999."""
+"""The end of the year 9998, in unix seconds. A later close time is refused, because its time buckets end after 9999."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawEntry:
     """One ledger entry as a source gives it.
 
-    ``data`` is LedgerEntryData XDR. ``last_modified`` is the ledger of the entry's last change. ``live_until`` is
-    the last ledger the entry is live at, ``0`` for an archived entry, None for an entry that has no time to live.
+    ``data`` is LedgerEntryData XDR. ``last_modified`` is the ledger of the entry's last change. ``live_until`` is the
+    last ledger at which the entry is live. It is 0 for an archived entry, and None for an entry that does not expire.
     """
 
     data: bytes
@@ -30,9 +30,9 @@ class RawEntry:
 
 @dataclass(frozen=True, slots=True)
 class EntriesAnswer:
-    """The state of ``asked`` keys after ``ledger`` closed; a key of ``asked`` that is not in ``entries`` is absent.
+    """The state of the ``asked`` keys after ``ledger`` closed. An asked key that is not in ``entries`` is absent.
 
-    Keys are LedgerKey XDR. ``endpoint`` is the label of who said so, fit for a report.
+    Keys are LedgerKey XDR. ``endpoint`` is the label of who answered, which a report may show.
     """
 
     ledger: int
@@ -52,9 +52,9 @@ class ContractCall:
 
 @dataclass(frozen=True, slots=True)
 class SimulationAnswer:
-    """The result of a call at ``ledger``: exactly one of ``result`` (ScVal XDR) and ``error`` is set.
+    """The result of a call at ``ledger``. Either ``result`` (ScVal XDR) or ``error`` is set.
 
-    ``footprint`` holds the LedgerKey XDR of everything the call looked at, found or not; it is empty on an error.
+    ``footprint`` has the LedgerKey XDR of everything that the call looked at, found or not. It is empty for an error.
     """
 
     ledger: int
@@ -65,17 +65,19 @@ class SimulationAnswer:
 
 
 class LedgerSource(Protocol):
-    """Something that answers for the newest ledger it has. All failures are `exporter.errors.SourceError`."""
+    """Something that answers for the newest ledger that it has. All failures are `exporter.errors.SourceError`."""
 
     async def tip(self) -> int:
-        """The newest ledger the source says it has."""
+        """The newest ledger that the source says it has."""
         ...
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
-        """Read any number of keys, in one answer or several that together cover all of them."""
+        """Read any number of keys. Several answers may together cover all of them."""
         ...
 
-    async def simulate(self, call: ContractCall) -> SimulationAnswer: ...
+    async def simulate(self, call: ContractCall) -> SimulationAnswer:
+        """Simulate a call at the newest ledger."""
+        ...
 
     async def close_time(self, ledger: int) -> int:
         """The close time of a ledger, in unix seconds."""

@@ -1,4 +1,4 @@
-"""A token as its contract has it: by METADATA in its instance storage, else by its functions."""
+"""Reads tokens: from METADATA in the contract's instance or, without it, by calling the contract's functions."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
 
 MAX_SYMBOL_LENGTH = 200
-"""A longer symbol is not one; refusing it keeps a hostile token from filling every page."""
+"""The largest number of characters of a symbol. The limit keeps a hostile token from filling every page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token: ``symbol`` and ``decimals`` as its contract gives them, or ``failure``, why it gives none.
+    """A token, as its contract describes it.
 
-    ``issuer`` is the account (a strkey) that issues a classic asset: its contract's code is the network's own, which
-    nobody can forge. None for every other token, and for the native asset. ``name`` is None where METADATA has none.
+    Attributes:
+        address: the contract's address.
+        symbol: the token's symbol; None if the contract gives none.
+        decimals: the token's decimals; None if the contract gives none.
+        failure: why the contract gives no symbol and decimals.
+        issuer: the account (a strkey) that issues a classic asset. Nobody can forge it, because the contract's code is
+            the network's own. None for every other token, and for the native asset.
+        name: the token's name; None if METADATA has none.
     """
 
     address: str
@@ -35,16 +41,18 @@ class Token:
 
 
 async def read_tokens(view: LedgerView, addresses: Iterable[str]) -> Mapping[str, Token]:
-    """Every token's symbol and decimals. A token that cannot be read has a ``failure``; raises `SourceError` only."""
+    """The tokens at these addresses. A token that cannot be read has a ``failure``. Raises only `SourceError`."""
     wanted = list(dict.fromkeys(addresses))
     entries = await view.read(instance_key(address) for address in wanted)
-    tokens, without = dict[str, Token](), dict[str, str]()
+    tokens = dict[str, Token]()
+    without_metadata = dict[str, str]()  # each with the reason
     for address in wanted:
-        with Barrier(partial(without.__setitem__, address)):
+        with Barrier(partial(without_metadata.__setitem__, address)):
             tokens[address] = _from_metadata(address, entries[instance_key(address)])
-    calls = [ContractCall(address, function) for address in without for function in ("symbol", "decimals")]
+    calls = [ContractCall(address, function) for address in without_metadata for function in ("symbol", "decimals")]
     results = await view.call(calls)
-    for (address, reason), symbol, decimals in zip(without.items(), results[::2], results[1::2], strict=True):
+    answers = zip(without_metadata.items(), results[::2], results[1::2], strict=True)
+    for (address, reason), symbol, decimals in answers:
         with Barrier() as barrier:
             tokens[address] = _from_functions(address, symbol, decimals)
         if barrier.failure:
@@ -67,9 +75,9 @@ def _from_metadata(address: str, entry: Entry | None) -> Token:
 
 
 def _issuer_in(name: str, symbol: str | None) -> str | None:
-    """The issuer in an asset contract's name, ``CODE:ISSUER``; None where it has another form.
+    """The issuer in an asset contract's name, ``CODE:ISSUER``. None if the name has another form.
 
-    The network's own code writes that form, so any other comes from a damaged entry or an endpoint that lies.
+    The network's own code writes that form, so another one comes from a damaged entry or an endpoint that lies.
     """
     code, _, issuer = name.partition(":")
     return issuer if code == symbol and strkey.is_account(issuer) else None

@@ -1,22 +1,22 @@
-"""Reading many entries at one ledger, from sources that only know their newest: an optimistic read transaction.
+"""Reads many entries at one ledger, from sources that only know their newest ledger: an optimistic read transaction.
 
     reading = await read_at_one_ledger(source, program)
 
-``program`` is a function of a `LedgerView`: it asks for keys and calls, derives further keys from what it
-gets, and returns what it made of them. It may be run several times, so it must have no side effects. Each round
+``program`` is a function that takes a `LedgerView`. It asks for keys and calls, derives further keys from the answers,
+and returns its result. It may run several times, so it must have no side effects. Each round has three steps:
 
-1. runs the program on what is known, reading what is missing;
-2. looks for a ledger inside the interval of every entry and call the program used; if there is one, done;
-3. else reads again: first, in one request, the busy keys (one request is one ledger), then the quiet ones that
-   are too old for them. A quiet entry read later still covers the earlier ledger, a busy one does not.
+1. Run the program, and read what is missing.
+2. Look for a ledger at which every entry and call that the program used is known to hold. If there is one, the program
+   is done.
+3. Otherwise read again: first the busy keys in one request, because one request is one ledger, then the quiet keys that
+   are too old for them. A quiet entry that is read later still covers the earlier ledger, but a busy one does not.
 
-If nothing that was used changed, the program's result is valid; otherwise it runs again. Rounds and time are bounded;
-at the limit the run fails and nothing is published (docs/decisions.md).
+If nothing that the program used has changed, its result is valid; otherwise it runs again. Rounds and time are bounded.
+At the limit the run fails, and nothing is published (docs/decisions.md).
 
-Parts of a program may run as tasks side by side: a `Batcher` sends together what they ask for. Readings that must not
-decide the ledger are an `Aside`: they see the same answers through a `branch` of the view, and hold at the program's
-ledger or not.
-`exporter.ledger.observation` knows at which ledgers each answer holds.
+Parts of a program may run as tasks next to each other, and a `Batcher` joins their questions. Readings that must not
+decide the ledger are an `Aside`. They share the answers through a `branch` of the view, and in the end they hold at the
+program's ledger or they do not. `exporter.ledger.observation` knows at which ledgers each answer holds.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ T = TypeVar("T")
 Q = TypeVar("Q", bound=Hashable)
 
 BATCH_TURNS = 5
-"""Turns of the event loop that a batch waits for further questions. By then every part of a program waits."""
+"""The number of turns of the event loop for which a batch waits for more questions. Then every part has asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewLimits:
     """Bounds on one read transaction.
 
-    Of the ledgers that all of it holds for the newest is taken; with ``spacing`` the newest whose number ends a group
-    of this many, if there is one, as a checkpoint of history archives ends one of 64.
+    If everything holds at several ledgers, the newest is taken. With a ``spacing``, it is the newest one that ends a
+    group of so many ledgers, if there is one, as a checkpoint ends a group of 64.
     """
 
     max_rounds: int = 12
@@ -56,22 +56,18 @@ class ViewLimits:
 
 
 MAX_ROUNDS_TOGETHER = 3
-"""Further rounds for readings aside, once the program itself has its ledger."""
+"""The number of further rounds for readings aside, when the program itself has its ledger."""
 
-_CANNOT_BE_CALLED = (
-    "G",
-    "M",
-    "B",
-    "L",
-    "W",
-)  # first letters of the strkeys of accounts, muxed addresses, balances and pools
+_CANNOT_BE_CALLED = ("G", "M", "B", "L", "W")
+"""The first letters of the strkeys of accounts, muxed addresses, balances and pools, which are no contracts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Why the run is the state of ``ledger``: every entry and call it used is known to hold over ``interval``.
+    """The proof that a run is the state of ``ledger``: every entry and call that it used is known to hold at it.
 
-    ``uncertified_calls`` had no result known to hold at the ledger; the program was given an error for them.
+    They hold at every ledger of ``interval``. ``uncertified_calls`` had no result that is known to hold at the ledger,
+    so the program got an error for them.
     """
 
     ledger: int
@@ -83,13 +79,13 @@ class Certificate:
     uncertified_calls: int
 
 
-# No repr: `asyncio.run` makes that of what it gives when it puts the signal handlers back, and this has a ledger in it.
+# There is no repr, because `asyncio.run` computes that of its result, and this one would be as large as a ledger.
 @dataclass(frozen=True, slots=True, repr=False)
 class Reading(Generic[T]):
-    """The result of a program, and the certificate of the ledger it is the state of.
+    """The result of a program, and the certificate of its ledger.
 
-    ``entries`` and ``calls`` are all that the result depends on: entries by LedgerKey XDR, None where there is none,
-    and calls with what the program was given for them.
+    ``entries`` and ``calls`` are everything on which the result depends: the entries by LedgerKey XDR, where None means
+    that there was none, and the calls with the answers that the program got.
     """
 
     result: T
@@ -99,9 +95,9 @@ class Reading(Generic[T]):
 
 
 class Batcher(Generic[Q]):
-    """Collects the questions of a program's parts, and gives each batch to ``send`` once every part waits.
+    """Collects the questions of a program's parts, and gives a batch to ``send`` when every part has asked.
 
-    With it small readers cost no more requests than one large one.
+    So several small readers need no more requests than one large reader.
     """
 
     def __init__(self, send: Callable[[list[Q]], Awaitable[None]]) -> None:
@@ -122,7 +118,7 @@ class Batcher(Generic[Q]):
             self._sending = asyncio.create_task(self._send_soon())
             self._under_way.add(self._sending)
             self._sending.add_done_callback(self._under_way.discard)
-        await asyncio.shield(self._sending)  # a part that is cancelled must not cancel the request for the others
+        await asyncio.shield(self._sending)  # a part that is cancelled must not cancel the request of the others
 
     async def _send_soon(self) -> None:
         for _ in range(BATCH_TURNS):
@@ -132,32 +128,32 @@ class Batcher(Generic[Q]):
 
 
 class Aside(Protocol):
-    """Readings next to a program. They never decide its ledger, they raise nothing, and they end within ``seconds``."""
+    """Readings next to a program. They never decide its ledger, raise nothing, and end within ``seconds``."""
 
     @property
     def seconds(self) -> float | None:
-        """The seconds that are left for all readings aside, or None without a bound."""
+        """The seconds that are left for all readings aside. None if they are not bounded."""
         ...
 
     async def read(self) -> None:
-        """Read what was not read yet, and what has changed since."""
+        """Read what was not read yet, and what has changed since it was read."""
         ...
 
     def absent_keys(self) -> list[bytes]:
-        """The keys that are known to be absent: the program reads them along with its busy ones."""
+        """The keys that are known to be absent. The program reads them along with its busy keys."""
         ...
 
     async def read_busy(self) -> None:
-        """Read the entries again that change often."""
+        """Read the entries that change often again."""
         ...
 
     async def holds_at(self, ledger: int) -> bool:
-        """Whether all that was read aside is known to hold at the ledger. Reads entries again that are too old."""
+        """Read entries that are too old again. Returns whether everything is then known to hold at the ledger."""
         ...
 
 
 class LedgerView:
-    """A program's view of the ledger: entries and calls, remembered with the ledgers they hold for.
+    """A program's view of the ledger. It remembers entries and calls with the ledgers at which they hold.
 
     ``excluded`` are contracts that are never called.
     """
@@ -172,16 +168,17 @@ class LedgerView:
         self._ask_calls: Callable[[list[ContractCall]], Awaitable[None]] = Batcher(self._simulate).ask
         self._excluded = excluded
         self._room: Callable[[int], Awaitable[None]] | None = None
-        self._refused_at: int | None = None  # once set, calls not known to hold at this ledger are errors
+        self._refused_at: int | None = None  # if set, a call that is not known to hold at this ledger is an error
 
     def branch(self, keys: Batcher[bytes], room: Callable[[int], Awaitable[None]]) -> LedgerView:
-        """A view for a program next to this one's: it has the same answers, and uses of its own.
+        """A view for a program next to this one's. It shares the answers, but has uses of its own.
 
-        ``keys`` sends what it and others ask for. ``room`` is asked before a market's pools are read.
+        ``keys`` sends the keys that several branches ask for. ``room`` is called before a market's pools are read.
         """
         view = LedgerView(self._source, self._limits, self._excluded)
         view._observed = self._observed.branch()
-        view._keys, view._ask_calls, view._room = keys, view._simulate, room  # a slow call delays no other market
+        view._keys, view._room = keys, room
+        view._ask_calls = view._simulate  # calls are not joined, so that a slow call delays no other market
         return view
 
     def batcher(self) -> Batcher[bytes]:
@@ -190,25 +187,25 @@ class LedgerView:
 
     @property
     def observed(self) -> Observed:
-        """The observations, and which of them this view's program uses."""
+        """The observations, with those that this view's program uses."""
         return self._observed
 
     async def make_room(self, pools: int) -> None:
-        """Announce the number of a market's pools before they are read. Raises `NoRoomError` if there are too many."""
+        """Announce how many pools of a market will be read. Raises `NoRoomError` if there are too many."""
         if self._room is not None:
             await self._room(pools)
 
     async def read(self, keys: Iterable[bytes], never_removed: Iterable[bytes] = ()) -> Mapping[bytes, Entry | None]:
-        """The entries of LedgerKey XDRs, None where there is none. Ask for the busiest first. Raises `SourceError`.
+        """The entries under LedgerKey XDRs, and None for a key without an entry. Raises `SourceError`.
 
-        ``never_removed`` are further keys, of entries that their contract never removes: what is absent now never
-        existed.
+        Keys that change most often should come first. ``never_removed`` are more keys, of entries that their contract
+        never removes. If one of them is absent now, it never existed.
         """
         observed = self._observed
         further = dict.fromkeys(never_removed)
         asked = dict.fromkeys(keys) | further
-        # Only contracts have data. A key of another address, which anybody can put where a contract's belongs, is not
-        # sent: an endpoint that does not know its kind refuses all the keys next to it.
+        # Only contracts have data, but anybody can store another address where a contract's belongs. A key of such an
+        # address is not sent, because an endpoint that does not know its kind refuses the whole request.
         wanted = {key: None for key in asked if not names_no_contract(key)}
         missing = [key for key in wanted if key not in observed.keys]
         if missing:
@@ -220,18 +217,22 @@ class LedgerView:
         return entries | await self._with_held_code(entries)
 
     async def _with_held_code(self, entries: Mapping[bytes, Entry | None]) -> dict[bytes, Entry | None]:
-        """The instances whose code other contracts hold, each with the entry that says which code it is."""
-        holders = {
-            key: holder
-            for key, entry in entries.items()
-            if entry is not None and (holder := code_holder_key(entry.raw.data)) is not None
-        }
-        held = await self.read(holders.values()) if holders else {}
-        return {
-            key: replace(instance, held=entry.raw)
-            for key, holder in holders.items()
-            if (instance := entries[key]) is not None and (entry := held[holder]) is not None
-        }
+        """The instances of contracts whose code another contract holds, each with the entry that says which code."""
+        instances: dict[bytes, Entry] = {}
+        holder_keys: dict[bytes, bytes] = {}
+        for key, entry in entries.items():
+            holder_key = None if entry is None else code_holder_key(entry.raw.data)
+            if entry is not None and holder_key is not None:
+                instances[key], holder_keys[key] = entry, holder_key
+        if not instances:
+            return {}
+        held_entries = await self.read(holder_keys.values())
+        completed: dict[bytes, Entry | None] = {}
+        for key, instance in instances.items():
+            held = held_entries[holder_keys[key]]
+            if held is not None:
+                completed[key] = replace(instance, held=held.raw)
+        return completed
 
     async def call(self, calls: Iterable[ContractCall]) -> list[CallResult]:
         """The results of simulated calls, in the order of ``calls``. Raises `SourceError` if the source fails."""
@@ -250,10 +251,11 @@ class LedgerView:
 
     @property
     def calls_made(self) -> list[ContractCall]:
+        """The calls that the program used."""
         return list(self._observed.used_calls)
 
     def footprint(self, call: ContractCall) -> tuple[bytes, ...]:
-        """The footprint of a call, as the source gives it."""
+        """The LedgerKey XDR of everything that a call looked at; empty if it was not made."""
         seen = self._observed.calls.get(call)
         return () if seen is None else seen.answer.footprint
 
@@ -272,17 +274,17 @@ class LedgerView:
         return seen.result
 
     async def _read_again(self, aside: Aside | None, *, along: bool) -> None:
-        """Read again what is too old for what changed last; with ``along`` the busy entries in any case."""
+        """Read entries again that are too old for the newest change. With ``along``, read busy ones in any case."""
         observed = self._observed
         if not along and not observed.entries_interval().empty:
-            # Only calls made at another ledger are left: what they looked at may close the gap.
+            # Only calls that were made at another ledger are left. Reading their footprints may close the gap.
             await observed.certify_calls(observed.entries_interval().last)
             if observed.changed or not observed.common().empty:
                 return
         needed = observed.used_keys | observed.footprints()
         stale = observed.older_than(observed.newest_change(), needed)
         busy = [key for key in needed if key in observed.keys and observed.keys[key].busy]
-        # What they looked at changed, or cannot vouch for another ledger.
+        # These calls looked at something that has changed, or that does not hold at another ledger.
         again = [
             call
             for call in observed.used_calls
@@ -303,10 +305,10 @@ class LedgerView:
     async def run_until_consistent(
         self, program: Callable[[LedgerView], Awaitable[T]], aside: Aside | None = None
     ) -> Reading[T]:
-        """Run a program until everything it used is the state of one ledger. Raises `NoCommonLedgerError`.
+        """Run a program until everything that it used is the state of one ledger. Raises `NoCommonLedgerError`.
 
-        What is read ``aside`` begins when the program first ended. If it does not hold at the program's ledger, the two
-        are read once more together, and where that does not succeed in time the first ledger stays.
+        Readings ``aside`` begin when the program has ended for the first time. If they do not hold at the program's
+        ledger, both are read together again. If that does not succeed in time, the first ledger stays.
         """
         observed = self._observed
         deadline = time.monotonic() + self._limits.max_seconds
@@ -314,7 +316,7 @@ class LedgerView:
         if aside is not None:
             await aside.read()
         rounds = 1
-        # A program that asks for a key twice at once may see two versions of it, and is out of date when it ends.
+        # A program that asks for a key twice at the same time may see two versions of it, and must then run again.
         while observed.changed or observed.common().empty:
             late = time.monotonic() > deadline
             if rounds >= self._limits.max_rounds or late:
@@ -339,7 +341,7 @@ class LedgerView:
     async def _run_together(
         self, program: Callable[[LedgerView], Awaitable[T]], result: T, aside: Aside, rounds: int
     ) -> Reading[T]:
-        """Read what changes often once more, of the program and aside in one request. Raises `SourceError`."""
+        """Read the busy entries of the program and of the readings aside again, together. Raises `SourceError`."""
         observed = self._observed
         for further in range(1, MAX_ROUNDS_TOGETHER + 1):
             await self._read_again(aside, along=further == 1)
@@ -354,7 +356,8 @@ class LedgerView:
 
     async def _agreed(self, result: T, rounds: int) -> Reading[T]:
         common = self._observed.common()
-        if not self._observed.used_keys and not self._observed.binding_calls():  # nothing was read: true of any ledger
+        if not self._observed.used_keys and not self._observed.binding_calls():
+            # Nothing was read, so the result holds at any ledger.
             tip = await self._source.tip()
             common = Interval(tip, tip)
         return self._reading(result, common, rounds)
@@ -374,16 +377,17 @@ class LedgerView:
         return Reading(result, certificate, *self.used())
 
     def used(self) -> tuple[dict[bytes, RawEntry | None], dict[ContractCall, SimulationAnswer]]:
-        """The entries and calls that the program used, with what it was given for them."""
+        """The entries and calls that the program used, with the answers that it got."""
         observed = self._observed
-        entries = {
-            key: None if (entry := observed.keys[key].entry) is None else entry.raw for key in observed.used_keys
-        }
-        calls = {}
+        entries: dict[bytes, RawEntry | None] = {}
+        for key in observed.used_keys:
+            entry = observed.keys[key].entry
+            entries[key] = None if entry is None else entry.raw
+        calls: dict[ContractCall, SimulationAnswer] = {}
         for call in observed.used_calls:
-            answer, given = observed.calls[call].answer, self._result(call)
-            if given.error is not None:
-                answer = replace(answer, result=None, error=given.error)
+            answer, result = observed.calls[call].answer, self._result(call)
+            if result.error is not None:
+                answer = replace(answer, result=None, error=result.error)
             calls[call] = answer
         return entries, calls
 
@@ -392,7 +396,10 @@ class LedgerView:
         return program(self)
 
     async def _run_without_calls(self, program: Callable[[LedgerView], Awaitable[T]], rounds: int) -> Reading[T]:
-        """The entries may agree on a ledger although some calls do not: those calls are then without result."""
+        """End without the calls that do not hold at a ledger on which all entries agree.
+
+        These calls have no result then. Raises `NoCommonLedgerError` if the entries do not agree on a ledger.
+        """
         observed = self._observed
         interval = observed.entries_interval()
         if not interval.empty:
@@ -422,8 +429,8 @@ def _bound(count: int, most: int, what: str) -> None:
 async def read_at_one_ledger(
     source: LedgerSource, program: Callable[[LedgerView], Awaitable[T]], limits: ViewLimits | None = None
 ) -> Reading[T]:
-    """Run ``program`` and give its result as the state of one ledger.
+    """Run a program, and return its result as the state of one ledger.
 
-    Raises `NoCommonLedgerError` when the bounds are hit, and any other `SourceError` of the source.
+    Raises `NoCommonLedgerError` if the bounds are reached, and any other `SourceError` of the source.
     """
     return await LedgerView(source, limits).run_until_consistent(program)

@@ -1,12 +1,12 @@
-"""A Stellar RPC, or several, as a `exporter.ledger.source.LedgerSource`.
+"""A Stellar RPC, or several of them, as a `exporter.ledger.source.LedgerSource`.
 
-One call of a method asks the endpoints in turn, the best first, until one gives a usable answer. Then it waits for a
-growing time and asks them again, but for those whose failure lasts. It ends at its bounds (`RpcLimits`) with an error
-that says what each endpoint answered. An endpoint that wants fewer requests is left alone for a while and then asked
-less often; only the deadline ends that.
+A call of a method asks the endpoints in turn, the best first, until one gives a usable answer. If none does, it waits
+for a growing time and asks them again, except those whose failure lasts. At its bounds (`RpcLimits`) it ends with an
+error that says what each endpoint answered. An endpoint that wants fewer requests is left alone for some time, and then
+asked less often.
 
-An endpoint is asked once which network it serves, and for nothing else before. Every answer states the ledger it is of,
-so endpoints may be mixed.
+Before anything else, an endpoint is asked once which network it serves. Every answer states its ledger, so endpoints
+may be mixed.
 """
 
 from __future__ import annotations
@@ -55,26 +55,28 @@ _ADVICE: Final = (
 
 @dataclass(slots=True)
 class RpcCounters:
-    """Counts of HTTP requests since the client was made."""
+    """Counts of the HTTP requests since the client was made."""
 
     requests: Counter[str] = field(default_factory=Counter)  # by method
     answers: Counter[str] = field(default_factory=Counter)  # usable ones, by endpoint
     errors: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))  # endpoint -> name
-    keys_asked: int = 0  # of getLedgerEntries; one that is asked for again counts again
-    retries: int = 0  # requests that repeat one that failed, at the same or another endpoint
+    keys_asked: int = 0  # in getLedgerEntries; a key that is asked for again counts again
+    retries: int = 0  # requests that repeat a failed one, at the same endpoint or at another
     bytes_sent: int = 0  # request bodies
     bytes_received: int = 0  # whole answers, decompressed
 
     def as_dict(self) -> dict[str, object]:
+        """The counts as plain values, for the run report."""
         plain: dict[str, object] = msgspec.to_builtins(self, order="deterministic")
         return plain
 
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[R, T]):
-    """A question. ``read`` makes a value of the decoded result and who gave it, or raises `AttemptError`.
+    """A question to an endpoint.
 
-    ``subject`` says in an error what the question was about. ``key_count`` is the number of ledger keys in it.
+    ``read`` makes a value from the decoded result and the endpoint that gave it, or raises `AttemptError`. ``subject``
+    says in errors what the question was about. ``key_count`` is the number of ledger keys in it.
     """
 
     method: str
@@ -86,7 +88,7 @@ class Question(Generic[R, T]):
 
 
 class _TooManyKeysError(Exception):
-    """An endpoint takes fewer ledger keys in a request than a question has."""
+    """An endpoint takes fewer ledger keys in a request than the question has."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -98,12 +100,12 @@ class _DeadlineError(Exception):
 
 
 class RpcSource:
-    """Stellar RPC endpoints, the preferred ones first, with failover between them: an async context manager.
+    """Stellar RPC endpoints, the preferred ones first, with failover between them. It is an async context manager.
 
-    Each method raises `AllEndpointsFailedError`, and `NetworkMismatchError` where an endpoint serves another network
-    than that of the passphrase. ``counters`` and ``endpoints`` are for the run report; neither they nor any error holds
-    anything of a URL but host and port, or of a header. Raises `ConfigError` where a URL, a header or the passphrase is
-    not acceptable.
+    Each method raises `AllEndpointsFailedError`, or `NetworkMismatchError` if an endpoint serves another network than
+    that of the passphrase. ``counters`` and ``endpoints`` are for the run report. Neither they nor an error contain
+    more of a URL than host and port, nor anything of a header. The constructor raises `ConfigError` if a URL, a header
+    or the passphrase is not valid.
     """
 
     def __init__(
@@ -126,15 +128,15 @@ class RpcSource:
         self.endpoints: tuple[str, ...] = tuple(endpoint.label for endpoint in self._endpoints)
         self.counters = RpcCounters()
         self.notices: list[str] = []
-        """What people should know of the endpoints; it grows while they are asked."""
+        """What people should know about the endpoints. Notices are added while the endpoints are asked."""
         values = (value for endpoint in self._endpoints for value in endpoint.headers.values())
         self._redactor = Redactor(rpc_urls, values)
         self._http = http_client(self._endpoints, self._limits, transport)
         self._on_request = on_request
         self._ids = count(1)
-        # A call keeps its place while it waits and retries: it need not queue again behind a thousand others, and
+        # A call keeps its slot while it waits and retries. So it need not queue again behind a thousand others, and
         # an endpoint in trouble gets fewer requests.
-        self._places = asyncio.Semaphore(self._limits.max_in_flight)
+        self._slots = asyncio.Semaphore(self._limits.max_in_flight)
 
     async def __aenter__(self) -> Self:
         return self
@@ -147,10 +149,10 @@ class RpcSource:
         return answer.ledger
 
     async def close_time(self, ledger: int) -> int:
-        """The close time of this very ledger in unix seconds; a ledger that is not there yet is asked for again.
+        """The close time of a ledger, in unix seconds. If the ledger has not closed yet, it is asked for again.
 
-        The answer of getLedgers has the whole ledger (1.3 to 1.9 MB on mainnet), so it is only asked where the answer
-        of getEvents does not state the time by the way.
+        getLedgers answers with the whole ledger (1.3 to 1.9 MB on mainnet). So getEvents is asked first, because its
+        answer states the close time, too, if the ledger is the newest or has an event.
         """
         window = {"startLedger": ledger, "endLedger": ledger + 1, "filters": [], "pagination": {"limit": 1}}
         by_events = Question(
@@ -171,7 +173,7 @@ class RpcSource:
         )
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
-        """Simulate one call at the newest ledger. One that the contract fails is an answer with ``error``."""
+        """Simulate one call at the newest ledger. If the contract fails, the answer has an ``error``."""
 
         def read(result: wire.SimulationResult, endpoint: Endpoint) -> SimulationAnswer:
             if result.error:
@@ -185,9 +187,9 @@ class RpcSource:
         return await self._ask(Question("simulateTransaction", params, wire.SIMULATION, read, subject))
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
-        """Read all of the keys, each once, in their order: an answer for each request.
+        """Read all keys, each once, in their order. There is an answer for each request.
 
-        A request has up to 200 keys, or as many as the endpoint in use was found to take.
+        A request has up to 200 keys, or as many as the present endpoint is known to take.
         """
         return await self._read_in_batches(tuple(dict.fromkeys(keys)), self._ordered()[0].most_keys)
 
@@ -208,10 +210,10 @@ class RpcSource:
             return [await self._ask(question)]
         except _TooManyKeysError as error:
             most = error.most
-        return await self._read_in_batches(keys, most)  # each smaller than this one, so this ends
+        return await self._read_in_batches(keys, most)  # each batch is smaller than this one, so this ends
 
     async def read_events(self, filters: Sequence[EventFilter], start: int | str) -> EventsPage | OutOfRange:
-        """A page of events; endpoints that do not keep the ledger any more are passed over for one that does."""
+        """A page of events, from an endpoint that still keeps the ledger, if there is one."""
         subject = f"getEvents from {start if isinstance(start, int) else 'a cursor'}"
         question = Question(
             "getEvents",
@@ -223,7 +225,7 @@ class RpcSource:
         try:
             return await self._ask(question)
         except AllEndpointsFailedError as error:
-            ranges = [found for answer in error.answers if (found := wire.range_in(answer)) is not None]
+            ranges = [each for each in map(wire.range_in, error.answers) if each is not None]
             if not ranges:
                 raise
         oldest, latest = min(low for low, _ in ranges), max(high for _, high in ranges)
@@ -231,7 +233,10 @@ class RpcSource:
 
     @property
     def rate_limits(self) -> str | None:
-        """Which endpoints wanted fewer requests, and how often each is asked since, for people; None without any."""
+        """The endpoints that wanted fewer requests, and how often each is asked since then, in words.
+
+        None if no endpoint did.
+        """
         limited = [
             f"{each.label} wanted fewer requests, and is asked {each.most_per_second:.2g} times a second since"
             for each in self._endpoints
@@ -240,15 +245,15 @@ class RpcSource:
         return "; ".join(limited) or None
 
     async def _ask(self, question: Question[R, T]) -> T:
-        failures: dict[Endpoint, Failure] = {}  # the last of each, cleaned
+        failures: dict[Endpoint, Failure] = {}  # the last failure of each endpoint, without secrets
         tries: Counter[Endpoint] = Counter()
-        failed: Counter[Endpoint] = Counter()  # tries without those that were answered by demanding a pause
+        failed: Counter[Endpoint] = Counter()  # tries, except those to which the endpoint answered with a pause
         problem = ""
-        async with self._places:
+        async with self._slots:
             deadline = self._timing.clock() + self._limits.total_deadline_s
             try:
                 while left := self._worth_asking(failures, failed, deadline):
-                    if rounds := max(failed.values(), default=0):  # anything up to a growing time (full jitter)
+                    if rounds := max(failed.values(), default=0):  # a random wait up to a growing time (full jitter)
                         longest = min(self._limits.backoff_max_s, self._limits.backoff_base_s * 2 ** (rounds - 1))
                         await self._pause(self._timing.random() * longest, deadline)
                     for endpoint in left:
@@ -282,7 +287,7 @@ class RpcSource:
     def _worth_asking(
         self, failures: Mapping[Endpoint, Failure], failed: Mapping[Endpoint, int], deadline: float
     ) -> list[Endpoint]:
-        """The endpoints that may still answer, in order. Raises `_DeadlineError` where all of them demand to wait."""
+        """The endpoints that may still answer, in order. Raises `_DeadlineError` if all demand a longer wait."""
         able = [
             each
             for each in self._ordered()
@@ -294,12 +299,15 @@ class RpcSource:
         return in_time
 
     def _ordered(self) -> list[Endpoint]:
-        """All endpoints: good before failing, those on hold last."""
+        """All endpoints in the order in which they are asked: good ones, then failing ones, then those on hold."""
         now = self._timing.clock()
         return sorted(self._endpoints, key=lambda each: (max(each.held_until, now), each.failing, each.position))
 
     async def _has_turn(self, endpoint: Endpoint, deadline: float) -> bool:
-        """Wait for the endpoint's rate, and for the end of a hold; False if it asked meanwhile to be left alone."""
+        """Wait until the endpoint may be asked, by its rate and its holds.
+
+        Returns False if it has asked to be left alone in the meantime.
+        """
         await self._pause(endpoint.reserve(self._timing.clock(), self._limits.requests_per_second), deadline)
         return endpoint.held_until <= self._timing.clock()
 
@@ -310,11 +318,14 @@ class RpcSource:
             await self._timing.sleep(seconds)
 
     async def _exchange(self, endpoint: Endpoint, question: Question[R, T], deadline: float) -> T | Failure | None:
-        """The outcome of asking an endpoint that serves the network; None if it asked meanwhile to be left alone."""
+        """The outcome of asking an endpoint, after it is known to serve the network.
+
+        None if the endpoint has asked to be left alone in the meantime.
+        """
         check = endpoint.network_check
         if check is None:
             check = endpoint.network_check = asyncio.create_task(self._check_network(endpoint))
-        failure = await asyncio.shield(check)  # calls that come meanwhile wait for the same one
+        failure = await asyncio.shield(check)  # other calls wait for the same check
         if failure is not None:
             if endpoint.network_check is check:
                 endpoint.network_check = None
@@ -324,24 +335,24 @@ class RpcSource:
         return await self._send(endpoint, question, deadline)
 
     async def _check_network(self, endpoint: Endpoint) -> Failure | None:
-        """Why an endpoint is not known to serve the configured network. Raises `NetworkMismatchError`."""
+        """Why an endpoint is not known to serve the network; None if it is. Raises `NetworkMismatchError`."""
         deadline = self._timing.clock() + self._limits.total_deadline_s
         try:
             while not await self._has_turn(endpoint, deadline):
                 pass
-        except _DeadlineError:  # which must not be the outcome of the task: it would end later calls, too
+        except _DeadlineError:  # it must not be the outcome of the task, because it would end later calls, too
             return Failure("timeout", "it was not to be asked in time (in getNetwork)")
         question = Question("getNetwork", None, wire.NETWORK, lambda result, _: result, "getNetwork")
         answer = await self._send(endpoint, question, deadline)
         if isinstance(answer, Failure):
             return replace(answer, text=f"{answer.text} (in getNetwork)")
-        found, protocol = answer.passphrase, answer.protocol_version
+        passphrase, protocol = answer.passphrase, answer.protocol_version
         if isinstance(protocol, int) and LATEST_PROTOCOL < protocol < 2**32:
             self.notices[:] = {*self.notices, later_protocol("the network", protocol)}
-        if found != self._passphrase:
+        if passphrase != self._passphrase:
             raise NetworkMismatchError(
                 f"rpc_urls[{endpoint.position}] ({endpoint.label}) serves the network "
-                f"{self._redactor.clean(found)!r}, but the configured passphrase is {self._passphrase!r}: correct "
+                f"{self._redactor.clean(passphrase)!r}, but the configured passphrase is {self._passphrase!r}: correct "
                 "rpc_urls or the network"
             )
         return None
@@ -363,7 +374,7 @@ class RpcSource:
             counters.answers[endpoint.label] += 1
         except AttemptError as error:
             outcome = error.failure
-            # A ledger that is not among those kept may close in a moment; events before it are not waited for.
+            # A ledger that is not kept may close in a moment. Events of old ledgers, though, never come back.
             if question.method == "getLedgers" and outcome.code == wire.OUT_OF_RANGE:
                 outcome = replace(outcome, lasting=False)
             counters.errors[endpoint.label][outcome.name] += 1
