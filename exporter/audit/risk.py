@@ -37,8 +37,8 @@ from exporter.tables import rows_as
 from exporter.tree.documents import timestamp
 from exporter.tree.risk import (
     FALLS_BPS,
-    LEAST_HOLDERS,
-    SHOWN_PART_BPS,
+    MIN_HOLDERS,
+    MIN_PART_BPS,
     RiskCollateral,
     RiskDocument,
     RiskFall,
@@ -84,7 +84,7 @@ class Largest:
 
         None if there are so few numbers that a part would disclose somebody's own.
         """
-        if self.count < LEAST_HOLDERS or self.total == 0:
+        if self.count < MIN_HOLDERS or self.total == 0:
             return None
         ranked = sorted(self._heap, reverse=True)
         return RiskLargest(*(sum(ranked[:most]) * 10_000 // self.total for most in (1, 10, 100)))
@@ -278,7 +278,7 @@ class MarketTally:
 
     def figures(self) -> RiskOfMarket:
         """The figures of the market as they are published."""
-        judged = self.debt.count >= LEAST_HOLDERS
+        judged = self.debt.count >= MIN_HOLDERS
         return RiskOfMarket(
             market=self.market.address,
             protocol=self.market.protocol,
@@ -312,10 +312,10 @@ class MarketTally:
         )
 
     def _pool(self, pool: PoolFacts, tally: PoolTally) -> RiskOfPool:
-        enough = tally.debt.count >= LEAST_HOLDERS
+        enough = tally.debt.count >= MIN_HOLDERS
         debt = sum(tally.secured.values()) + tally.not_secured
         ranked = sorted(tally.secured.items(), key=lambda item: (-item[1], item[0])) if enough else []
-        shown = [(index, part) for index, part in ranked if part * 10_000 >= debt * SHOWN_PART_BPS]
+        shown = [(index, part) for index, part in ranked if part * 10_000 >= debt * MIN_PART_BPS]
         others = sum(part for _, part in ranked) - sum(part for _, part in shown)
         return RiskOfPool(
             pool=pool.pool,

@@ -26,7 +26,7 @@ class Operations:
     can_liquidate: bool | None = None
     """Whether the contract lets anybody liquidate debt of this pool; null when unknown."""
     can_reason: str | None = None
-    """Why one of the five operations is not known, or closed without a price; null without such."""
+    """Why one of the five operations is not known, or is closed because there is no price; null if none is."""
     pool_status: str | None = None
     """The pool's own status in the protocol's own words; null when it has none."""
 
@@ -44,7 +44,7 @@ class Amounts:
     available_to_supply: int | None = None
     """What the cap leaves to supply, in token base units; 0 when can_supply is false; null without a cap."""
     min_first_supply: int | None = None
-    """Least that an account's first supply must have, in token base units; null: any amount."""
+    """Least that an account's first supply must have, in token base units; null without a minimum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Risk:
     """What the configuration says of collateral, debt and limits."""
 
     risk_scope: str | None = None
-    """What factors and caps hold for: market, reserve or spoke; null when they are unknown."""
+    """For what factors and caps hold: market, reserve or spoke; null when they are unknown."""
     collateral_factor_bps: int | None = None
     """Share of the value of collateral that counts when a debt is opened; null when unknown."""
     liquidation_threshold_bps: int | None = None
@@ -64,11 +64,11 @@ class Risk:
     liquidation_kind: str | None = None
     """How the bonus comes about: fixed, range, auction or dynamic; null when unknown."""
     supply_cap: int | None = None
-    """Most that may be supplied, in token base units; null: no cap, 0: closed."""
+    """Most that may be supplied, in token base units; null is no cap, 0 is closed."""
     borrow_cap: int | None = None
-    """Most that may be borrowed, in token base units; null: no cap, 0: closed."""
+    """Most that may be borrowed, in token base units; null is no cap, 0 is closed."""
     max_utilization_bps: int | None = None
-    """Utilization that no borrower may exceed; null: none."""
+    """Utilization that no borrower may exceed; null without a limit."""
     reserve_factor_bps: int | None = None
     """Share of the borrowers' interest that suppliers do not get; null when unknown."""
     can_be_collateral: bool | None = None
@@ -102,7 +102,7 @@ class Rewards:
     borrow_reward_reason: str | None = None
     """Valid, or why the borrowers' reward is 0 or its yield null."""
     supply_reward_index: int | None = None
-    """What 10^decimals shares of supply were ever paid, accrued, in base units of the reward token times
+    """All that 10^decimals shares of supply were ever paid, accrued, in base units of the reward token times
     10^reward_decimals; null when unknown.
     """
 
@@ -114,25 +114,25 @@ class SpokeTerms:
     spoke: int
     """The spoke's number."""
     deprecated: bool
-    """It takes nothing new."""
+    """Whether the spoke takes nothing new."""
     paused: bool
-    """It takes liquidations of what secures a debt alone."""
+    """Whether the spoke takes nothing but liquidations of what secures a debt."""
     frozen: bool
-    """The pool takes nothing new in it."""
+    """Whether the pool takes nothing new in the spoke."""
     can_supply: bool
-    """Whether it takes supplies."""
+    """Whether the spoke takes supplies."""
     can_withdraw: bool
-    """Whether it lets its accounts withdraw."""
+    """Whether the spoke lets its accounts withdraw."""
     can_borrow: bool | None
-    """Whether it lends; null where it is not known whether the market has a price."""
+    """Whether the spoke lends; null if it is not known whether the market has a price."""
     can_repay: bool
-    """Whether it takes repayments."""
+    """Whether the spoke takes repayments."""
     can_liquidate: bool | None
-    """Whether debt can be liquidated; null where it is not known whether the market has a price."""
+    """Whether debt can be liquidated; null if it is not known whether the market has a price."""
     can_be_seized: bool
-    """Whether liquidators can get it."""
+    """Whether liquidators can get the supply."""
     available_to_supply: int
-    """What its cap leaves to supply, in token base units."""
+    """What the spoke's cap leaves to supply, in token base units."""
     available_to_borrow: int | None
     """What can be borrowed at most, in token base units; null when ``can_borrow`` is."""
     collateral_factor_bps: int
@@ -142,13 +142,13 @@ class SpokeTerms:
     liquidation_bonus_bps: int
     """What a liquidator gets above the debt, in basis points."""
     supply_cap: int
-    """Most that may be supplied, in token base units; 0: closed."""
+    """Most that may be supplied, in token base units; 0 is closed."""
     borrow_cap: int
-    """Most that may be borrowed, in token base units; 0: closed."""
+    """Most that may be borrowed, in token base units; 0 is closed."""
     can_be_collateral: bool
-    """Whether its configuration lets the supply secure a debt."""
+    """Whether the spoke's configuration lets the supply secure a debt."""
     can_be_borrowed: bool
-    """Whether its configuration lets the pool be borrowed."""
+    """Whether the spoke's configuration lets the pool be borrowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,11 +198,11 @@ class PoolNumbers:
     backstop_credit: int
     """Interest set aside for the backstop, accrued, in token base units."""
     pool_label: str | None = None
-    """Which of the market's pools of one token, for example Hub 1; null where it has one."""
+    """Name that tells several pools of one token in a market apart, for example Hub 1; null if it has one."""
     share_token: str | None = None
     """The token that suppliers get, a strkey; null where shares are not tokens."""
     share_supply: int | None = None
-    """All of that token there is, in its base units; null without it."""
+    """Total supply of the share token, in its base units; null without such a token."""
     operations: Operations = field(default_factory=Operations)
     """Which operations the contract allows now."""
     amounts: Amounts = field(default_factory=Amounts)
@@ -386,11 +386,11 @@ class BackstopRow:
     emission_per_second: int | None = None
     """Paid to depositors a second, in base units times 10^``emission_decimals``; null when unknown."""
     emission_per_year: int | None = None
-    """The same a year, in base units of ``emission_token``; null when unknown."""
+    """Paid to depositors a year, in base units of ``emission_token``; null when unknown."""
     emission_expiration: int | None = None
     """When the emission ends; null without one, or when unknown."""
     emission_apr_bps: int | None = None
-    """Annual yield of depositors that have not queued, in basis points; null for the reason given."""
+    """Annual yield of depositors that have not queued, in basis points; null when ``emission_reason`` says why."""
     emission_reason: str
     """``valid``, or why the emission is 0 or its yield null."""
     emission_source: str | None = None
@@ -398,6 +398,6 @@ class BackstopRow:
     emission_funded: bool | None = None
     """Whether the backstop has the BLND that it promised; null when not known."""
     backfill_remaining: int | None = None
-    """BLND left of the backfill, in base units, 7 decimals; null when the source is another."""
+    """BLND left of the backfill, in base units, 7 decimals; null unless it is the source."""
     in_reward_zone: bool | None = None
     """Whether the backstop's reward zone lists the market; null when not known."""

@@ -1,1 +1,1 @@
-"""The published tree: which keys it has, and what follows from a key."""
+"""The published tree: its keys, the documents under them, and everything that follows from a key."""

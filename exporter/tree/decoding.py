@@ -1,8 +1,8 @@
-"""JSON that others may have written: what the store holds, and what a server sends of a tree.
+"""Decodes JSON that others may have written: what a store holds, and what a server sends of a tree.
 
-A published tree has a format number, with which its status document and the manifest of its history begin. It rises
-when a document, a field or a column is removed, renamed, or gets another meaning. A version of the exporter reads trees
-of its own format alone; a run publishes over a tree of an earlier one.
+A published tree has a format number, which its status document and the manifest of its history state. The number rises
+when a document, a field or a column is removed, renamed, or gets another meaning. A version of the exporter reads only
+trees of its own format; a run publishes over a tree of an earlier format.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _Model = TypeVar("_Model")
 
 
 def decode_json(data: bytes, model: type[_Model]) -> _Model:
-    """Take a model out of JSON; all that a run reads of its store comes through here.
+    """The model that is in JSON. A run decodes everything that it reads from its store with this function.
 
-    Raises `msgspec.DecodeError`, and no other, whatever is wrong.
+    Raises `msgspec.DecodeError`, and no other error, whatever is wrong.
     """
     try:
         return msgspec.json.decode(data, type=model)
@@ -33,16 +33,16 @@ def decode_json(data: bytes, model: type[_Model]) -> _Model:
 
 
 class _Numbered(Struct):
-    """A document as far as its format number; documents before the first number have a ``schema_version`` instead."""
+    """The format number of a document. Documents from before the first number have a ``schema_version`` instead."""
 
     format: int | None = None
     schema_version: int | None = None
 
 
 def refuse_other_format(name: str, data: bytes, *, older: bool = False) -> bool:
-    """Refuse another format; with ``older`` says whether it is an earlier one.
+    """Refuse a document of another format. With ``older``, an earlier format is accepted.
 
-    Raises `FormatError`, `msgspec.DecodeError`.
+    Returns whether the format is an earlier one. Raises `FormatError` or `msgspec.DecodeError`.
     """
     numbered = decode_json(data, _Numbered)
     number = numbered.format if numbered.schema_version is None else 0

@@ -1,8 +1,8 @@
-"""The published documents: the JSON documents, field for field, apart from the tables they are made from.
+"""The models of the published JSON documents, field for field.
 
-A document is compact UTF-8 JSON without a newline at its end, its fields in the order in which they are here (the
-kinds of values: `exporter.tree.values`). The same models give the JSON Schema of the API (`exporter.render.openapi`)
-and read every file back as it is written (`exporter.tree.read_back`).
+A document is compact UTF-8 JSON without a newline at its end. Its fields have the order in which they are here, and
+`exporter.tree.values` has the kinds of their values. The JSON Schema of the API follows from these models
+(`exporter.render.openapi`), and every file is read back with them as it is written (`exporter.tree.read_back`).
 """
 
 from __future__ import annotations
@@ -65,34 +65,39 @@ CensusKind = Annotated[
     str,
     Meta(
         pattern="^(known_code|known_storage|lending_shaped|oracle|token|other)$",
-        description="What a contract is, by its code, or by the names in its storage (docs/discovery.md).",
+        description="The kind of a contract, by its code or by the names in its storage (docs/discovery.md).",
         examples=["known_code"],
     ),
 ]
 
 PAGE_TOKEN_LENGTH = 22
-"""Characters of a page's token: the first 132 bits of the SHA-256 of its bytes."""
+"""The number of characters of a page's token, which is the first 132 bits of the SHA-256 of the page's bytes."""
 
 Passphrase = Annotated[str, doc("The passphrase of the network that was read.")]
 Day = Annotated[
     str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", description="A day, in UTC.", examples=["2026-11-18"])
 ]
 MarketAddress = Annotated[ContractAddress, doc("The market's contract, a strkey.")]
-ObservedLedger = Annotated[Ledger, doc("The ledger that this was observed at.")]
+ObservedLedger = Annotated[Ledger, doc("The ledger at which this was observed.")]
 PricedValue = Annotated[
     UsdCents | None, doc("Value of all pools that have a price, in US cents, rounded down; null when none has.")
 ]
-PricedCount = Annotated[Count, doc("Pools that have a price: those that the values here are sums of.")]
+PricedCount = Annotated[Count, doc("Pools that have a price, over which the values here are sums.")]
 Listed = Annotated[
     bool,
     doc("Whether the exporter's lists or the publisher vouch for the market; false: anybody can create such a market."),
 ]
-UnlistedMarkets = Annotated[Count, doc("Markets that are not listed, which are in no other number here.")]
-UnlistedPools = Annotated[Count, doc("Pools of these.")]
-UnlistedPriced = Annotated[Count, doc("Those of these pools that have a price, by their own oracles.")]
+UnlistedMarkets = Annotated[
+    Count, doc("Markets that are not listed. Only the fields that begin with `unlisted_` include them.")
+]
+UnlistedPools = Annotated[Count, doc("Pools of markets that are not listed.")]
+UnlistedPriced = Annotated[Count, doc("Pools of markets that are not listed that have a price, by their own oracles.")]
 UnlistedValue = Annotated[
     UsdCents | None,
-    doc("Value that these pools claim, in US cents, by their markets' own oracles; null when none has a price."),
+    doc(
+        "Value that the pools of markets that are not listed claim, in US cents, by their markets' own oracles; null "
+        "when none has a price."
+    ),
 ]
 NextCursor = Annotated[
     Cursor | None, doc("Cursor of the next page, for `?cursor=` of the same path; null on the last page.")
@@ -105,7 +110,7 @@ OlderCursor = Annotated[
 class AssetsPage(Struct, frozen=True, forbid_unknown_fields=True):
     """A page of pool snapshots, by market and then pool, ascending. `next_cursor` is null on the last page.
 
-    An empty page, too, says of which ledger it is.
+    An empty page has the observed ledger, too.
     """
 
     data: Annotated[list[PoolSnapshot], doc("The pools of this page.")]
@@ -116,10 +121,10 @@ class AssetsPage(Struct, frozen=True, forbid_unknown_fields=True):
 class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
     """The insurance of the suppliers of a market of Blend, as its contracts count it at the observed ledger.
 
-    `lp_tokens` are tokens of a pool of Comet, of which `blnd` and `usdc` are the parts. The fifth root of
-    `threshold_product_bps` says how far the funds are. A status changes by a call of `update_status` alone, which
-    anybody may make. A `backfill` is BLND of which nothing is minted yet. Where `emission_funded` is false, claims
-    fail. What cannot be read is null.
+    `lp_tokens` are shares of a pool of Comet, behind which are `blnd` and `usdc`. The fifth root of
+    `threshold_product_bps` says how near the funds are to what the contract asks for. Only a call of `update_status`
+    changes the market's status, and anybody may make it. A `backfill` is BLND that is not minted yet. If
+    `emission_funded` is false, claims fail. What cannot be read is null.
     """
 
     backstop: Annotated[ContractAddress, doc("The backstop's contract, a strkey.")]
@@ -159,12 +164,12 @@ class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
         doc("Paid to depositors a second, in base units times 10^`emission_decimals`; null when unknown."),
     ]
     emission_per_year: Annotated[
-        Amount | None, doc("The same a year, in base units of `emission_token`; null when unknown.")
+        Amount | None, doc("Paid to depositors a year, in base units of `emission_token`; null when unknown.")
     ]
     emission_expiration: Annotated[Timestamp | None, doc("When the emission ends; null without one, or when unknown.")]
     emission_apr_bps: Annotated[
         BasisPoints | None,
-        doc("Annual yield of depositors that have not queued, in basis points; null for the reason given."),
+        doc("Annual yield of depositors that have not queued, in basis points; null when `emission_reason` says why."),
     ]
     emission_reason: Annotated[RewardReasonName, doc("`valid`, or why the emission is 0 or its yield null.")]
     emission_source: Annotated[
@@ -175,7 +180,7 @@ class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
         bool | None, doc("Whether the backstop has the BLND that it promised; null when not known.")
     ]
     backfill_remaining: Annotated[
-        Amount | None, doc("BLND left of the backfill, in base units, 7 decimals; null when the source is another.")
+        Amount | None, doc("BLND left of the backfill, in base units, 7 decimals; null unless it is the source.")
     ]
     in_reward_zone: Annotated[
         bool | None, doc("Whether the backstop's reward zone lists the market; null when not known.")
@@ -185,10 +190,9 @@ class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
 class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     """One market with its pools, ascending by id.
 
-    `pool_count` counts all member pools, also those that were cut from `pools` (`truncated`) or could not be
-    read (named in `/v1/system/status`). `tvl_usd_cents` sums the `priced_count` pools that have a price, cut or not; it
-    is null when none has. `config_hash` changes if and only if the market's configuration in the ledger does.
-    `backstop` is null where the market has none.
+    `pool_count` counts all pools, also those that were cut from `pools` (`truncated`) and those that could not be read,
+    which `/v1/system/status` names. `tvl_usd_cents` is the sum over the `priced_count` pools that have a price, cut or
+    not, and null when none has. `config_hash` changes if and only if the market's configuration in the ledger does.
     """
 
     market: MarketAddress
@@ -196,7 +200,8 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     observed_ledger: ObservedLedger
     pool_count: Annotated[Count, doc("The market's pools, read or not.")]
     pools: Annotated[
-        list[MarketPool], doc("Its pools that were read, ascending by id, at most `market_pools_cap` of the status.")
+        list[MarketPool],
+        doc("The pools that were read, ascending by id, at most as many as `market_pools_cap` of the status says."),
     ]
     truncated: Annotated[bool, doc("Whether pools were cut from the list.")]
     tvl_usd_cents: PricedValue
@@ -206,19 +211,19 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     listed_source: Annotated[
         Words | None, doc("What shows the market to people, or who vouches for it; null where it is not listed.")
     ]
-    backstop: Annotated[MarketBackstop | None, doc("What insures its suppliers; null where it has none.")]
-    pending: Annotated[list[PendingChange], doc("What is queued for the market or its pools.")]
+    backstop: Annotated[MarketBackstop | None, doc("What insures the market's suppliers; null without a backstop.")]
+    pending: Annotated[list[PendingChange], doc("Changes that are queued for the market or its pools.")]
     risk: Annotated[
         MarketRisk | None,
-        doc("What its borrowers owe and hold, at a proven checkpoint; null: none is recent."),
+        doc("What the market's borrowers owe and hold, at a proven checkpoint; null without a recent one."),
     ]
 
 
 class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """One market of the list; `/v1/markets/{market}` has its pools. The value is null when no pool has a price.
+    """One market of the list. `/v1/markets/{market}` has its pools.
 
-    The three values are sums over the `priced_count` pools that have a price. Means are over the pools that have a
-    price, weighted by what is supplied or borrowed in USD, rounded down, and null where that is nothing.
+    The three values are sums over the `priced_count` pools that have a price, and null when none has. Means are over
+    the same pools, weighted by what is supplied or borrowed in USD, rounded down, and null where that is nothing.
     """
 
     market: MarketAddress
@@ -257,7 +262,7 @@ class MarketList(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PoolReference(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which pool: `/v1/assets/{market}/{pool}`."""
+    """The market and the id of a pool, whose document is `/v1/assets/{market}/{pool}`."""
 
     market: MarketAddress
     pool: PoolId
@@ -267,9 +272,9 @@ class PoolReference(Struct, frozen=True, forbid_unknown_fields=True):
 class TokenDocument(Struct, frozen=True, forbid_unknown_fields=True):
     """A token and the pools that lend it, by market and then pool, ascending.
 
-    `symbol` and `decimals` are as the token's contract gives them. `issuer` is the account that issues a classic asset,
-    by its Stellar asset contract, which nobody can forge; null for every other token. `first_seen_ledger` is the lowest
-    ledger at which the history has a pool of this token; a token that vanishes and comes back keeps it.
+    `symbol` and `decimals` are what the token's contract says. `issuer` is the account that issues a classic asset. It
+    follows from the Stellar asset contract, which nobody can forge, and is null for every other token.
+    `first_seen_ledger` does not change if a token vanishes and comes back.
     """
 
     address: Annotated[ContractAddress, doc("The token's contract, a strkey.")]
@@ -277,7 +282,7 @@ class TokenDocument(Struct, frozen=True, forbid_unknown_fields=True):
     decimals: TokenDecimals
     first_seen_ledger: Annotated[Ledger, doc("The lowest ledger at which the history has a pool of this token.")]
     observed_ledger: ObservedLedger
-    pools: Annotated[list[PoolReference], doc("The pools that lend it.")]
+    pools: Annotated[list[PoolReference], doc("The pools that lend the token.")]
     issuer: Annotated[
         AccountAddress | None, doc("The account that issues the classic asset, a strkey; null for any other token.")
     ]
@@ -300,10 +305,10 @@ class ProtocolTotals(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProtocolSummary(Struct, frozen=True, forbid_unknown_fields=True):
-    """All listed markets together, and by protocol, ascending by name.
+    """The totals of all listed markets, and of each protocol, ascending by name.
 
-    Pools are counted read or not; the value is the sum over the `priced_count` pools that have a price, null when none
-    has. What markets claim that are not listed is apart, in the fields that begin with `unlisted_`.
+    Pools count whether they could be read or not. The value is the sum over the `priced_count` pools that have a price,
+    and null when none has. What markets that are not listed claim is in the fields that begin with `unlisted_`.
     """
 
     observed_ledger: ObservedLedger
@@ -315,14 +320,14 @@ class ProtocolSummary(Struct, frozen=True, forbid_unknown_fields=True):
     unlisted_pool_count: UnlistedPools
     unlisted_priced_count: UnlistedPriced
     unlisted_tvl_usd_cents: UnlistedValue
-    protocols: Annotated[list[ProtocolTotals], doc("The same of each protocol, ascending by name.")]
+    protocols: Annotated[list[ProtocolTotals], doc("The totals of each protocol, ascending by name.")]
 
 
 class HistoryFile(Struct, frozen=True, forbid_unknown_fields=True):
     """One immutable Parquet file of the history, with its size and where it is.
 
-    `key` is relative to the root of the tree, `url` to this document, so that it leads to the file wherever the tree
-    is served from.
+    `key` is relative to the root of the tree. `url` is relative to this document, so it leads to the file wherever the
+    tree is served.
     """
 
     key: Annotated[ObjectKey, doc("Key of the Parquet file, relative to the root of the tree.")]
@@ -335,11 +340,10 @@ class HistoryFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HistoryRollup(Struct, frozen=True, forbid_unknown_fields=True):
-    """A Parquet file with the last run of each closed day or hour, under a key that stays.
+    """A Parquet file with the last run of each closed day or hour, under a key that stays the same.
 
-    It is replaced before this document, so a reader that finds another digest reads both again. Its buckets close
-    before `ends`. It was made of files of the history with `source_rows` rows up to `last_ledger`, which is 0 where no
-    bucket closed yet.
+    It is replaced before this document, so a reader that finds another digest should read both again. It was made from
+    files of the history that have `source_rows` rows.
     """
 
     key: Annotated[ObjectKey, doc("Key of the Parquet file, relative to the root of the tree.")]
@@ -348,11 +352,11 @@ class HistoryRollup(Struct, frozen=True, forbid_unknown_fields=True):
     rows: Annotated[Count, doc("Rows in the file.")]
     bytes: Annotated[Count, doc("Size of the file in bytes.")]
     sha256: Annotated[Digest, doc("SHA-256 of the file, 64 hex digits.")]
-    ends: Annotated[Timestamp, doc("All its buckets close before this time.")]
+    ends: Annotated[Timestamp, doc("The time before which all buckets of the file close.")]
     last_ledger: Annotated[
-        Count, doc("The highest ledger of the files that it was made of; 0 where no bucket closed yet.")
+        Count, doc("The highest ledger of the files that it was made from; 0 as long as no bucket has closed.")
     ]
-    source_rows: Annotated[Count, doc("Rows of the files that it was made of.")]
+    source_rows: Annotated[Count, doc("Rows of the files that it was made from.")]
     columns_sha256: Annotated[
         Digest,
         doc(
@@ -363,32 +367,32 @@ class HistoryRollup(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Transitions(Struct, frozen=True, forbid_unknown_fields=True):
-    """How often the chain itself tried the math of a protocol's contract code: at each accrual that was replayed.
+    """How replayed accruals of a contract code compare with the exporter's math.
 
-    In `confirmed` ones, what the contract wrote is what is computed here from the entries before, in every number that
-    is compared. In `differing` ones it is not: the contract did more in the same call, or the math is wrong. `untried`
-    ones could not be computed, because something that they need (a configuration, a balance) is not known.
+    An accrual is `confirmed` if the contract wrote what the exporter computes from the entries before, in every number
+    that is compared. It is `differing` if not: the contract did more in the same call, or the math is wrong. It is
+    `untried` if it could not be computed, because a configuration or a balance that it needs is not known.
     """
 
     protocol: ProtocolName
     wasm_hash: Annotated[Digest | None, doc("SHA-256 of the contract code, 64 hex digits; null when not known.")]
     confirmed: Annotated[Count, doc("Accruals in which the contract wrote what is computed here.")]
-    differing: Annotated[Count, doc("Accruals in which it wrote something else.")]
+    differing: Annotated[Count, doc("Accruals in which the contract wrote something else.")]
     untried: Annotated[Count, doc("Accruals that could not be computed.")]
 
 
 class LedgerSpan(Struct, frozen=True, forbid_unknown_fields=True):
-    """Ledgers without a gap."""
+    """A range of ledgers without a gap."""
 
     first_ledger: Annotated[Ledger, doc("The first of the ledgers.")]
     last_ledger: Annotated[Ledger, doc("The last of the ledgers.")]
 
 
 class LiquidationsFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """The Parquet file of auctions and bad debt that the network's own ledgers have.
+    """The Parquet file of auctions and bad debt in the network's own ledgers.
 
-    It has every event of the markets in the ledgers of `spans`, and says nothing of others. It is replaced before this
-    document.
+    It has every such event of the markets in the ledgers of `spans`, and nothing of other ledgers. It is replaced
+    before this document.
     """
 
     key: Annotated[ObjectKey, doc("Key of the Parquet file, relative to the root of the tree.")]
@@ -402,7 +406,7 @@ class LiquidationsFile(Struct, frozen=True, forbid_unknown_fields=True):
 class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Every Parquet file of the history. A file that is not named here is not part of it.
 
-    `rollups` hold some of the same rows again. `transitions` is there where a past was replayed from the network's own
+    `rollups` have some of the same rows again. `transitions` is there if the past was replayed from the network's own
     ledgers.
     """
 
@@ -417,16 +421,16 @@ class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Proof(Struct, frozen=True, forbid_unknown_fields=True):
-    """The proof of a run: its evidence held against a checkpoint whose header enough organisations signed for.
+    """The proof of a run: its evidence compared with a checkpoint for whose header enough organisations signed.
 
-    Of the entries that are not `confirmed`, and of the results of `calls`, there is only the RPC's word.
+    Entries that are not `confirmed`, and the results of `calls`, are only the RPC's word.
     """
 
     run_id: RunId
     observed_ledger: ObservedLedger
     evidence_key: Annotated[ObjectKey, doc("Key of the run's evidence.")]
     checkpoint: Annotated[Ledger, doc("The ledger of the checkpoint.")]
-    proof_key: Annotated[ObjectKey, doc("Key of the file to check the proof by.")]
+    proof_key: Annotated[ObjectKey, doc("Key of the file by which the proof can be checked.")]
     proof_sha256: Annotated[Digest, doc("SHA-256 of the file of `proof_key`, 64 hex digits.")]
     entries: Annotated[Count, doc("Ledger entries in the evidence.")]
     confirmed: Annotated[Count, doc("Entries that the checkpoint has as they were at the run's ledger.")]
@@ -434,17 +438,17 @@ class Proof(Struct, frozen=True, forbid_unknown_fields=True):
     not_looked_up: Annotated[Count, doc("Entries that were not looked for in the older buckets.")]
     short_lived: Annotated[Count, doc("Entries that left no trace at the checkpoint.")]
     absent: Annotated[Count, doc("Entries that are absent at the checkpoint.")]
-    calls: Annotated[Count, doc("Results of calls in the evidence, for which there is only the RPC's word.")]
+    calls: Annotated[Count, doc("Results of calls in the evidence, which are only the RPC's word.")]
     organisations_signed: Annotated[Count, doc("Trusted organisations that signed for the checkpoint's header.")]
     organisations_trusted: Annotated[Positive, doc("Organisations that are trusted.")]
-    organisations_needed: Annotated[Positive, doc("How many of them must sign.")]
-    proven_at: Annotated[Timestamp, doc("When it was proven.")]
+    organisations_needed: Annotated[Positive, doc("Trusted organisations that must sign.")]
+    proven_at: Annotated[Timestamp, doc("When the run was proven.")]
 
 
 class ProofList(Struct, frozen=True, forbid_unknown_fields=True):
-    """The proofs of the newest runs, newest first. `verifier` is the program that checks them, `trust` whom it trusts.
+    """The proofs of the newest runs, newest first.
 
-    A run is listed once a checkpoint after it can be proven, some six to twelve minutes later.
+    A run is listed when a checkpoint after it can be proven, about six to twelve minutes later.
     """
 
     network: Passphrase
@@ -454,18 +458,18 @@ class ProofList(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CensusCode(Struct, frozen=True, forbid_unknown_fields=True):
-    """Contracts of one code and kind; `wasm_hash` is null for those that run another contract's code."""
+    """The contracts that run one code and are of one kind."""
 
     kind: CensusKind
     protocol: Annotated[ProtocolName | None, doc("The lending protocol's short name; null where none is known.")]
     wasm_hash: Annotated[
         Digest | None, doc("SHA-256 of the code, 64 hex digits; null where contracts run another contract's code.")
     ]
-    contracts: Annotated[Count, doc("How many contracts run it.")]
+    contracts: Annotated[Count, doc("Contracts that run the code.")]
 
 
 class CensusContract(Struct, frozen=True, forbid_unknown_fields=True):
-    """A contract that the run did not read: `reason` in a word, `detail` in words."""
+    """A contract that the run did not read, and why."""
 
     address: Annotated[ContractAddress, doc("The contract that was not read, a strkey.")]
     kind: CensusKind
@@ -474,7 +478,7 @@ class CensusContract(Struct, frozen=True, forbid_unknown_fields=True):
         Digest | None, doc("SHA-256 of its code, 64 hex digits; null where it runs another contract's code.")
     ]
     reason: Reason
-    detail: Annotated[str, doc("Why, in words.")]
+    detail: Annotated[str, doc("Why the run did not read it, in words.")]
 
 
 class Census(Struct, frozen=True, forbid_unknown_fields=True):
@@ -483,13 +487,13 @@ class Census(Struct, frozen=True, forbid_unknown_fields=True):
     network: Passphrase
     checkpoint: Annotated[Ledger, doc("The ledger of the checkpoint.")]
     header: Annotated[Digest, doc("SHA-256 of the checkpoint's header, 64 hex digits.")]
-    run_id: Annotated[RunId | None, doc("The run that was compared; null for none.")]
+    run_id: Annotated[RunId | None, doc("The run that was compared; null if none was.")]
     contract_count: Annotated[Count, doc("Contracts in the state.")]
     code_count: Annotated[Count, doc("Codes in the state.")]
     counts: Annotated[dict[CensusKind, Count], doc("How many contracts are of each kind.")]
     codes: Annotated[list[CensusCode], doc("Contracts of the first three kinds, by code.")]
     unread_count: Annotated[Count, doc("Contracts of the first three kinds that the run did not read.")]
-    unread: Annotated[list[CensusContract], doc("The first of them, by kind and address.")]
+    unread: Annotated[list[CensusContract], doc("The first contracts that the run did not read, by kind and address.")]
 
 
 class TableColumn(Struct, frozen=True, forbid_unknown_fields=True):
@@ -501,7 +505,7 @@ class TableColumn(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TableMetadata(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a CSV file holds: its source, its time, and each of its columns by name."""
+    """What a CSV file holds: its source, its time, and each of its columns."""
 
     title: Annotated[Words, doc("The table in a few words.")]
     description: Annotated[Words, doc("What a row is.")]
@@ -543,16 +547,16 @@ class DataResource(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DataPackage(Struct, frozen=True, forbid_unknown_fields=True):
-    """The Parquet files, in the form of a Data Package 2.0, for tools that read those.
+    """The Parquet files in the form of a Data Package 2.0, for tools that read such packages.
 
-    `latest` is the newest run alone, `history` every run up to it.
+    The table `latest` has only the newest run; `history` has every run up to it.
     """
 
-    schema: Annotated[Words, doc("URL of the profile that this follows.")] = field(name="$schema")
+    schema: Annotated[Words, doc("URL of the profile that this document follows.")] = field(name="$schema")
     name: Annotated[Words, doc("Name of the package.")]
     title: Annotated[Words, doc("The package in a few words.")]
     description: Annotated[Words, doc("What the package holds.")]
-    created: Annotated[Timestamp, doc("When it was written.")]
+    created: Annotated[Timestamp, doc("When the package was written.")]
     observed_ledger: ObservedLedger
     resources: Annotated[list[DataResource], doc("The tables.")]
 
@@ -560,7 +564,7 @@ class DataPackage(Struct, frozen=True, forbid_unknown_fields=True):
 class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
     """A change of a market or of one of its pools since the previous run.
 
-    Its kinds are in docs/api.md. `id` never changes.
+    docs/api.md lists the kinds. The `id` of a change never changes.
     """
 
     id: Annotated[str, Meta(pattern="^urn:uuid:[0-9a-f-]{36}$", description="Identifies the change.")]
@@ -569,11 +573,14 @@ class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
     pool: Annotated[PoolId | None, doc("The pool's id inside its market; null for a change of the market.")]
     listed: Annotated[bool, doc("Whether the market was listed at that run, or when it was last read.")]
     title: Annotated[Words, doc("The change in words.")]
-    before: Annotated[Words | None, doc("What it was, as text; null where nothing was.")]
-    after: Annotated[Words | None, doc("What it is, as text; null where nothing is.")]
-    unit: Annotated[Words | None, doc("Unit of the two: usd, basis_points or base_units of the token; null for words.")]
+    before: Annotated[Words | None, doc("The value before the change, as text; null if there was none.")]
+    after: Annotated[Words | None, doc("The value after the change, as text; null if there is none.")]
+    unit: Annotated[
+        Words | None,
+        doc("Unit of `before` and `after`: usd, basis_points or base_units of the token; null for words."),
+    ]
     takes_effect: Annotated[
-        Timestamp | None, doc("Of a queued change: from when on it can be put into effect; null without a time.")
+        Timestamp | None, doc("The time from which on a queued change can be put into effect; null without one.")
     ]
     observed_ledger: ObservedLedger
     ledger_close_time: Annotated[Timestamp, doc("Close time of the observed ledger.")]
@@ -581,7 +588,7 @@ class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WatchedValue(Struct, frozen=True, forbid_unknown_fields=True):
-    """Something of a market that moves money when it changes."""
+    """Something that decides over a market: an admin, a code or an oracle."""
 
     kind: Annotated[Words, doc("admin, code or oracle.")]
     subject: Annotated[Words, doc("Which admin, or which contract.")]
@@ -589,7 +596,7 @@ class WatchedValue(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WatchedMarket(Struct, frozen=True, forbid_unknown_fields=True):
-    """The facts of a market that the next run compares."""
+    """The values of a market that the next run compares with its own."""
 
     market: MarketAddress
     protocol: ProtocolName
@@ -601,7 +608,7 @@ class WatchedMarket(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WatchedPool(Struct, frozen=True, forbid_unknown_fields=True):
-    """The facts of a pool that the next run compares. Null: not known."""
+    """The values of a pool that the next run compares with its own. Null means that the value is not known."""
 
     market: MarketAddress
     pool: PoolId
@@ -642,7 +649,7 @@ class WatchedPool(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WatchedUnread(Struct, frozen=True, forbid_unknown_fields=True):
-    """The markets and pools that could not be read, so that the next run knows that it is not new."""
+    """A market or pool that could not be read. The next run reports it only if that is new."""
 
     market: MarketAddress
     pool: Annotated[PoolId | None, doc("The pool's id inside its market; null for the whole market.")]
@@ -650,26 +657,26 @@ class WatchedUnread(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WatchedPending(PendingChange, frozen=True, forbid_unknown_fields=True):
-    """A queued change, and whose market it is of."""
+    """A queued change, with its market."""
 
     market: MarketAddress
 
 
 class WatchedValues(Struct, frozen=True, forbid_unknown_fields=True):
-    """The facts of a run that the next run compares with its own. They follow from the run's evidence."""
+    """The values of a run that the next run compares with its own. They follow from the run's evidence."""
 
     observed_ledger: ObservedLedger
-    exporter_version: Annotated[Words, doc("The version of the exporter that wrote this.")]
+    exporter_version: Annotated[Words, doc("The version of the exporter that wrote this document.")]
     markets: Annotated[list[WatchedMarket], doc("The markets that were read.")]
     pools: Annotated[list[WatchedPool], doc("The pools that were read.")]
-    unread: Annotated[list[WatchedUnread], doc("What could not be read.")]
-    pending: Annotated[list[WatchedPending], doc("What is queued.")]
+    unread: Annotated[list[WatchedUnread], doc("The markets and pools that could not be read.")]
+    pending: Annotated[list[WatchedPending], doc("The changes that are queued.")]
 
 
 class ChangeList(Struct, frozen=True, forbid_unknown_fields=True):
     """The newest changes, newest first.
 
-    At most 300 are kept, and 25 of a market. Where a run has nothing to compare with, nothing changed.
+    At most 300 changes are kept, and at most 25 of a market. A run that has nothing to compare with finds no changes.
     """
 
     observed_ledger: ObservedLedger
@@ -686,7 +693,7 @@ class PoolsPage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
-    """The best rate of a token and its pool: the highest `total_apy_bps` to supply, the lowest to borrow."""
+    """The best rate of a token, and its pool. It is the highest `total_apy_bps` to supply, or the lowest to borrow."""
 
     market: MarketAddress
     pool: PoolId
@@ -698,7 +705,11 @@ class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
         BasisPoints | None, doc("Annual yield of the reward, in basis points; null when not funded or without a price.")
     ]
     total_apy_bps: Annotated[
-        Change, doc("`comparable_apy_bps` plus the reward to supply, less it to borrow, in basis points.")
+        Change,
+        doc(
+            "`comparable_apy_bps` plus the reward if the rate is to supply, minus the reward if it is to borrow, in "
+            "basis points."
+        ),
     ]
     total_supplied: Annotated[Amount, doc("What the pool holds: lent into it, interest included, in base units.")]
     supplied_usd_cents: Annotated[UsdCents, doc("The same in US cents, rounded down.")]
@@ -714,12 +725,12 @@ class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A token, its pools in listed markets counted and added up, and its best rates.
+    """A token with the totals of its pools in listed markets, and its best rates.
 
-    The two sums are of the `priced_count` pools that have a price. The best rates are among pools of listed markets
-    that are open for it now, have a price of at most a day that is not far off those of other listed markets, hold at
-    least 1,000 US dollars and have room for as much. Pools of other markets are apart, in the fields that begin with
-    `unlisted_`.
+    The two sums are over the `priced_count` pools that have a price. A pool qualifies for a best rate if its market is
+    listed, if the operation is open now, if its price is at most a day old and not far from those of other listed
+    markets, if it holds at least 1,000 US dollars, and if it has room for as much. Pools of other markets are in the
+    fields that begin with `unlisted_`.
     """
 
     address: Annotated[ContractAddress, doc("The token's contract, a strkey.")]
@@ -727,22 +738,26 @@ class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
     decimals: TokenDecimals
     market_count: Annotated[Count, doc("Listed markets that have a pool of the token.")]
     pool_count: Annotated[Count, doc("Pools of the token in these markets.")]
-    open_pool_count: Annotated[Count, doc("Those of these pools that let somebody supply.")]
+    open_pool_count: Annotated[Count, doc("Pools of the token in listed markets that let anybody supply.")]
     priced_count: PricedCount
     supplied_usd_cents: Annotated[
-        UsdCents | None, doc("Supplied in all these pools that have a price, in US cents; null when none has.")
+        UsdCents | None,
+        doc("Supplied in all pools of listed markets that have a price, in US cents; null when none has."),
     ]
     borrowed_usd_cents: Annotated[
-        UsdCents | None, doc("Borrowed in all these pools that have a price, in US cents; null when none has.")
+        UsdCents | None,
+        doc("Borrowed in all pools of listed markets that have a price, in US cents; null when none has."),
     ]
     unlisted_market_count: UnlistedMarkets
     unlisted_pool_count: UnlistedPools
     unlisted_priced_count: UnlistedPriced
     unlisted_supplied_usd_cents: Annotated[
-        UsdCents | None, doc("Supplied there by their markets' own prices, in US cents; null when none has a price.")
+        UsdCents | None,
+        doc("Supplied in markets that are not listed, by their own prices, in US cents; null when none has a price."),
     ]
     unlisted_borrowed_usd_cents: Annotated[
-        UsdCents | None, doc("Borrowed there by their markets' own prices, in US cents; null when none has a price.")
+        UsdCents | None,
+        doc("Borrowed in markets that are not listed, by their own prices, in US cents; null when none has a price."),
     ]
     best_supply: Annotated[BestRate | None, doc("The highest rate to supply; null when no pool qualifies.")]
     best_borrow: Annotated[BestRate | None, doc("The lowest rate to borrow; null when no pool qualifies.")]
@@ -757,16 +772,16 @@ class TokenList(Struct, frozen=True, forbid_unknown_fields=True):
     """Every token that a pool lends, ascending by address; those of one symbol with the identified ones first."""
 
     observed_ledger: ObservedLedger
-    data: Annotated[list[TokenEntry], doc("The tokens, in the order that the list has.")]
+    data: Annotated[list[TokenEntry], doc("The tokens, ascending by address; with a symbol, identified ones first.")]
 
 
 class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
-    """The observations from `start_time` to before `end_time`.
+    """The observations of a pool from `start_time` on and before `end_time`.
 
     Amounts and the value are averages over the observations, rounded down. Rates and the price are medians: the middle
-    value, or for an even number the mean of the two in the middle, rounded down (a price at the most decimals that
-    any price of the bucket has). The value and the price are over the `priced_count` observations that have a price,
-    and null when none has.
+    value or, if their number is even, the mean of the two in the middle, rounded down. A price is rounded at the most
+    decimals that a price of the bucket has. The value and the price are computed from the `priced_count` observations
+    that have a price, and null when none has.
     """
 
     start_time: Annotated[Timestamp, doc("When the bucket begins.")]
@@ -853,11 +868,11 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetHistory(Struct, frozen=True, forbid_unknown_fields=True):
-    """Closed buckets of one length in one pool, ascending; a bucket in which nothing was observed is left out.
+    """The closed time buckets of one pool and one length, ascending. A bucket without observations is left out.
 
-    `/v1/assets/{market}/{pool}` has the state now; until a bucket closes, `data` is empty. `next_cursor` leads to the
-    page before, which holds older buckets, and which never changes; it is null on the oldest. `observed_ledger` is the
-    last ledger in its buckets; of a document without any, the first at which the pool was observed.
+    `data` is empty until a bucket closes; `/v1/assets/{market}/{pool}` has the present state. `next_cursor` leads to
+    the page with older buckets, which never changes, and is null on the oldest page. `observed_ledger` is the last
+    ledger in the buckets, or without buckets the first ledger at which the pool was observed.
     """
 
     market: MarketAddress
@@ -869,16 +884,16 @@ class AssetHistory(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TotalsBucket(Struct, frozen=True, forbid_unknown_fields=True):
-    """The totals of a market, or of the listed markets of a token, a protocol or the network, in a bucket.
+    """The totals of a market, or of the listed markets of a token, a protocol or the network, in a time bucket.
 
-    A market is listed in a bucket if it was at its last observation there; other markets are in the fields that begin
-    with `unlisted_` alone. A market's own totals are of all of its pools. A pool counts with the mean of its own
-    observations in the bucket, as its own history has it. `pool_count` pools of `market_count` markets were observed;
-    the three values are sums over the `priced_count` of them that had a price, and null when none had. A pool that was
-    not observed, or had no price, in the whole bucket is in no sum. Means of rates are weighted by what is supplied or
-    borrowed in USD, rounded down, and null where that is nothing. The best rates are those of pools worth 1,000 USD and
-    more in listed markets open for lending and borrowing at every observation; the best rate to borrow is the lowest,
-    among those that are not lent out wholly. They are null when no pool counts.
+    A market counts as listed in a bucket if it was listed at its last observation there. Markets that were not are only
+    in the fields that begin with `unlisted_`. The totals of a market are those of all its pools. A pool counts with the
+    mean of its observations in the bucket, as in its own history. The three values are sums over the `priced_count`
+    pools that had a price, and null when none had; a pool that was not observed in the bucket is in no sum. Means of
+    rates are weighted by what is supplied or borrowed in USD, rounded down, and null where that is nothing. The best
+    rates are those of pools worth at least 1,000 USD in listed markets that were open for lending and borrowing at
+    every observation. The best rate to borrow is the lowest one among the pools that are not lent out completely. Best
+    rates are null when no pool counts.
     """
 
     start_time: Annotated[Timestamp, doc("When the bucket begins.")]
@@ -953,10 +968,12 @@ class TotalsBucket(Struct, frozen=True, forbid_unknown_fields=True):
     priced_count: Annotated[Count, doc("Pools that had a price.")]
     listed: Annotated[bool | None, doc("Whether the market was listed; null for other totals.")]
     unlisted_supplied_usd_cents: Annotated[
-        UsdCents | None, doc("Supplied there by their markets' own prices, in US cents; null when none had a price.")
+        UsdCents | None,
+        doc("Supplied in markets that were not listed, by their own prices, in US cents; null when none had a price."),
     ]
     unlisted_borrowed_usd_cents: Annotated[
-        UsdCents | None, doc("Borrowed there by their markets' own prices, in US cents; null when none had a price.")
+        UsdCents | None,
+        doc("Borrowed in markets that were not listed, by their own prices, in US cents; null when none had a price."),
     ]
     unlisted_tvl_usd_cents: UnlistedValue
     unlisted_market_count: UnlistedMarkets
@@ -967,11 +984,11 @@ class TotalsBucket(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TotalsHistory(Struct, frozen=True, forbid_unknown_fields=True):
-    """Closed buckets of one length of a market, token, protocol or of the network, ascending.
+    """The closed time buckets of a market, a token, a protocol or the network, of one length, ascending.
 
-    `scope` says which of these, and `id` whose: an address, a protocol's name, or `network`. All else is as in the
-    history of a pool: a bucket in which nothing was observed is left out, `next_cursor` leads to older buckets, and
-    `observed_ledger` is the last ledger in the buckets, or without any the first at which a pool of it was observed.
+    `scope` says which of these it is, and `id` is an address, a protocol's name, or `network`. As in the history of a
+    pool, a bucket without observations is left out, `next_cursor` leads to older buckets, and `observed_ledger` is the
+    last ledger in the buckets, or without buckets the first ledger at which one of the pools was observed.
     """
 
     scope: Scope
@@ -983,24 +1000,26 @@ class TotalsHistory(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def market(self) -> str | None:
-        """The place of a market's id in a key; the next two are those of a token and a protocol."""
+        """The market's address, which the key has; None for other scopes."""
         return self.id if self.scope == "market" else None
 
     @property
     def address(self) -> str | None:
+        """The token's address, which the key has; None for other scopes."""
         return self.id if self.scope == "token" else None
 
     @property
     def protocol(self) -> str | None:
+        """The protocol's name, which the key has; None for other scopes."""
         return self.id if self.scope == "protocol" else None
 
 
 class ContractVersion(Struct, frozen=True, forbid_unknown_fields=True):
-    """Markets that were read and run the same code; `wasm_hash` is null for those that have none."""
+    """The markets that were read and run the same code."""
 
     version: Annotated[Words, doc("Generation of the protocol's contracts, for example v2.")]
-    wasm_hash: Annotated[Digest | None, doc("SHA-256 of their code, 64 hex digits; null for those that have none.")]
-    market_count: Annotated[Count, doc("Markets that run it.")]
+    wasm_hash: Annotated[Digest | None, doc("SHA-256 of their code, 64 hex digits; null if they have no code.")]
+    market_count: Annotated[Count, doc("Markets that run this code.")]
 
 
 class KnownAddress(Struct, frozen=True, forbid_unknown_fields=True):
@@ -1009,7 +1028,7 @@ class KnownAddress(Struct, frozen=True, forbid_unknown_fields=True):
     deployment: Annotated[Words, doc("The list that names the contract.")]
     role: Annotated[Words, doc("What the contract is to the protocol.")]
     address: Annotated[ContractAddress, doc("The contract, a strkey.")]
-    name: Annotated[Words, doc("What it is called.")]
+    name: Annotated[Words, doc("The contract's name.")]
     wasm_hash: Annotated[Digest | None, doc("SHA-256 of its code, 64 hex digits; null where the list has none.")]
     source: Annotated[Words, doc("Where the address was taken from.")]
     date: Day
@@ -1022,8 +1041,8 @@ class ProtocolCoverage(Struct, frozen=True, forbid_unknown_fields=True):
 
     protocol: ProtocolName
     title: Annotated[Words, doc("The protocol's name.")]
-    structure: Annotated[Words, doc("What is a market and a pool of it.")]
-    year_seconds: Annotated[Positive, doc("The year of its annual rates, in seconds.")]
+    structure: Annotated[Words, doc("What a market and a pool of the protocol are.")]
+    year_seconds: Annotated[Positive, doc("The length of the year in its annual rates, in seconds.")]
     supply_yield: Annotated[Words, doc("How suppliers' yield follows from the annual rate.")]
     borrow_yield: Annotated[Words, doc("How borrowers' cost follows from the annual rate.")]
     supply_compounding: Annotated[
@@ -1032,16 +1051,16 @@ class ProtocolCoverage(Struct, frozen=True, forbid_unknown_fields=True):
     borrow_compounding: Annotated[
         Compounding, doc("How often a year the borrowers' cost is compounded, or simple; 365 is daily.")
     ]
-    rates: Annotated[Words, doc("Of which state the rates are.")]
-    totals: Annotated[Words, doc("Of which state the totals are, and what is part of them.")]
+    rates: Annotated[Words, doc("The state from which the rates follow.")]
+    totals: Annotated[Words, doc("The state from which the totals follow, and what is part of them.")]
     prices: Annotated[Words, doc("Where the price comes from.")]
     limits: Annotated[Words, doc("What is not in the numbers.")]
     market_count: Annotated[Count, doc("Markets of the protocol that were read.")]
-    listed_market_count: Annotated[Count, doc("Those of them that are listed.")]
+    listed_market_count: Annotated[Count, doc("Markets of the protocol that were read and are listed.")]
     pool_count: Annotated[Count, doc("Pools of these markets, read or not.")]
     unread_count: Annotated[Count, doc("Markets and pools that could not be read.")]
     unpriced_count: Annotated[Count, doc("Pools that have no price.")]
-    absent_count: Annotated[Count, doc("How many known market addresses have no contract.")]
+    absent_count: Annotated[Count, doc("Known market addresses that have no contract.")]
     contract_versions: Annotated[list[ContractVersion], doc("Markets that were read, by the code that they run.")]
     known_contracts: Annotated[list[KnownAddress], doc("Contracts that were known beforehand.")]
 
@@ -1055,9 +1074,9 @@ class Excluded(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProtocolList(Struct, frozen=True, forbid_unknown_fields=True):
-    """Every protocol that a run looks for, also where it found nothing of it, and what is left out on purpose.
+    """Every protocol that a run looks for, also those of which it found nothing, and what is left out on purpose.
 
-    What could not be read, and what has no price, is named in `/v1/system/status`.
+    `/v1/system/status` names what could not be read and what has no price.
     """
 
     observed_ledger: ObservedLedger
@@ -1066,13 +1085,13 @@ class ProtocolList(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Unread(Struct, frozen=True, forbid_unknown_fields=True):
-    """A pool, or with `pool` null a whole market, that could not be read: `reason` in a word, `detail` in words."""
+    """A pool, or a whole market (then `pool` is null), that could not be read, and why."""
 
     market: MarketAddress
     pool: Annotated[PoolId | None, doc("The pool's id inside its market; null for the whole market.")]
     protocol: ProtocolName
     reason: Reason
-    detail: Annotated[str, doc("Why, in words.")]
+    detail: Annotated[str, doc("Why it could not be read, in words.")]
 
 
 class Unpriced(Struct, frozen=True, forbid_unknown_fields=True):
@@ -1084,24 +1103,24 @@ class Unpriced(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UnpricedMarket(Struct, frozen=True, forbid_unknown_fields=True):
-    """A market in which pools have no price: how many of those that were read, and their share."""
+    """A market in which pools have no price, with their number and their share."""
 
     market: MarketAddress
     pool_count: Annotated[Count, doc("Pools of the market that were read.")]
-    unpriced_count: Annotated[Count, doc("Those of them that have no price.")]
-    unpriced_bps: Annotated[BasisPoints, doc("Their share, in basis points, rounded down.")]
+    unpriced_count: Annotated[Count, doc("Pools that were read and have no price.")]
+    unpriced_bps: Annotated[BasisPoints, doc("Share of the pools that have no price, in basis points, rounded down.")]
 
 
 class Bounded(Struct, frozen=True, forbid_unknown_fields=True):
-    """A number of a pool that is published as `bound`, the most it can be there: the true one is that or more.
+    """A number of a pool that is too large for its column and is published as the column's bound.
 
-    `field` is the name of its column in the Parquet history.
+    The true number is the bound or more.
     """
 
     market: MarketAddress
     pool: PoolId
-    field: Annotated[str, doc("The name of its column.")]
-    bound: Annotated[Amount, doc("What is published: the most the field can hold, in its unit.")]
+    field: Annotated[str, doc("The name of the number's column in the Parquet history.")]
+    bound: Annotated[Amount, doc("The published number: the most that the column can hold, in its unit.")]
 
 
 class Absent(Struct, frozen=True, forbid_unknown_fields=True):
@@ -1123,11 +1142,11 @@ class SkippedMarket(Struct, frozen=True, forbid_unknown_fields=True):
 class SkippedCounts(Struct, frozen=True, forbid_unknown_fields=True):
     """How many markets a run did not read, or not to the end, by the reason."""
 
-    excluded: Annotated[Count, doc("Those that the publisher's configuration excludes.")]
-    pools: Annotated[Count, doc("Unlisted ones for whose pools there was no room.")]
-    time: Annotated[Count, doc("Unlisted ones for which there was no time.")]
-    changed: Annotated[Count, doc("Unlisted ones that changed while they were read; they are unread.")]
-    failed: Annotated[Count, doc("Unlisted ones about which the source gave no usable answer; they are unread.")]
+    excluded: Annotated[Count, doc("Markets that the publisher's configuration excludes.")]
+    pools: Annotated[Count, doc("Unlisted markets for whose pools there was no room.")]
+    time: Annotated[Count, doc("Unlisted markets for which there was no time.")]
+    changed: Annotated[Count, doc("Unlisted markets that changed while they were read; they are unread.")]
+    failed: Annotated[Count, doc("Unlisted markets about which the source gave no usable answer; they are unread.")]
 
 
 class SkippedList(Struct, frozen=True, forbid_unknown_fields=True):
@@ -1135,15 +1154,15 @@ class SkippedList(Struct, frozen=True, forbid_unknown_fields=True):
 
     observed_ledger: ObservedLedger
     page: Annotated[Positive, doc("The number of this page, from 1.")]
-    page_count: Annotated[Positive, doc("How many pages there are: further ones are at /v1/skipped/2 and so on.")]
+    page_count: Annotated[Positive, doc("The number of pages. The next ones are at /v1/skipped/2 and so on.")]
     data: Annotated[list[SkippedMarket], doc("The markets of this page.")]
 
 
 class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
-    """The status document: which run is the published one. It is written last, so all that it implies is there.
+    """The status document, which says which run is published. It is written last, so all files of that run exist.
 
-    The network `local` is one of a single machine, as that of `exporter demo`. Until `/v1/proofs` lists the run, its
-    numbers are the RPC's word; `proof_checkpoint` can be proven when the network has published the checkpoint after it,
+    The network `local` is on a single machine, as that of `exporter demo`. Until `/v1/proofs` lists the run, its
+    numbers are the RPC's word. `proof_checkpoint` can be proven when the network has published the checkpoint after it,
     64 ledgers later.
     """
 
@@ -1158,37 +1177,37 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
         Timestamp | None, doc("When a newer run should have replaced this one; null when not known.")
     ]
     market_count: Annotated[Count, doc("Markets that were read.")]
-    listed_market_count: Annotated[Count, doc("Those of them that are listed.")]
-    pool_count: Annotated[Count, doc("Pools of these markets, read or not.")]
+    listed_market_count: Annotated[Count, doc("Markets that were read and are listed.")]
+    pool_count: Annotated[Count, doc("Pools of the markets that were read, whether these were read or not.")]
     token_count: Annotated[Count, doc("Different tokens of the pools that were read.")]
     unread_count: Annotated[Count, doc("Entries of `unread`.")]
     unpriced_count: Annotated[Count, doc("Entries of `unpriced`.")]
-    unread: Annotated[list[Unread], doc("What could not be read.")]
+    unread: Annotated[list[Unread], doc("The markets and pools that could not be read, each with the reason.")]
     unpriced: Annotated[list[Unpriced], doc("Pools whose price is null.")]
-    bounded: Annotated[list[Bounded], doc("Numbers that are published as the most their field can hold.")]
+    bounded: Annotated[list[Bounded], doc("Numbers that are published as the most that their column can hold.")]
     absent: Annotated[list[Absent], doc("Known market addresses at which there is no contract.")]
-    notices: Annotated[list[str], doc("What else people should know of the run.")]
+    notices: Annotated[list[str], doc("What else people should know about the run.")]
     page_sizes: Annotated[list[Positive], doc("The sizes in which pages are rendered, in rows, ascending.")]
     default_page_size: Annotated[Positive, doc("Rows of a page without a limit.")]
     retention_hours: Annotated[Count, doc("How long files of earlier runs are kept, in hours.")]
     manifest_key: Annotated[ObjectKey, doc("Key of the run's manifest.")]
     manifest_sha256: Annotated[Digest, doc("SHA-256 of the run's manifest, 64 hex digits.")]
-    previous_run_id: Annotated[RunId | None, doc("The id of the run before; null for the first.")]
+    previous_run_id: Annotated[RunId | None, doc("The id of the previous run; null for the first run.")]
     evidence_key: Annotated[ObjectKey, doc("Key of the file with everything that the run's numbers come from.")]
     market_pools_cap: Annotated[Positive, doc("The most pools in the document of a market.")]
-    proof_checkpoint: Annotated[Ledger, doc("The ledger whose state the run can be held against.")]
-    risk_key: Annotated[ObjectKey | None, doc("The risk document that markets show; null: none is new enough.")]
+    proof_checkpoint: Annotated[Ledger, doc("The ledger with whose state the run can be compared.")]
+    risk_key: Annotated[ObjectKey | None, doc("Key of the risk document that markets show; null if none is recent.")]
     risk_sha256: Annotated[Digest | None, doc("SHA-256 of that risk document, 64 hex digits; null without one.")]
     unpriced_bps: Annotated[
         BasisPoints, doc("Share of the pools read in listed markets that have no price, in basis points, rounded down.")
     ]
-    unpriced_markets: Annotated[list[UnpricedMarket], doc("Markets with such pools, ascending.")]
+    unpriced_markets: Annotated[list[UnpricedMarket], doc("Markets with pools that have no price, ascending.")]
     skipped_counts: Annotated[SkippedCounts, doc("Markets that were not read, or not to the end, by the reason.")]
-    skipped: Annotated[list[SkippedMarket], doc("The first 20 of them; all are at `/v1/skipped`.")]
+    skipped: Annotated[list[SkippedMarket], doc("The first 20 skipped markets; all are at `/v1/skipped`.")]
 
 
 class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """One file of a run, a row of its `files_key`: `kind` is page, history or document, `bytes` its size."""
+    """One file of a run: a row of the Parquet file `files_key`, in which `kind` is page, history or document."""
 
     key: Annotated[ObjectKey, doc("Key of the file, relative to the root of the tree.")]
     kind: FileKindName
@@ -1197,7 +1216,7 @@ class ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """The settings of a run that its files depend on."""
+    """The settings of a run on which its files depend."""
 
     network: Passphrase
     page_sizes: Annotated[list[Positive], doc("The sizes in which pages are rendered, in rows, ascending.")]
@@ -1209,16 +1228,18 @@ class RunSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 InputName = Literal["evidence", "risk", "watched", "history"]
-"""What a file is to the run that was made from it: its evidence, the risk that it shows, the watched values of the run
-before, a file of the history before it."""
+"""What a file is to the run that was made from it.
+
+It is the run's evidence, the risk that it shows, the watched values of the previous run, or a file of the history.
+"""
 
 
 class RunInput(Struct, frozen=True, forbid_unknown_fields=True):
     """A file that a run was made from.
 
-    The `evidence` is everything that its numbers come from, and `risk` what a census gave. `watched` has the values of
-    the run before that its changes were found by; a run without it compared nothing. A file of the `history` may be
-    joined into another one since.
+    The `evidence` is everything that its numbers come from. `risk` is the document of a census. `watched` has the
+    values of the previous run, with which this one was compared; a run without it was not compared. A file of the
+    `history` may have been joined into another one since.
     """
 
     name: Annotated[InputName, doc("What the file is to the run: evidence, risk, watched or history.")]
@@ -1227,10 +1248,10 @@ class RunInput(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a run was made from, and where every file that it wrote or relies on is listed: in the file `files_key`.
+    """What a run was made from, and the list of every file that it wrote or relies on.
 
-    Whoever has the `inputs` and the `settings` gets the same files. The columns of that Parquet file are `key`, `kind`
-    (page, history or document), `bytes` and `sha256` (32 bytes), ascending by key.
+    The same `inputs` and `settings` give the same files. The list is the Parquet file `files_key`. Its columns are
+    `key`, `kind` (page, history or document), `bytes` and `sha256` (32 bytes); rows ascend by key.
     """
 
     run_id: RunId
@@ -1240,16 +1261,16 @@ class RunManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     bytes: Annotated[Count, doc("Size of all these files, in bytes.")]
     files_key: Annotated[ObjectKey, doc("Key of the Parquet file that lists them.")]
     files_sha256: Annotated[Digest, doc("SHA-256 of the file of `files_key`, 64 hex digits.")]
-    settings: Annotated[RunSettings, doc("The settings that the files depend on.")]
-    inputs: Annotated[list[RunInput], doc("The files that the run was made from, those of the history ascending.")]
+    settings: Annotated[RunSettings, doc("The settings on which the files depend.")]
+    inputs: Annotated[list[RunInput], doc("The files from which the run was made, those of the history ascending.")]
 
 
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """A path of the API, in a sentence."""
+    """A path of the API, with a sentence about it."""
 
-    path: Annotated[str, doc("The path, with names in braces for what a client fills in.")]
-    parameters: Annotated[list[Words], doc("Names of the parameters that its query may have.")]
-    summary: Annotated[str, doc("What it answers with.")]
+    path: Annotated[str, doc("The path, with names in braces that a client replaces by values.")]
+    parameters: Annotated[list[Words], doc("Names of the parameters that the path's query may have.")]
+    summary: Annotated[str, doc("What the path answers with.")]
 
 
 class ApiIndex(Struct, frozen=True, forbid_unknown_fields=True):
@@ -1263,24 +1284,24 @@ class OpenApiDocument(Struct, frozen=True, forbid_unknown_fields=True):
     """The description of the API itself (OpenAPI 3.1)."""
 
     openapi: Annotated[str, doc("The version of OpenAPI.")]
-    info: Annotated[dict[str, Any], doc("What is described.")]
-    servers: Annotated[list[dict[str, Any]], doc("Where it is served from.")]
-    tags: Annotated[list[dict[str, Any]], doc("Groups of paths.")]
-    paths: Annotated[dict[str, dict[str, Any]], doc("What can be asked for.")]
+    info: Annotated[dict[str, Any], doc("The API's title, version and description.")]
+    servers: Annotated[list[dict[str, Any]], doc("The URLs at which the API is served.")]
+    tags: Annotated[list[dict[str, Any]], doc("The groups of paths.")]
+    paths: Annotated[dict[str, dict[str, Any]], doc("The paths that a client can ask for.")]
     components: Annotated[dict[str, dict[str, Any]], doc("The schemas of all documents.")]
-    security: Annotated[list[dict[str, Any]], doc("Empty: nobody needs a key.")]
+    security: Annotated[list[dict[str, Any]], doc("Empty, because nobody needs a key.")]
 
 
 _ENCODER = msgspec.json.Encoder()
 
 
 def encode(document: object) -> bytes:
-    """The bytes of a document: compact UTF-8 JSON, fields in the model's order, no newline at the end."""
+    """The bytes of a document: compact UTF-8 JSON with the fields in the model's order, and no newline at the end."""
     return _ENCODER.encode(document)
 
 
 def page_token(data: bytes) -> str:
-    """The token of a page file: it names the page by its content, so it can never come to mean other bytes."""
+    """The token of a page file. It names the page by its content, so it always means the same bytes."""
     return token_of(hashlib.sha256(data).digest())
 
 
@@ -1291,21 +1312,21 @@ def token_of(digest: bytes) -> str:
 
 @lru_cache(maxsize=1 << 13)
 def timestamp(seconds: int) -> str:
-    """Unix seconds as the documents write a time: RFC 3339, UTC, to the second, with a Z."""
+    """A time (unix seconds) as documents write it: RFC 3339, UTC, to the second, with a Z."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Intent(Struct, frozen=True):
-    """Written before a run replaces its first document.
+    """The record that a run writes before it replaces its first document.
 
-    While it names a later ledger than the status document, that run has not finished. Some documents may be of its
-    ledger already, so a run at an earlier ledger would take them backwards.
+    As long as it names a later ledger than the status document, that run has not finished. Some documents may already
+    have its ledger, so a run at an earlier ledger would move them backwards.
 
     Attributes:
         history_key: the run's Parquet file, which is written next. If the run dies, no manifest may ever name it.
-        history_ledger: the newest ledger of the history without this run; 0 for none. A history that ends before it has
-            lost files.
-        replaced_ledger: of a run that replaces published ones, the first of theirs.
+        history_ledger: the newest ledger of the history without this run; 0 if it is empty. A history that ends earlier
+            has lost files.
+        replaced_ledger: the first ledger that the run replaces, if it replaces published runs.
     """
 
     run_id: str

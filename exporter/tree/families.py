@@ -1,10 +1,11 @@
 """The table of the tree: every kind of key, once.
 
-All that depends on the kind of a key follows from `FAMILIES`. A family is all files whose keys have one form. A new
-family of documents is a model in `exporter/tree/documents.py`, a row here, what renders it (in
-`exporter/render/run_documents.py` or near it), and its description in `exporter/render/operations.py`. A URL with
-parameters in its path or query needs a rule in `exporter/tree/routes.py` and its ports at the edge; one without is
-found by its name.
+A family is all files whose keys have one form. Everything that depends on the kind of a key follows from `FAMILIES`.
+
+To add a family of documents, write a model in `exporter/tree/documents.py`, a row here, the code that renders it (in
+`exporter/render/run_documents.py` or near it), and its description in `exporter/render/operations.py`. If its URL has
+parameters in its path or query, it also needs a rule in `exporter/tree/routes.py` and the ports of that rule at the
+edge. A URL without parameters is found by the file's name.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET,
 _TOKEN = f"[A-Za-z0-9_-]{{{documents.PAGE_TOKEN_LENGTH}}}"
 
 RECENT = "5m-"
-"""Start of the cursors of pages that are published for a day only. It makes them longer than all other cursors."""
+"""The start of the cursors of pages that are kept for a day only. It makes them longer than all other cursors."""
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
     "market": CONTRACT,
@@ -59,8 +60,10 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "yields": "borrow|pools",
     "file": r"[A-Za-z0-9_-]+(?:\.[a-z0-9]+)+",
 }
-"""The values that a placeholder of a template stands for, as a regular expression. No value has a slash. Placeholders
-have the names of the API's parameters and of the documents' fields."""
+"""The regular expression of the values that each placeholder of a template can have.
+
+No value has a slash. Placeholders have the names of the API's parameters and of the documents' fields.
+"""
 
 
 class Sweep(StrEnum):
@@ -77,12 +80,13 @@ class Family:
 
     Attributes:
         template: the key, with the names of `PLACEHOLDERS` in braces.
-        model: the document that a file of the family holds; None for a file that is no document of ours.
-        url: the public URL that a file answers in addition to its own name.
-        kind: None for a file that no run lists, because the publisher writes it for itself or apart from runs.
-        sweep: when a file is removed.
-        public: whether anybody but the publisher has a use for the file.
-        implied: fields of the document whose values follow from the template alone, with these values.
+        model: the model of the document in the file; None if the file has no document of ours.
+        url: the public URL that the file answers, in addition to its own name.
+        kind: the kind of the file; None if no run lists it, because the publisher writes it for itself or apart from
+            runs.
+        sweep: when the file is removed.
+        public: whether the file is of use to anybody but the publisher.
+        implied: fields of the document whose values follow from the template, with these values.
     """
 
     template: str
@@ -103,16 +107,16 @@ class Family:
 
     @cached_property
     def prefix(self) -> str:
-        """What all keys of the family begin with."""
+        """The beginning of all keys of the family."""
         return self.template.partition("{")[0]
 
     @property
     def path(self) -> str:
-        """The path that the API's description names: the public one, or the file's if the public one has a query."""
+        """The path that the API's description names: that of the public URL, or the file's if that URL has a query."""
         return f"/{self.template}" if self.url is None or "?" in self.url else self.url
 
     def key(self, **values: object) -> str:
-        """The key that has these values of the placeholders."""
+        """The key in which the placeholders have these values."""
         return self.template.format(**values)
 
 
@@ -131,7 +135,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     SYMBOL_PAGE := Family("tokens/{token_symbol}.html"),
     Family("pools/{market}/{pool}.html"),
     Family("static/{file}"),
-    # Lists of pools. A page is named by its bytes; an empty page answers every filter that matches nothing.
+    # Lists of pools. A page is named by its bytes. The empty page answers every filter that matches nothing.
     Family("v1/assets/index.json", AssetsPage, "/v1/assets"),
     Family("v1/assets/limit/{limit}.json", AssetsPage, "/v1/assets?limit={limit}"),
     Family("v1/assets/market/{market}/index.json", AssetsPage, "/v1/assets?market={market}"),
@@ -171,7 +175,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ),
     Family("v1/tokens.json", documents.TokenList, "/v1/tokens"),
     TOKENS_OF_SYMBOL := Family("v1/tokens/symbol/{symbol}.json", documents.TokenList, "/v1/tokens?symbol={symbol}"),
-    YIELDS := Family("v1/yields/{yields}.json"),  # has the shape of another service, so no model of ours
+    YIELDS := Family("v1/yields/{yields}.json"),  # in the form of another service, so there is no model of ours
     EVIDENCE := Family("v1/evidence/{sha256}.jsonl.gz", kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION),
     WATCHED := Family(
         "v1/watched/{sha256}.json", documents.WatchedValues, kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION
@@ -202,7 +206,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         AssetHistory,
         "/v1/assets/{market}/{pool}/history?cursor={cursor}",
         kind=FileKind.PAGE,
-        sweep=Sweep.NEVER,  # the newest pages of later runs lead to it
+        sweep=Sweep.NEVER,  # the newest pages of later runs link to it
     ),
     # Totals by day.
     Family(
@@ -262,7 +266,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     HISTORY_MANIFEST := Family("v1/history.json", documents.HistoryManifest, "/v1/history", sweep=Sweep.NEVER),
     SKIPPED := Family("v1/skipped.json", documents.SkippedList, "/v1/skipped"),
     SKIPPED_PAGE := Family("v1/skipped/{number}.json", documents.SkippedList, "/v1/skipped/{number}"),
-    # What `exporter prove` and `exporter census` add. The verifier checks proofs and needs nothing of ours.
+    # Files that `exporter prove` and `exporter census` add. The verifier checks proofs and needs no package of ours.
     PROOFS := Family("v1/proofs.json", documents.ProofList, "/v1/proofs", sweep=Sweep.NEVER),
     CENSUS := Family("v1/census.json", documents.Census, "/v1/census", sweep=Sweep.NEVER),
     RISK := Family(
@@ -304,7 +308,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
 """The table, in the order of the API's description."""
 
 HISTORY_NOTES = (HISTORY_NOTE, POOLS_NOTE)
-"""Files that make readers refuse a whole folder, in which some rows are twice."""
+"""Files that make readers refuse to read a whole folder, in which some rows occur twice."""
 
 STATUS_KEY = STATUS.template
 HISTORY_MANIFEST_KEY = HISTORY_MANIFEST.template
@@ -312,15 +316,15 @@ OPENAPI_KEY = OPENAPI.template
 EMPTY_PAGE_KEY = EMPTY_PAGE.template
 
 POOLS_KEY = POOLS.template
-"""The first page of all pools in flat rows."""
+"""The key of the first page of all pools in flat rows."""
 
 INTENT_KEY = INTENT.template
-"""The record of which run began to replace documents last."""
+"""The key of the record that says which run last began to replace documents."""
 
 JOURNAL_KEY = "state/backfill-lake.journal"
 
 HISTORY_PAGE = "data.html"
-"""The web page that lists the files of the history."""
+"""The key of the web page that lists the files of the history."""
 
 HISTORY_PREFIX = "history/pools/"
 ROLLUPS_PREFIX = "history/"
@@ -337,7 +341,7 @@ ROOT_FILES = (
         for name in PLACEHOLDERS[placeholder].split("|")
     ),
 )
-"""The files that every tree has at its root, where others may have files of the same names."""
+"""The keys of files at a tree's root. A folder that is not a tree may have files of the same names."""
 
 _MAX_SLASHES = max(family.template.count("/") for family in FAMILIES)
 
@@ -349,9 +353,9 @@ _BY_SLASHES = [
 
 @lru_cache(maxsize=1024)
 def parse_key(key: str) -> tuple[Family, Mapping[str, str]] | None:
-    """The family of a key, and the fields of its document that the key fixes, by name.
+    """The family of a key, and the values of the document's fields that the key fixes.
 
-    None for a key that this version never writes.
+    None if this version never writes such a key.
     """
     slashes = key.count("/")
     if slashes > _MAX_SLASHES:
@@ -363,13 +367,16 @@ def parse_key(key: str) -> tuple[Family, Mapping[str, str]] | None:
 
 
 def family_of(key: str) -> Family | None:
-    """The family of a key; None for a key that this version never writes."""
+    """The family of a key. None if this version never writes such a key."""
     parsed = parse_key(key)
     return None if parsed is None else parsed[0]
 
 
 def key_of(document: Struct) -> str:
-    """The key of a document, from its model and its fields. Pages have no such key: they are named by their bytes."""
+    """The key of a document, from its model and its fields.
+
+    Raises `ValueError` for pages, because they are named by their bytes.
+    """
     for family in _families_of(type(document)):
         if all(getattr(document, name) == value for name, value in family.implied.items()):
             return family.key(**{name: getattr(document, name) for name in family.pattern.groupindex})
@@ -383,7 +390,7 @@ def _families_of(model: type[Struct]) -> tuple[Family, ...]:
 
 
 def prefixes(kind: FileKind) -> tuple[str, ...]:
-    """The starts of the keys of a kind, ascending; none of them begins with another."""
+    """The beginnings of all keys of a kind, ascending. None of them begins with another."""
     starts = {family.prefix for family in FAMILIES if family.kind is kind}
     return tuple(sorted(one for one in starts if not any(one != other and one.startswith(other) for other in starts)))
 
@@ -392,7 +399,7 @@ _PREFIXES = tuple((prefixes(kind), kind) for kind in (FileKind.STATUS, FileKind.
 
 
 def kind_of(key: str) -> FileKind:
-    """The kind of a file, from the start of its key; a document for a key that this version never writes."""
+    """The kind of a file, by its key. A key that this version never writes counts as a document."""
     for starts, kind in _PREFIXES:
         if key.startswith(starts):
             return kind
@@ -402,29 +409,29 @@ def kind_of(key: str) -> FileKind:
 def lacks_extension(key: str) -> bool:
     """Whether a key below ``v1/`` has no extension. No file of a tree has such a key.
 
-    Earlier versions kept copies of a few documents there. Where keys are paths of files, such a key is also the folder
-    of the keys below it, so many servers and every copy into a folder refuse one of the two.
+    Earlier versions kept copies of some documents there. If keys are paths of files, such a key is also the folder of
+    the keys below it. So many servers, and every copy into a folder, refuse one of the two.
     """
     return key.startswith("v1/") and "." not in key.rpartition("/")[2]
 
 
 def is_listing(key: str) -> bool:
-    """Whether a key is that of a listing without a limit, which answers for limits that have no file."""
+    """Whether a file is a list of pools without a limit, which also answers for limits that have no file."""
     return key.startswith("v1/assets/") and key.endswith("/index.json")
 
 
 def assets_folder(market: str | None, token: str | None) -> str:
-    """The folder that holds the first pages of a filter, without a slash at its end."""
+    """The folder with the first pages of a filter, without a slash at its end."""
     return "v1/assets" + (f"/market/{market}" if market else "") + (f"/token/{token}" if token else "")
 
 
 def totals_key(scope: str, name: str) -> str:
-    """The key of the newest document of a history of totals."""
+    """The key of the newest document in a history of totals."""
     return key_of(documents.TotalsHistory(scope, name, DEFAULT_BUCKET, 1, [], None))
 
 
 def pools_key(protocol: str | None, *, only_open: bool) -> str:
-    """The key of the first page of a listing of pools in flat rows."""
+    """The key of the first page of a list of pools in flat rows."""
     if protocol is None:
         return OPEN_POOLS.template if only_open else POOLS_KEY
     return (OPEN_POOLS_OF_PROTOCOL if only_open else POOLS_OF_PROTOCOL).key(protocol=protocol)

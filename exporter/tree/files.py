@@ -1,4 +1,4 @@
-"""A file of the tree: what may be its key, what may happen to it, and its bytes."""
+"""A file of the tree: its key, its bytes, and what may happen to it later."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 from exporter.errors import StoreError
 
 MAX_KEY_BYTES = 1024
-"""The longest key that object stores accept; a folder's limit is never below it in practice."""
+"""The length of the longest key that object stores accept. In practice folders accept it, too."""
 MAX_SEGMENT_BYTES = 255
-"""The longest name that the usual file systems accept."""
+"""The length of the longest name that the usual file systems accept."""
 
 KEY_SEGMENT = "[A-Za-z0-9_=~+@,-][A-Za-z0-9_=~+@,.-]*"
 _BOUNDED = f"{KEY_SEGMENT[:-1]}{{0,{MAX_SEGMENT_BYTES - 1}}}"
@@ -21,23 +21,23 @@ _KEY = re.compile(f"{_BOUNDED}(?:/{_BOUNDED})*")
 
 
 class FileKind(StrEnum):
-    """What may happen to a written key; publishing order and cache lifetimes follow from it."""
+    """What may happen to a file after it is written. The order of publishing and the cache lifetimes follow from it."""
 
     PAGE = "page"
-    """Immutable, named by its content: ``v1/pages/<token>.json``, ``v1/buckets/<token>.json``."""
+    """An immutable file that is named by its content: ``v1/pages/<token>.json``, ``v1/buckets/<token>.json``."""
     HISTORY = "history"
-    """Immutable, named by its ledger: ``history/pools/date=YYYY-MM-DD/<ledger>.parquet``."""
+    """An immutable file that is named by its ledger: ``history/pools/date=YYYY-MM-DD/<ledger>.parquet``."""
     DOCUMENT = "document"
-    """Replaced by every run; what it points to is immutable and was written before it."""
+    """A file that every run replaces. The immutable files that it names are written before it."""
     STATUS = "status"
-    """``v1/system/status.json``, written last."""
+    """The status document, ``v1/system/status.json``, which is written last."""
 
 
 class RenderedFile(msgspec.Struct, frozen=True):
-    """A file of a run, to be stored under ``key``.
+    """A file of a run, which is stored under ``key``.
 
-    ``sha256`` is 64 lowercase hex digits. ``replaces`` are files of its folder for which this one answers: those of an
-    earlier run are overwritten with these bytes.
+    ``sha256`` is 64 lowercase hex digits. ``replaces`` has the names of other files in its folder. If an earlier run
+    left such a file, it is overwritten with these bytes, too.
     """
 
     key: str
@@ -52,12 +52,15 @@ class RenderedFile(msgspec.Struct, frozen=True):
 
 
 def is_key(key: str) -> bool:
-    """Say whether ``check_key`` accepts this key."""
+    """Whether `check_key` accepts this key."""
     return len(key) <= MAX_KEY_BYTES and _KEY.fullmatch(key) is not None
 
 
 def check_key(key: str) -> str:
-    """Return the key if it may name an object; none reaches ``..`` or what stores hide. StoreError for others."""
+    """The key itself, if it is one that a store can hold. Raises `StoreError` otherwise.
+
+    A valid key can neither leave its store by ``..`` nor name a file that stores hide.
+    """
     if not is_key(key):
         raise StoreError(
             f"{key[:200]!r} is not a key of the store: use relative segments of A-Z a-z 0-9 _ = ~ + @ , . - joined by "

@@ -1,6 +1,6 @@
-"""How a file of the tree is sent: its content type and how long it may be cached, by its key.
+"""The headers with which a file of the tree is sent: its content type, and how long it may be cached.
 
-Errors are never cached longer than the shortest-lived success.
+An error is never cached longer than the file with the shortest lifetime.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ CONTENT_TYPES = {
 PROBLEM_CONTENT_TYPE = "application/problem+json"
 
 ERRORS_FOLDER = ERROR.prefix
-"""Where the problem documents are that platforms answer errors with."""
+"""The folder of the problem documents with which platforms answer errors."""
 
 EVERY_ANSWER = {
     "access-control-allow-origin": "*",
     "access-control-expose-headers": "Accept-Ranges, Content-Length, Content-Range, ETag",
     "x-content-type-options": "nosniff",
 }
-"""Headers of every answer, errors among them: a web page of any origin may read all of it."""
+"""The headers of every answer and of every error. They let a web page of any origin read them."""
 
 PREFLIGHT = {
     "access-control-allow-methods": METHODS,
@@ -44,10 +44,10 @@ PREFLIGHT = {
 }
 
 ERROR_CACHE_CONTROL = "public, max-age=5"
-"""For errors that say something about the URL (400, 404)."""
+"""The cache lifetime of errors that concern the URL (400, 404)."""
 
 UNCACHED = "no-store"
-"""For errors that say something about the moment or the single request (405, 414, 416, 5xx)."""
+"""The cache lifetime of errors that concern the moment or one request (405, 414, 416, 5xx)."""
 
 _CACHE_CONTROL = {
     FileKind.PAGE: "public, max-age=31536000, immutable",
@@ -58,7 +58,7 @@ _CACHE_CONTROL = {
 
 
 def content_type(key: str) -> str | None:
-    """The content type of a key, or None where its extension is not part of the tree."""
+    """The content type of a file, by its key. None if no file of the tree has such an extension."""
     name = key.rpartition("/")[2]
     _, dot, extension = name.rpartition(".")
     if key.startswith(ERRORS_FOLDER) and extension == "json":
@@ -67,5 +67,5 @@ def content_type(key: str) -> str | None:
 
 
 def cache_control(kind: FileKind) -> str:
-    """The ``Cache-Control`` value for a class of object."""
+    """The value of ``Cache-Control`` for a kind of file."""
     return _CACHE_CONTROL[kind]

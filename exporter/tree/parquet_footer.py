@@ -1,8 +1,8 @@
-"""The footer of a Parquet file as plain values, whole, so that two files can be compared in all that readers rely on.
+"""Reads the whole footer of a Parquet file, so that two files can be compared in everything that readers rely on.
 
-Readers skip rows by what a footer says of them: least and greatest values, page indexes, Bloom filters. pyarrow shows
-some of it. Here every field is read, known or not: the compact protocol of Apache Thrift describes itself. The numbers
-of fields are those of parquet.thrift (apache/parquet-format).
+Readers skip rows by what a footer says about them: least and greatest values, page indexes, Bloom filters. pyarrow
+shows only some of this. Here every field is read, also unknown ones, because the compact protocol of Apache Thrift
+describes itself. Fields have the numbers of parquet.thrift (apache/parquet-format).
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import Final, TypeAlias
 from exporter.errors import DecodeError
 
 Value: TypeAlias = "bool | int | bytes | list[Value] | dict[int, Value]"
-"""A value of the compact protocol: a structure is a dict by the numbers of its fields, a map a list of pairs."""
+"""A value of the compact protocol. A structure is a dict by the numbers of its fields, and a map is a list of pairs."""
 
 MAGIC: Final = b"PAR1"
 MAX_DEPTH: Final = 32
-"""Deeper nesting is refused. A footer has nine levels."""
+"""The deepest nesting that is read. A footer has nine levels."""
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 
-# Fields that say where something is, how large it is packed, and who wrote it: how values are written, not which.
-_OF_THE_FILE: Final = {6}  # created_by
-_OF_A_ROW_GROUP: Final = {2, 5, 6}  # total_byte_size, file_offset, total_compressed_size
-_OF_A_CHUNK: Final = {2}  # file_offset
-_OF_A_COLUMN: Final = {2, 6, 7, 9, 11, 13}  # encodings, two sizes, two offsets, encoding_stats
+# Fields that say how values are written, and not which: where something is, its packed size, and who wrote it.
+_IGNORED_IN_FILE: Final = {6}  # created_by
+_IGNORED_IN_ROW_GROUP: Final = {2, 5, 6}  # total_byte_size, file_offset, total_compressed_size
+_IGNORED_IN_CHUNK: Final = {2}  # file_offset
+_IGNORED_IN_COLUMN: Final = {2, 6, 7, 9, 11, 13}  # encodings, two sizes, two offsets, encoding_stats
 
 _KEY_VALUES: Final = 5
 _ARROW_SCHEMA: Final = b"ARROW:schema"
-"""A key of the metadata whose value is a schema in Arrow's own packing. pyarrow compares what it says."""
+"""The key of the schema in Arrow's own packing among the metadata. It is ignored; pyarrow compares the schemas."""
 
 
 def statements_of(data: bytes) -> dict[int, Value]:
-    """What the footer of a file says of its rows: everything but how and by whom they are written.
+    """Everything that the footer of a file says about its rows, but not how and by whom they were written.
 
     Raises `DecodeError`.
     """
@@ -42,21 +42,26 @@ def statements_of(data: bytes) -> dict[int, Value]:
     if length > len(data) - 12:
         raise DecodeError("its footer is longer than the file")
     footer = CompactReader(data[-8 - length : -8]).structure(0)
-    said = {number: value for number, value in footer.items() if number not in _OF_THE_FILE}
-    said[_KEY_VALUES] = [pair for pair in _list(footer, _KEY_VALUES) if _structure(pair).get(1) != _ARROW_SCHEMA]
-    said[4] = [_row_group(_structure(group)) for group in _list(footer, 4)]
-    return said
+    statements = _without(footer, _IGNORED_IN_FILE)
+    statements[_KEY_VALUES] = [pair for pair in _list(footer, _KEY_VALUES) if _structure(pair).get(1) != _ARROW_SCHEMA]
+    statements[4] = [_row_group(_structure(group)) for group in _list(footer, 4)]
+    return statements
 
 
 def _row_group(group: dict[int, Value]) -> Value:
-    said = {number: value for number, value in group.items() if number not in _OF_A_ROW_GROUP}
-    return said | {1: [_chunk(_structure(chunk)) for chunk in _list(group, 1)]}
+    statements = _without(group, _IGNORED_IN_ROW_GROUP)
+    statements[1] = [_chunk(_structure(chunk)) for chunk in _list(group, 1)]
+    return statements
 
 
 def _chunk(chunk: dict[int, Value]) -> Value:
-    said = {number: value for number, value in chunk.items() if number not in _OF_A_CHUNK}
-    column = _structure(chunk.get(3, {}))
-    return said | {3: {number: value for number, value in column.items() if number not in _OF_A_COLUMN}}
+    statements = _without(chunk, _IGNORED_IN_CHUNK)
+    statements[3] = _without(_structure(chunk.get(3, {})), _IGNORED_IN_COLUMN)
+    return statements
+
+
+def _without(structure: dict[int, Value], ignored: set[int]) -> dict[int, Value]:
+    return {number: value for number, value in structure.items() if number not in ignored}
 
 
 def _list(structure: dict[int, Value], number: int) -> list[Value]:
@@ -73,18 +78,18 @@ def _structure(value: Value) -> dict[int, Value]:
 
 
 class CompactReader:
-    """Takes values from the front of some bytes. Every method raises `DecodeError` where they end too early."""
+    """Takes values from the front of some bytes. Every method raises `DecodeError` if the bytes end too early."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
 
     @property
     def position(self) -> int:
-        """How many bytes were taken."""
+        """The number of bytes that were taken."""
         return self._at
 
     def structure(self, depth: int = 0) -> dict[int, Value]:
-        """The next structure: its values by the numbers of their fields."""
+        """The next structure, as its values by the numbers of their fields."""
         if depth > MAX_DEPTH:
             raise DecodeError("its footer is nested too deep")
         fields: dict[int, Value] = {}
@@ -99,7 +104,7 @@ class CompactReader:
 
     def _value(self, kind: int, depth: int) -> Value:
         match kind:
-            case 1 | 2:  # in a list a yes or no has a byte of its own
+            case 1 | 2:  # in a list a boolean has a byte of its own
                 return self._byte() == _TRUE
             case 3 | 7:
                 return self._take(1 if kind == _BYTE else 8)
@@ -122,12 +127,12 @@ class CompactReader:
         raise DecodeError(f"its footer has a value of the unknown kind {kind}")
 
     def _items(self, count: int) -> range:
-        if count > len(self._data) - self._at:  # each takes a byte at the least
+        if count > len(self._data) - self._at:  # each item takes at least one byte
             raise DecodeError("its footer says more items than it has bytes")
         return range(count)
 
     def _number(self) -> int:
-        # Every field of a footer passes here: bytes are taken by their place, without a slice for each.
+        # Every field of a footer passes here, so bytes are taken by their index, and not by a slice for each.
         data, at, value = self._data, self._at, 0
         for shift in range(0, 70, 7):
             if at >= len(data):

@@ -1,9 +1,10 @@
 """The published numbers of a pool. Each column of the pools frame is one field here, and nowhere else.
 
-From the fields of `AssetDetail` and its parts follow the frames (`exporter.tables`), the Parquet files and their data
-package (`exporter.history.parquet`), the documents of JSON, their description (`exporter.render.openapi`) and the table
-in docs/history.md. A field says its name, type, null and meaning; its class says where documents have it: those of
-`AssetOperations`, `AssetLiquidity`, `AssetRisk` and `PoolRewards` are also in the rows of ``/v1/pools``.
+The frames (`exporter.tables`), the Parquet files and their data package (`exporter.history.parquet`), the JSON
+documents, their description (`exporter.render.openapi`) and the table in docs/history.md all follow from the fields of
+`AssetDetail` and its parts. A field states its name, its type, whether it can be null, and its meaning. Its class says
+where documents have it: the fields of `AssetOperations`, `AssetLiquidity`, `AssetRisk` and `PoolRewards` are also in
+the rows of ``/v1/pools``.
 """
 
 from __future__ import annotations
@@ -51,11 +52,12 @@ Source = Literal["required", "optional", "derived"]
 
 @dataclass(frozen=True, slots=True)
 class ColumnNote:
-    """What the annotation of a field says of its column in the pools frame.
+    """What the annotation of a field says about its column in the pools frame.
 
     Attributes:
-        position: where the column is in a Parquet file. It never changes, and a new column takes the next one.
-        meaning: what the column holds, with its unit, and when it is null. It is read alone.
+        source: who gives the column.
+        position: the column's position in a Parquet file. It never changes, and a new column takes the next position.
+        meaning: what the column holds, with its unit, and when it is null. It can be read alone.
     """
 
     source: Source
@@ -78,18 +80,18 @@ def optional(position: int, meaning: str) -> Meta:
 
 
 def derived(position: int, meaning: str) -> Meta:
-    """A column that is computed from those that protocols give."""
+    """A column that is computed from the columns that protocols give."""
     return _column("derived", position, meaning)
 
 
 class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
     """One token's pool in one market at the observed ledger.
 
-    Totals are in base units of the token, rates in basis points a year rounded down. How yields
-    follow from the annual rates (compounded, or simple), and whether totals are of the ledger's close or of the last
-    action, is the protocol's own: `/v1/protocols` says it. `oracle_price_usd` is null
-    when the market's oracle has no price that is valid under the market's own rules; `tvl_usd_cents`,
-    floor((total_supplied + plain collateral) * price * 100), is null with it.
+    Totals are in base units of the token, and rates are in basis points a year, rounded down. Protocols differ in how
+    yields follow from the annual rates (compounded, or simple), and in whether totals are those of the ledger's close
+    or of the last action; `/v1/protocols` says it. `oracle_price_usd` is null when the market's oracle has no price
+    that is valid under the market's own rules. Then `tvl_usd_cents`, which is floor((total_supplied + plain collateral)
+    * price * 100), is null, too.
     """
 
     market: Annotated[ContractAddress, required(1, "market contract, a strkey; rows ascend by market, then pool")]
@@ -119,39 +121,42 @@ class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
         UsdCents | None,
         derived(22, "floor((total_supplied + total_collateral) * price * 100) in US cents; null without a valid price"),
     ]
-    observed_ledger: Annotated[Ledger, derived(23, "the ledger of which every value of this row is")]
+    observed_ledger: Annotated[Ledger, derived(23, "the ledger at which every value of this row was observed")]
 
 
 class TokenIdentity(Struct, frozen=True, forbid_unknown_fields=True):
     """Who stands behind a token, by a source that the exporter's list of identified tokens names.
 
-    The list goes by the contract's address, never by what a contract says of itself.
+    The list identifies a token by its contract's address, never by what a contract says about itself.
     """
 
     who: Annotated[str, doc("Who issues the token or answers for it.")]
     home_domain: Annotated[str | None, doc("The domain that the issuer names as its own; null where it names none.")]
-    stable: Annotated[bool, doc("Whether it is meant to be worth one unit of a national currency at any time.")]
+    stable: Annotated[bool, doc("Whether the token is meant to be worth one unit of a national currency at any time.")]
 
 
 NullableIdentity = Annotated[
-    TokenIdentity | None, doc("Who stands behind the token; null: it is not on the list of identified tokens.")
+    TokenIdentity | None, doc("Who stands behind the token; null if it is not on the list of identified tokens.")
 ]
 
 
 class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
-    """The snapshot, with the time, what it is a pool of, and its yields on one basis.
+    """The snapshot with its time, its market, and its yields on one basis.
 
     Protocols compound in different ways: `supply_compounding` and `borrow_compounding` say how `supply_apy_bps` and
     `borrow_apy_bps` follow from the annual rates. To compare pools, take the three yields that are compounded daily.
     """
 
-    ledger_close_time: Annotated[Timestamp, derived(24, "close time of that ledger")]
+    ledger_close_time: Annotated[Timestamp, derived(24, "close time of the observed ledger")]
     protocol: Annotated[ProtocolName, required(6, "lending protocol, for example blend")]
     version: Annotated[Words, required(7, "generation of the protocol's contracts, for example v2")]
     market_name: Annotated[Words, required(8, "the market's name as its contract gives it")]
     market_status: Annotated[Words, required(9, "the market's status in the protocol's own words")]
     pool_label: Annotated[
-        Words | None, optional(91, "which of the market's pools of one token, for example Hub 1; null where it has one")
+        Words | None,
+        optional(
+            91, "name that tells several pools of one token in a market apart, for example Hub 1; null if it has one"
+        ),
     ]
     listed: Annotated[
         bool,
@@ -165,12 +170,14 @@ class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
         ListedReasonName, derived(98, "why the market is listed, package_list or configured; else not_listed")
     ]
     app_url: Annotated[str | None, doc("Where the protocol's own app shows the pool; null where no such app is known.")]
-    token_name: Annotated[Words | None, doc("What its contract calls the pool's token in full; null without a name.")]
+    token_name: Annotated[Words | None, doc("The full name of the pool's token, by its contract; null without a name.")]
     token_issuer: Annotated[
-        AccountAddress | None, doc("The account that issues the pool's token, a strkey; null: it is no classic asset.")
+        AccountAddress | None,
+        doc("The account that issues the pool's token, a strkey; null if it is not a classic asset."),
     ]
     token_identity: Annotated[
-        TokenIdentity | None, doc("Who stands behind the pool's token; null: not on the list of identified tokens.")
+        TokenIdentity | None,
+        doc("Who stands behind the pool's token; null if it is not on the list of identified tokens."),
     ]
     supply_compounding: Annotated[
         Compounding, derived(87, "how often a year supply_apy_bps is compounded, or simple; 365 is daily")
@@ -205,9 +212,9 @@ class AssetPrice(
 ):
     """Where `oracle_price_usd` comes from, or why there is none.
 
-    `value`, divided by 10^`decimals`, is the price of one token in USD as the contract `oracle` gave it, and `time` the
-    time that it gave with it (null also beyond the year 9999). `validity` is `valid`, or says why the market itself
-    would refuse to use a price; then the other three are null.
+    `value` divided by 10^`decimals` is the price of one token in USD, as the contract `oracle` gave it. `time` is the
+    time that the oracle gave with it, or null if that is beyond the year 9999. `validity` is `valid`, or says why the
+    market itself would refuse to use a price. Then the other three are null.
     """
 
     oracle: Annotated[ContractAddress | None, required(16, "the market's oracle contract; null when it has none")]
@@ -227,10 +234,10 @@ class AssetPrice(
 
 
 class AssetRates(Struct, frozen=True, forbid_unknown_fields=True):
-    """Annual rates without compounding, and the utilization and modifier that they follow from.
+    """Annual rates without compounding, and the utilization and modifier from which they follow.
 
-    `stored` ones follow from the state as the contract has stored it, `accrued` ones from the state brought to the
-    close time of the ledger; the two are equal where a protocol's own view does not accrue.
+    Rates that begin with `stored` follow from the state that the contract has stored. Those that begin with `accrued`
+    follow from the state at the close time of the ledger. The two are equal if a protocol's own view adds no interest.
     """
 
     apr_decimals: Annotated[Scale, required(33, "decimals of the four rates")]
@@ -265,7 +272,7 @@ class AssetIndexes(
     forbid_unknown_fields=True,
     rename={"index_decimals": "decimals", "supply_index": "supply", "borrow_index": "borrow"},
 ):
-    """The values of one share of supply and one share of debt, in base units of the token, and the share's token."""
+    """The worth of one share of supply and of one share of debt, in base units of the token, and the share's token."""
 
     index_decimals: Annotated[Scale, required(28, "decimals of supply_index and borrow_index")]
     supply_index: Annotated[
@@ -278,38 +285,40 @@ class AssetIndexes(
         ContractAddress | None, optional(94, "the token that suppliers get, a strkey; null where shares are not tokens")
     ]
     share_supply: Annotated[
-        Amount | None, optional(95, "all of that token there is, in its base units; null without it")
+        Amount | None, optional(95, "total supply of the share token, in its base units; null without such a token")
     ]
 
 
 class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
-    """One parameter of the pool's configuration, under the name that the contract has for it.
+    """One parameter of the pool's configuration, under the contract's own name.
 
-    `value` is to be divided by 10^`decimals`; a yes or no is 1 or 0. With `no_limit` the contract takes this value to
-    mean that there is no limit.
+    The number is `value` divided by 10^`decimals`. A yes is 1, a no is 0. If `no_limit` is true, the contract takes
+    this value to mean that there is no limit.
     """
 
     name: Annotated[Words, doc("The parameter's name in the contract.")]
-    value: Annotated[FixedPoint, doc("Its value, times 10^`decimals`; a yes or no is 1 or 0.")]
+    value: Annotated[FixedPoint, doc("The parameter's value, times 10^`decimals`; a yes is 1, a no is 0.")]
     decimals: Annotated[Scale, doc("Decimals of `value`.")]
-    no_limit: Annotated[bool, doc("The contract takes this value to mean no limit.")]
+    no_limit: Annotated[bool, doc("Whether the contract takes this value to mean that there is no limit.")]
 
 
 class RatePoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """A point of the borrow rate over the utilization: between one and the next the rate is a straight line."""
+    """A point of the curve of the borrow rate over the utilization. Between two points the curve is a straight line."""
 
     utilization_bps: Annotated[BasisPoints, doc("Utilization, in basis points, rounded down.")]
-    borrow_apr_bps: Annotated[BasisPoints, doc("Annual rate of borrowers there, in basis points, rounded down.")]
+    borrow_apr_bps: Annotated[
+        BasisPoints, doc("Annual rate of borrowers at this utilization, in basis points, rounded down.")
+    ]
 
 
 class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
     """The operations that the contract allows in the pool now, before caps, balances and health.
 
-    `can_liquidate` is of debt in this pool. One that is null is not known, or is not the same for everybody;
-    `can_reason` says why, and why the market's missing price of the token closes others. `archived` closes nothing:
-    since protocol 23 the call itself restores what it needs, for a higher fee; before, a transaction of its own had to.
-    `pool_status` is the pool's own status, null where it has only its market's; the two meanings say in words
-    what the statuses mean, null where the status has no known meaning.
+    `can_liquidate` is about debt in this pool. An operation is null if it is not known, or if it is not the same for
+    everybody. `can_reason` says why, and why other operations are closed if the market has no price of the token.
+    `archived` closes nothing: since protocol 23 the call itself restores the entries that it needs, for a higher fee.
+    Before, a transaction of its own had to do that. `pool_status` is the pool's own status, and null if only its market
+    has one. The two meanings explain the statuses in words, and are null if a status has no known meaning.
     """
 
     pool_status: Annotated[
@@ -325,13 +334,16 @@ class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     can_reason: Annotated[
         Words | None,
-        optional(46, "why one of the five operations is not known, or closed without a price; null without such"),
+        optional(
+            46,
+            "why one of the five operations is not known, or is closed because there is no price; null if none is",
+        ),
     ]
     archived: Annotated[
         bool,
         derived(
             99,
-            "whether an entry that the numbers follow from is archived: nobody has used or prolonged it for long, and "
+            "whether an entry from which the numbers follow is archived: nobody has used or prolonged it for long, and "
             "the next call that needs it restores it",
         ),
     ]
@@ -344,7 +356,7 @@ class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
-    """How much can be done, in base units, and what the pool is worth in US cents, each rounded down."""
+    """How much can be done, in base units, and what the pool is worth, in US cents. Each number is rounded down."""
 
     available_to_withdraw: Annotated[
         Amount | None,
@@ -361,7 +373,7 @@ class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     min_first_supply: Annotated[
         Amount | None,
-        optional(51, "least that an account's first supply must have, in token base units; null: any amount"),
+        optional(51, "least that an account's first supply must have, in token base units; null without a minimum"),
     ]
     supplied_usd_cents: Annotated[
         UsdCents | None, derived(64, "floor(total_supplied * price * 100); null without a valid price")
@@ -382,29 +394,28 @@ class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetSpoke(Struct, frozen=True, forbid_unknown_fields=True):
-    """One spoke's terms for a pool: a set of limits of its own, for the accounts that belong to it.
+    """One spoke's terms for a pool. A spoke is a set of limits for the accounts that belong to it.
 
-    Its terms are those of `operations`, `liquidity` and `risk` for this spoke alone. It takes nothing new while it is
-    `deprecated` or the pool is `frozen` in it, and nothing at all but liquidations of what secures a debt while it is
-    `paused`; what cannot be seized secures no liquidation. "0" is a closed cap. Null where it is not known whether the
-    market has a price.
+    The terms have the meaning that they have in `operations`, `liquidity` and `risk`, for this spoke alone. A spoke
+    that is `deprecated`, or in which the pool is `frozen`, takes nothing new. A spoke that is `paused` takes nothing
+    but liquidations of what secures a debt. What cannot be seized secures no liquidation. A cap of "0" is closed.
     """
 
     spoke: Annotated[Count, doc("The spoke's number.")]
-    deprecated: Annotated[bool, doc("It takes nothing new.")]
-    paused: Annotated[bool, doc("It takes liquidations of what secures a debt alone.")]
-    frozen: Annotated[bool, doc("The pool takes nothing new in it.")]
-    can_supply: Annotated[bool, doc("Whether it takes supplies.")]
-    can_withdraw: Annotated[bool, doc("Whether it lets its accounts withdraw.")]
+    deprecated: Annotated[bool, doc("Whether the spoke takes nothing new.")]
+    paused: Annotated[bool, doc("Whether the spoke takes nothing but liquidations of what secures a debt.")]
+    frozen: Annotated[bool, doc("Whether the pool takes nothing new in the spoke.")]
+    can_supply: Annotated[bool, doc("Whether the spoke takes supplies.")]
+    can_withdraw: Annotated[bool, doc("Whether the spoke lets its accounts withdraw.")]
     can_borrow: Annotated[
-        bool | None, doc("Whether it lends; null where it is not known whether the market has a price.")
+        bool | None, doc("Whether the spoke lends; null if it is not known whether the market has a price.")
     ]
-    can_repay: Annotated[bool, doc("Whether it takes repayments.")]
+    can_repay: Annotated[bool, doc("Whether the spoke takes repayments.")]
     can_liquidate: Annotated[
-        bool | None, doc("Whether debt can be liquidated; null where it is not known whether the market has a price.")
+        bool | None, doc("Whether debt can be liquidated; null if it is not known whether the market has a price.")
     ]
-    can_be_seized: Annotated[bool, doc("Whether liquidators can get it.")]
-    available_to_supply: Annotated[Amount, doc("What its cap leaves to supply, in token base units.")]
+    can_be_seized: Annotated[bool, doc("Whether liquidators can get the supply.")]
+    available_to_supply: Annotated[Amount, doc("What the spoke's cap leaves to supply, in token base units.")]
     available_to_borrow: Annotated[
         Amount | None, doc("What can be borrowed at most, in token base units; null when `can_borrow` is.")
     ]
@@ -415,27 +426,27 @@ class AssetSpoke(Struct, frozen=True, forbid_unknown_fields=True):
         BasisPoints, doc("Share of the value of collateral that counts against liquidation, in basis points.")
     ]
     liquidation_bonus_bps: Annotated[BasisPoints, doc("What a liquidator gets above the debt, in basis points.")]
-    supply_cap: Annotated[Amount, doc("Most that may be supplied, in token base units; 0: closed.")]
-    borrow_cap: Annotated[Amount, doc("Most that may be borrowed, in token base units; 0: closed.")]
-    can_be_collateral: Annotated[bool, doc("Whether its configuration lets the supply secure a debt.")]
-    can_be_borrowed: Annotated[bool, doc("Whether its configuration lets the pool be borrowed.")]
+    supply_cap: Annotated[Amount, doc("Most that may be supplied, in token base units; 0 is closed.")]
+    borrow_cap: Annotated[Amount, doc("Most that may be borrowed, in token base units; 0 is closed.")]
+    can_be_collateral: Annotated[bool, doc("Whether the spoke's configuration lets the supply secure a debt.")]
+    can_be_borrowed: Annotated[bool, doc("Whether the spoke's configuration lets the pool be borrowed.")]
 
 
 class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
     """Collateral, debt and limits of the pool's configuration, in the same words for every protocol.
 
-    `risk_scope` says what it holds for: `market`, `reserve` or `spoke`; it is null where nothing of this is known.
-    Collateral of this pool lets one borrow collateral_factor_bps / liability_factor_bps of its value, with the
-    liability factor of the pool that the debt is in. `liquidation_kind` is `fixed`, `range` (the bonus depends on the
-    position, and the number is the one that the protocol's page names), `auction` or `dynamic` (then it is null).
-    Of the two caps null is none, and "0" closed; null is none for `max_utilization_bps` too. The raw numbers are in
-    `rate_model`. `spokes` has what each of them says of the pool, where the scope is `spoke`; the fields above then sum
-    their caps up, and have the factors of the spoke with the highest.
+    `risk_scope` says for what the numbers hold: `market`, `reserve` or `spoke`; it is null if nothing is known.
+    Collateral of this pool lets somebody borrow collateral_factor_bps / liability_factor_bps of its value, where the
+    liability factor is that of the pool with the debt. `liquidation_kind` is `fixed`, `range` (the bonus depends on the
+    position, and docs/protocols says which bonus the number is), `auction` or `dynamic`; then the bonus is null. A cap
+    of null is no cap, and a cap of "0" is closed. A `max_utilization_bps` of null is no limit. The raw numbers are in
+    `rate_model`. If the scope is `spoke`, `spokes` has the terms of each spoke; the caps above are then sums over the
+    spokes, and the factors are those of the spoke with the highest collateral factor.
     """
 
     risk_scope: Annotated[
         RiskScope | None,
-        optional(52, "what factors and caps hold for: market, reserve or spoke; null when they are unknown"),
+        optional(52, "for what factors and caps hold: market, reserve or spoke; null when they are unknown"),
     ]
     collateral_factor_bps: Annotated[
         BasisPoints | None, optional(53, "share of the value of collateral that counts when a debt is opened")
@@ -457,10 +468,10 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
         LiquidationKind | None, optional(57, "how the bonus comes about: fixed, range, auction or dynamic")
     ]
     supply_cap: Annotated[
-        Amount | None, optional(58, "most that may be supplied, in token base units; null: no cap, 0: closed")
+        Amount | None, optional(58, "most that may be supplied, in token base units; null is no cap, 0 is closed")
     ]
     borrow_cap: Annotated[
-        Amount | None, optional(59, "most that may be borrowed, in token base units; null: no cap, 0: closed")
+        Amount | None, optional(59, "most that may be borrowed, in token base units; null is no cap, 0 is closed")
     ]
     supply_cap_usd_cents: Annotated[
         UsdCents | None, derived(92, "floor(supply_cap * price * 100); null without a cap or a valid price")
@@ -469,7 +480,7 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
         UsdCents | None, derived(93, "floor(borrow_cap * price * 100); null without a cap or a valid price")
     ]
     max_utilization_bps: Annotated[
-        BasisPoints | None, optional(60, "utilization that no borrower may exceed; null: none")
+        BasisPoints | None, optional(60, "utilization that no borrower may exceed; null without a limit")
     ]
     reserve_factor_bps: Annotated[
         BasisPoints | None, optional(61, "share of the borrowers' interest that suppliers do not get")
@@ -478,11 +489,11 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
         bool | None, optional(62, "whether the pool's configuration lets its supply secure a debt")
     ]
     can_be_borrowed: Annotated[bool | None, optional(63, "whether the pool's configuration lets it be borrowed")]
-    spokes: Annotated[list[AssetSpoke], doc("What each spoke says of the pool; empty where the scope is another.")]
+    spokes: Annotated[list[AssetSpoke], doc("The terms of each spoke for the pool; empty unless the scope is spoke.")]
 
 
 class PoolRewards(Struct, frozen=True, forbid_unknown_fields=True):
-    """Rewards of a pool a year, which are paid in another token: the part of `AssetRewards` that a row of pools has."""
+    """The rewards of a pool a year, which are paid in another token. A row of pools has this part of `AssetRewards`."""
 
     reward_token: Annotated[
         ContractAddress | None, optional(67, "token contract of the reward, a strkey; null without one")
@@ -505,8 +516,8 @@ class PoolRewards(Struct, frozen=True, forbid_unknown_fields=True):
         BasisPoints | None,
         derived(
             77,
-            "annual yield of the suppliers' reward, not compounded and in no other rate, floor to basis points; null "
-            "when supply_reward_reason says why",
+            "annual yield of the suppliers' reward, not compounded and not part of another rate, floor to basis "
+            "points; null when supply_reward_reason says why",
         ),
     ]
     supply_reward_reason: Annotated[
@@ -533,15 +544,16 @@ class PoolRewards(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetRewards(PoolRewards, frozen=True, forbid_unknown_fields=True):
-    """Rewards, which are paid in another token; a reward is in no other rate, and not compounded.
+    """The rewards of a pool, which are paid in another token. They are not compounded, and not part of another rate.
 
-    A yield is what is paid a year at the pace of now over all that is supplied, or borrowed: borrowers get theirs. Its
-    reason is `valid`; `none` (the protocol pays none), `no_emissions` or `expired`, and the yield is 0; or the yield is
-    null: `nothing_supplied`, `nothing_borrowed`, `no_token_price`, `no_reward_price`, `several_tokens`, `unread` (the
-    entry is of no known form) or `not_read` (nobody looked). Amounts a second are in base units of
-    `reward_token` times 10^`reward_decimals`, amounts a year in base units. `reward_price` / 10^`reward_price_decimals`
-    is the price of one whole token in USD, and `reward_price_source` says what it follows from: `comet_spot` is the
-    momentary price of a pool that a single trade can move.
+    The yield of a reward is what is paid in a year at the present pace, divided by all that is supplied or borrowed.
+    Borrowers are paid theirs. The reason is `valid`, or says why the yield is 0 or null. It is 0 for `none` (the
+    protocol pays no rewards), `no_emissions` and `expired`. It is null for `nothing_supplied`, `nothing_borrowed`,
+    `no_token_price`, `no_reward_price`, `several_tokens`, `not_funded`, `unread` (the entry has an unknown form) and
+    `not_read` (the exporter does not read it). Amounts a second are in base units of `reward_token` times
+    10^`reward_decimals`; amounts a year are in base units. `reward_price` / 10^`reward_price_decimals` is the price of
+    one whole token in USD. `reward_price_source` says where it comes from: `comet_spot` is the present price in a pool,
+    which a single trade can move.
     """
 
     reward_decimals: Annotated[
@@ -558,7 +570,7 @@ class AssetRewards(PoolRewards, frozen=True, forbid_unknown_fields=True):
         FixedPoint | None,
         optional(
             96,
-            "what 10^decimals shares of supply were ever paid, accrued, in base units of the reward token times "
+            "all that 10^decimals shares of supply were ever paid, accrued, in base units of the reward token times "
             "10^reward_decimals",
         ),
     ]
@@ -574,18 +586,18 @@ class AssetRewards(PoolRewards, frozen=True, forbid_unknown_fields=True):
     ]
     reward_price_decimals: Annotated[Scale | None, derived(82, "decimals of reward_price; null when reward_price is")]
     reward_price_source: Annotated[
-        Words | None, derived(83, "what the price of the reward token follows from; null when reward_price is")
+        Words | None, derived(83, "where the price of the reward token comes from; null when reward_price is")
     ]
 
 
 class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
-    """How a pool did over a `period` that ends where the hour that is open began (of `30d`: the quarter of a day).
+    """How a pool did over a `period`. The period ends at the begin of the present hour or, for `30d`, quarter of a day.
 
-    Means are over the `observed_count` closed buckets of the period in which the pool was observed, each counting once,
-    rounded down: buckets of an hour for `24h` and `7d`, of 6 hours for `30d`. A change is the number in this document
-    less that of the newest bucket before the period. Everything is null, and the count 0, as long as the history does
-    not reach that far: where no bucket ended within a quarter of the period before its begin. The value and its change
-    are also null without a price.
+    Means are over the `observed_count` closed buckets of the period in which the pool was observed. Each bucket counts
+    once, and the mean is rounded down. A bucket has an hour for `24h` and `7d`, and 6 hours for `30d`. A change is the
+    number in this document minus that of the newest bucket before the period. If the history is too short, the count is
+    0 and everything else is null: no bucket ended within a quarter of the period before its begin. The value and its
+    change are also null without a price.
     """
 
     period: PeriodName
@@ -655,27 +667,25 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PendingChange(Struct, frozen=True, forbid_unknown_fields=True):
-    """A change that the market's contracts have noted and that is not in effect yet.
+    """A change that the market's contracts have queued and that is not in effect yet.
 
-    `kind` is `terms`, `admin`, `code` or `oracle`. From `takes_effect` on it can be put into effect, and until that is
-    done it is listed; the contracts may also drop it.
+    From `takes_effect` on somebody can put it into effect. It is listed until that is done, or until the contracts drop
+    it.
     """
 
     pool: Annotated[PoolId | None, doc("The pool's id inside its market; null for a change of the market.")]
     kind: Annotated[Words, doc("terms, admin, code or oracle.")]
-    value: Annotated[Words, doc("What will be, as text.")]
+    value: Annotated[Words, doc("The value that is queued, as text.")]
     takes_effect: Annotated[
-        Timestamp | None, doc("From when on it can be put into effect; null where no time is set, or unknown.")
+        Timestamp | None, doc("The time from which on it can be put into effect; null if none is set, or known.")
     ]
 
 
 class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
-    """The pool snapshot, with what an analyst wants in addition.
+    """The pool snapshot with everything else that is known of the pool.
 
     The first 13 fields are those of the snapshot in `/v1/assets`. `total_collateral` is plain collateral outside
-    `total_supplied`, and `backstop_credit` what is set aside for the backstop or the protocol; both in base units.
-    `contract_wasm_hash` is the SHA-256 of the market contract's code, null when it has none of its own. `periods` are
-    a day, a week and a month, as far as the history reaches.
+    `total_supplied`. `backstop_credit` is set aside for the backstop or the protocol. Both are in base units.
     """
 
     wasm_hash: Annotated[
@@ -695,16 +705,16 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
         list[RatePoint],
         doc("Base rate, kinks, the rate now, and the rate at full utilization; empty where it is not computed."),
     ]
-    operations: Annotated[AssetOperations, doc("What the contract lets somebody do in the pool now.")]
+    operations: Annotated[AssetOperations, doc("The operations that the contract allows in the pool now.")]
     liquidity: Annotated[AssetLiquidity, doc("How much can be done, and what the pool is worth.")]
-    risk: Annotated[AssetRisk, doc("What the configuration says of collateral, debt and limits.")]
+    risk: Annotated[AssetRisk, doc("The terms of collateral, debt and limits in the configuration.")]
     rewards: Annotated[AssetRewards, doc("What is paid in addition to interest, in another token.")]
     periods: Annotated[list[AssetPeriod], doc("How the pool did over the last day, week and 30 days.")]
-    pending: Annotated[list[PendingChange], doc("What is queued for the pool or its market.")]
+    pending: Annotated[list[PendingChange], doc("Changes that are queued for the pool or its market.")]
 
 
 class RecentMeans(Struct, frozen=True, forbid_unknown_fields=True):
-    """Mean yields of a pool over the last 7 and 30 days: the part of `periods` that a row of pools has."""
+    """The mean yields of a pool over the last 7 and 30 days. A row of pools has this part of `periods`."""
 
     mean_supply_apy_bps_7d: Annotated[
         BasisPoints | None,
@@ -765,7 +775,7 @@ class RecentMeans(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def column_note(field_info: FieldInfo) -> ColumnNote | None:
-    """The note about a field's column; None for a field that is no column of the pools frame."""
+    """The note about a field's column. None if the field is not a column of the pools frame."""
     extras = [meta.extra or {} for meta in getattr(field_info.type, "__metadata__", ())]
     return next((extra["column_note"] for extra in extras if "column_note" in extra), None)
 
@@ -779,7 +789,10 @@ Model = TypeVar("Model", bound=Struct)
 
 
 def _with_fields(*added: FieldInfo) -> Callable[[type[Model]], type[Model]]:
-    """Append fields of other models to a model, which cannot inherit them: msgspec allows one base with fields."""
+    """A decorator that appends fields of other models to a model.
+
+    Inheritance cannot do that, because msgspec allows only one base class with fields.
+    """
 
     def extend(model: type[Model]) -> type[Model]:
         extended = defstruct(
@@ -798,13 +811,13 @@ def _with_fields(*added: FieldInfo) -> Callable[[type[Model]], type[Model]]:
 
 @_with_fields(*(one for one in fields(PoolSnapshot) if one.name not in ("market", "observed_ledger")))
 class MarketPool(Struct, frozen=True, forbid_unknown_fields=True):
-    """A pool snapshot inside its market: without `market` and `observed_ledger`, which the summary states."""
+    """A pool snapshot inside its market. It lacks `market` and `observed_ledger`, which the market's document has."""
 
 
 @_with_fields(*_columns_in(AssetOperations, AssetLiquidity, AssetRisk, PoolRewards), *fields(RecentMeans))
 class PoolRow(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
-    """One pool in one flat row: the snapshot, then what is needed to compare it with others.
+    """One pool in one flat row: the snapshot, then what is needed to compare it with other pools.
 
     Each field has the meaning that it has in `/v1/assets/{market}/{pool}`, in its `operations`, `liquidity`, `risk`,
-    `rewards` and `periods`; the means are those of the last 7 and 30 days.
+    `rewards` and `periods`. The means are those of the last 7 and 30 days.
     """

@@ -1,7 +1,7 @@
 """Problem documents (RFC 9457): what a client receives when no file answers its request.
 
-`type` is always ``about:blank``, for which RFC 9457 (4.2.1) makes `title` the phrase of the HTTP status; what
-is particular to the request is in `detail`, in words that say what is accepted.
+`type` is always ``about:blank``, for which RFC 9457 (4.2.1) says that `title` is the phrase of the HTTP status.
+`detail` says what is wrong with the request, and what is accepted.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ PHRASES: Mapping[int, str] = {
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
-"""The phrases of the statuses that the API answers with (RFC 9110, 15). Python's own table changes with its version,
-and the same run must give the same bytes under each."""
+"""The phrases of the statuses that the API answers with (RFC 9110, 15).
 
-SHOWN_CHARACTERS = 60
-"""How much of a client's own value a detail repeats."""
+Python's own table changes with its version, but the same run must give the same bytes under every version.
+"""
+
+MAX_REPEATED_CHARACTERS = 60
+"""A detail repeats at most this many characters of a client's own value."""
 
 
 _PLACES = {"index": "Overview"} | {name: name.capitalize() for name in ("markets", "tokens", "pools", "data")}
@@ -45,16 +47,16 @@ MISSING_PAGE = (
     + "</ul></nav></div></header><main><h1>No such page</h1><p>The address is mistyped, or this page no longer exists. "
     "Search above, or go to <a href=/>the overview</a>.</main>"
 )
-"""The whole page that a browser gets with 404: a rule at the edge has no other file to hand for it, and little room.
+"""The whole page that a browser gets with 404. A rule at the edge sends it itself, and has little room for it.
 
-Its addresses are those of a tree at the root of its host, because it answers for addresses of any depth.
+Its links are those of a tree at the root of its host, because the page answers for addresses of any depth.
 """
 
 
 def is_site_path(path: str) -> bool:
-    """Whether a path, as it was sent, is one of the site's: there a 404 is `MISSING_PAGE`, elsewhere a problem."""
+    """Whether a path, as it was sent, belongs to the site. There a 404 is `MISSING_PAGE`, elsewhere it is a problem."""
     first, slash, _ = path.removeprefix("/").partition("/")
-    # The file of /v1 counts as /v1: CloudFront cannot distinguish the two.
+    # The file of /v1 counts as /v1, because CloudFront cannot distinguish the two.
     return unquote(first) not in (("v1",) if slash else ("v1", "v1.json"))
 
 
@@ -68,31 +70,31 @@ class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def problem(status: int, detail: str) -> Problem:
-    """The problem document of an HTTP status. KeyError for one that the API never answers with."""
+    """The problem document of an HTTP status. Raises `KeyError` for a status that the API never answers with."""
     return Problem(type="about:blank", title=PHRASES[status], status=status, detail=detail)
 
 
 def invalid_parameter(name: str, value: str, accepted: str) -> Problem:
-    """400: a parameter has a value that is not accepted."""
-    shown = value if len(value) <= SHOWN_CHARACTERS else value[:SHOWN_CHARACTERS] + "..."
+    """The problem (400) of a parameter whose value is not accepted."""
+    shown = value if len(value) <= MAX_REPEATED_CHARACTERS else value[:MAX_REPEATED_CHARACTERS] + "..."
     return problem(400, f"{name} must be {accepted}; got '{shown}'.")
 
 
 def not_a_parameter(name: str, path: str, accepted: Sequence[str]) -> Problem:
-    """400: a name that reads like a filter, an order or a page of ours, which would be ignored otherwise."""
+    """The problem (400) of a name that looks like one of our filters, orders or pages, and is not one of this path."""
     others = f"its parameters are {', '.join(accepted)}" if accepted else "it has none, and lists everything"
     return problem(400, f"{name} is not a parameter of {path}: {others}.")
 
 
 def not_found(detail: str = "There is nothing at this path. The documents begin at /v1/assets.") -> Problem:
-    """404: nothing is published at the URL."""
+    """The problem (404) of a URL at which nothing is published."""
     return problem(404, detail)
 
 
 METHODS = "GET, HEAD, OPTIONS"
 
 MAX_URL_LENGTH = 8192
-"""Bytes of path and query together; CloudFront's bound."""
+"""The most bytes that path and query may have together, which is CloudFront's bound."""
 
 METHOD_NOT_ALLOWED = problem(405, f"This is a read-only API; the methods are {METHODS}.")
 URL_TOO_LONG = problem(414, f"A URL may have {MAX_URL_LENGTH} bytes at most.")
@@ -107,9 +109,9 @@ GENERIC_PROBLEMS = (
     problem(500, "The request could not be answered."),
     UNAVAILABLE,
 )
-"""Files of the tree, for platforms that answer an error with a file of the host: one for each status, ascending.
+"""The problems that are files of the tree, for platforms that answer an error with a file; one for each status.
 
-They say what is true of every request with that status: a platform cannot put a client's own value into a file.
+Each says what is true of every request with that status, because a platform cannot put a client's value into a file.
 """
 
 UNKNOWN_CURSOR = not_found(
@@ -121,13 +123,13 @@ MUTUALLY_EXCLUSIVE = problem(400, "On /v1/pools, market and token exclude each o
 
 
 def unknown_market(market: str) -> Problem:
-    """404: a well-formed market address of which the published run knows nothing."""
+    """The problem (404) of a valid market address that the published run does not have."""
     return not_found(f"The market {market} is not part of the published run. /v1/markets lists those that are.")
 
 
 def unknown_pool(market: str, pool: str) -> Problem:
-    """404: a well-formed market and pool of which the published run knows nothing."""
-    shown = pool if len(pool) <= SHOWN_CHARACTERS else pool[:SHOWN_CHARACTERS] + "..."
+    """The problem (404) of a valid market and pool that the published run does not have."""
+    shown = pool if len(pool) <= MAX_REPEATED_CHARACTERS else pool[:MAX_REPEATED_CHARACTERS] + "..."
     return not_found(
         f"The published run has no pool {shown} in market {market}. /v1/assets lists those that it has, and "
         "/v1/system/status those that could not be read."
@@ -135,15 +137,15 @@ def unknown_pool(market: str, pool: str) -> Problem:
 
 
 def unknown_symbol(symbol: str) -> Problem:
-    """404: a symbol, in lower case, that no token of the published run has."""
+    """The problem (404) of a symbol, in lower case, that no token of the published run has."""
     return not_found(f"No token of the published run has the symbol {symbol}. /v1/tokens lists all.")
 
 
 def unknown_token(address: str) -> Problem:
-    """404: a well-formed token address of which the published run knows nothing."""
+    """The problem (404) of a valid token address that the published run does not have."""
     return not_found(f"No pool of the published run has the token {address}. /v1/assets lists those that it has.")
 
 
 def encode_problem(document: Problem) -> bytes:
-    """The bytes of a problem document: compact UTF-8 JSON."""
+    """The bytes of a problem document, which are compact UTF-8 JSON."""
     return msgspec.json.encode(document)

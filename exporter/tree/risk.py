@@ -1,6 +1,7 @@
-"""The published risk of listed markets at a proven checkpoint (docs/risk.md): sums over positions, and no position.
+"""The published risk of listed markets at a proven checkpoint (docs/risk.md). It has sums over positions only.
 
-No holder is named or can be told from another: below `LEAST_HOLDERS` there is only their number.
+No holder is named, and none can be told from another. If there are fewer than `MIN_HOLDERS`, only their number is
+there.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from exporter.tree.values import (
     doc,
 )
 
-LEAST_HOLDERS = 5
-"""With fewer holders a share or a sum would be an account's own."""
+MIN_HOLDERS = 5
+"""The smallest number of holders for which shares and sums are published. Fewer could reveal a single account."""
 
 FALLS_BPS = (500, 1_000, 2_000, 3_000, 5_000)
-"""By how much prices fall, in basis points."""
+"""The falls of prices that are computed, in basis points."""
 
-SHOWN_PART_BPS = 100
-"""Collateral that secures less than this part of a pool's debt is shown together with other such."""
+MIN_PART_BPS = 100
+"""A token that secures less than this part of a pool's debt, in basis points, is not shown by itself."""
 
 
 class RiskLargest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the largest holders have together, of all; with fewer holders than that, all of them."""
+    """The parts that the largest holders have together. If there are fewer holders, the part is that of all."""
 
     largest_1_bps: Annotated[BasisPoints, doc("The largest one's part, in basis points, rounded down.")]
     largest_10_bps: Annotated[BasisPoints, doc("The part of the largest 10 together, in basis points, rounded down.")]
@@ -59,9 +60,9 @@ class RiskCollateral(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RiskOfPool(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who supplied to a pool and who owes to it, and what secures that.
+    """How many supplied to a pool and owe to it, how concentrated they are, and what secures the debt.
 
-    The two `_unexplained` numbers are the pool's own total less the sum over all positions: 0 is exact.
+    The two `_unexplained` numbers are the pool's own total minus the sum over all positions, which should be 0.
     """
 
     pool: PoolId
@@ -95,18 +96,18 @@ class RiskOfPool(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RiskFall(Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of a market's debt if prices fall; all else stays as it was."""
+    """What becomes of a market's debt if prices fall and nothing else changes."""
 
     token_address: Annotated[
-        ContractAddress | None, doc("The token whose price falls; null: all that are not stable together.")
+        ContractAddress | None, doc("The token whose price falls; null if all tokens that are not stable fall.")
     ]
-    symbol: Annotated[TokenSymbol | None, doc("That token's symbol; null where several fall together.")]
+    symbol: Annotated[TokenSymbol | None, doc("The symbol of the token whose price falls; null if several fall.")]
     fall_bps: Annotated[BasisPoints, doc("By how much the price falls, in basis points.")]
     liquidatable_usd_cents: Annotated[
-        UsdCents, doc("Debt of positions that the contract lets be liquidated then, at the fallen prices, in US cents.")
+        UsdCents, doc("Debt of positions that can be liquidated at the fallen prices, in US cents.")
     ]
     uncovered_usd_cents: Annotated[
-        UsdCents, doc("What of all debt is more than its own collateral is worth then, in US cents.")
+        UsdCents, doc("The part of all debt that exceeds the worth of its own collateral then, in US cents.")
     ]
 
 
@@ -114,9 +115,9 @@ class RiskNow(Struct, frozen=True, forbid_unknown_fields=True):
     """The debt of a market at the checkpoint, by the market's own prices and factors."""
 
     debt_usd_cents: Annotated[UsdCents, doc("All debt of positions that the contract can judge, in US cents.")]
-    liquidatable_usd_cents: Annotated[UsdCents, doc("What of it is of positions that can be liquidated, in US cents.")]
+    liquidatable_usd_cents: Annotated[UsdCents, doc("Debt of positions that can be liquidated now, in US cents.")]
     uncovered_usd_cents: Annotated[
-        UsdCents, doc("What of all debt is more than its own collateral is worth now, in US cents.")
+        UsdCents, doc("The part of all debt that exceeds the worth of its own collateral now, in US cents.")
     ]
     without_collateral_usd_cents: Annotated[
         UsdCents, doc("Debt of positions whose collateral is worth nothing, in US cents.")
@@ -129,8 +130,8 @@ class RiskNow(Struct, frozen=True, forbid_unknown_fields=True):
 class RiskOfMarket(Struct, frozen=True, forbid_unknown_fields=True):
     """The risk of a market's lenders: who owes, and what falling prices do.
 
-    `now`, `largest_borrowers` and `falls` are of positions with debt of which every token has a valid price; the
-    contract refuses to judge the others. With fewer than five such borrowers they are null or empty.
+    `now`, `largest_borrowers` and `falls` are about positions with debt whose tokens all have a valid price. The
+    contract refuses to judge the others. With fewer than five judged borrowers they are null or empty.
     """
 
     market: Annotated[ContractAddress, doc("The market's contract, a strkey.")]
@@ -165,12 +166,12 @@ class RiskLeftOut(Struct, frozen=True, forbid_unknown_fields=True):
 class RiskDocument(Struct, frozen=True, forbid_unknown_fields=True):
     """What the borrowers of each listed market owe and hold, at a proven checkpoint, without naming anybody.
 
-    It is no prediction. It takes no account of what collateral can be sold for, of several prices that move apart, or
-    of what anybody does in the meantime; prices are those of the markets' own oracles.
+    It is not a prediction. It does not consider for how much collateral can be sold, that prices can move in different
+    ways, or that somebody may act in the meantime. Prices are those of the markets' own oracles.
     """
 
-    network: Annotated[str, doc("Passphrase of the Stellar network that the checkpoint is of.")]
-    checkpoint: Annotated[Ledger, doc("The ledger of the checkpoint that every position is of.")]
+    network: Annotated[str, doc("Passphrase of the Stellar network to which the checkpoint belongs.")]
+    checkpoint: Annotated[Ledger, doc("The ledger of the checkpoint at which every position was read.")]
     checkpoint_close_time: Annotated[Timestamp, doc("When the ledger of the checkpoint closed.")]
     header: Annotated[Digest, doc("SHA-256 of the header of that ledger, 64 hex digits.")]
     data: Annotated[list[RiskOfMarket], doc("The listed markets whose positions can be read, ascending by address.")]
@@ -178,7 +179,7 @@ class RiskDocument(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MarketRisk(Struct, frozen=True, forbid_unknown_fields=True):
-    """A market's risk, of a checkpoint that is older than the run: of at most 48 hours before."""
+    """A market's risk at a checkpoint. The checkpoint is older than the run, by at most 48 hours."""
 
     checkpoint: Annotated[Ledger, doc("The ledger of the checkpoint, not that of the run.")]
     checkpoint_close_time: Annotated[Timestamp, doc("When that checkpoint's ledger closed.")]
@@ -188,14 +189,14 @@ class MarketRisk(Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class PublishedRisk:
-    """A risk document as it is in a tree: its key, the SHA-256 of its bytes (64 hex digits), and what it says."""
+    """A risk document in a tree: its key, the SHA-256 of its bytes (64 hex digits), and its content."""
 
     key: str
     sha256: str
     document: RiskDocument
 
     def of(self, market: str) -> MarketRisk | None:
-        """The risk of a market; None where the document has none."""
+        """The risk of a market. None if the document does not have it."""
         document = self.document
         market_risk = next((item for item in document.data if item.market == market), None)
         if market_risk is None:

@@ -1,6 +1,6 @@
-"""Which file answers a public URL: the rule of the API as a pure function, which knows no file system.
+"""Says which file answers a public URL. The API's rule is a pure function here, which knows no file system.
 
-The preview server applies it; the rules for nginx, CloudFront Functions and Cloudflare Workers are ports of it.
+The preview server applies it. The rules for nginx, CloudFront Functions and Cloudflare Workers are ports of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from exporter.tree.problems import (
 from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL, SYMBOL
 
 MAX_LIMIT = 2**31 - 1
-"""`limit` is an int32."""
+"""The largest value of `limit`, which is an int32."""
 
 _CONTRACT, _POOL, _CURSOR, _PROTOCOL, _SYMBOL = (
     re.compile(form) for form in (CONTRACT, POOL, CURSOR, PROTOCOL, SYMBOL)
@@ -55,24 +55,30 @@ UNSUPPORTED_FILTERS = (
     *("protocol", "symbol", "status", "sort", "order", "offset", "page", "per_page", "fields", "pool", "asset", "name"),
     *("limit", "market", "token", "cursor"),
 )
-"""Names that a client takes for a filter, an order or a page of a list. Those that are no parameter of the path are
-refused, because to ignore them is to answer another question. Other unknown names are ignored (cache busters)."""
+"""Names that a client may take for a filter, an order or a page of a list.
+
+Those that are not parameters of the path are refused, because ignoring them would answer another question. Other
+unknown names, such as cache busters, are ignored.
+"""
 
 _FILTER_FOLDERS = frozenset({"limit", "market", "token"})
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The answer is the first of `keys` that exists; `missing` is the answer when none does."""
+    """The answer is the first file of `keys` that exists. If none exists, it is the problem `missing`."""
 
     keys: tuple[str, ...]
     missing: Problem
 
 
 def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
-    """The file that answers a URL: the path as sent, percent-encoded, and what follows the question mark.
+    """The file that answers a URL, or the problem that does.
 
-    `sizes` are the page sizes of the published run, ascending, beginning with 1.
+    Args:
+        path: the path as it was sent, percent-encoded.
+        query: what follows the question mark.
+        sizes: the page sizes of the published run, ascending, beginning with 1.
     """
     segments = _segments(path)
     if segments is None:
@@ -127,7 +133,7 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
 
 
 def _segments(path: str) -> list[str] | None:
-    """The decoded segments of a path; None where one could mean anything but a plain name in the tree."""
+    """The decoded segments of a path. None if one of them could mean anything else than a plain name in the tree."""
     if not path.startswith("/"):
         return None
     if path == "/":
@@ -139,14 +145,14 @@ def _segments(path: str) -> list[str] | None:
 
 
 def _is_harmless(segment: str) -> bool:
-    """Whether a segment can neither leave its folder nor name what stores hide (names that begin with a dot)."""
+    """Whether a segment can neither leave its folder nor name a hidden file, which begins with a dot."""
     if not segment or segment.startswith("."):
         return False
     return not any(character in "/\\" or ord(character) < 0x20 for character in segment)
 
 
 def _parameters(query: str) -> dict[str, str]:
-    """The first occurrence of each parameter; one that is empty counts as absent."""
+    """The parameters of a query. Of a repeated one the first counts, and an empty one counts as absent."""
     first: dict[str, str] = {}
     for pair in query.split("&"):
         name, _, value = pair.partition("=")
@@ -155,7 +161,7 @@ def _parameters(query: str) -> dict[str, str]:
 
 
 def _page(family: families.Family, cursor: str, missing: Problem) -> Served | Problem:
-    """The page of a cursor, which fixes the run, the filter and the size: other parameters are ignored."""
+    """The page of a cursor. The cursor fixes the run, the filter and the size, so other parameters are ignored."""
     return Served((family.key(cursor=cursor),), missing) if _CURSOR.fullmatch(cursor) else missing
 
 
@@ -179,7 +185,7 @@ def _route_assets(query: str, sizes: Sequence[int]) -> Served | Problem:
         size = _size_for(limit, sizes)
         if size is None:
             return invalid_parameter("limit", limit, LIMIT_ACCEPTED)
-        # Left out where it would be the index once more. A market's pools of one token have no page without rows.
+        # The page of a size is missing if it would repeat the index. A market's pools of one token have no empty page.
         keys = [] if size == 0 and market and token else [f"{folder}/limit/{size}.json", *keys]
     unfiltered = market is None and token is None
     return Served(tuple(keys) if unfiltered else (*keys, families.EMPTY_PAGE_KEY), not_found())
@@ -200,7 +206,7 @@ def _route_pools(query: str) -> Served | Problem:
         return Served((families.pools_key(protocol, only_open=status is not None),), not_found())
     if [market, token, protocol, status].count(None) < 3:
         return MUTUALLY_EXCLUSIVE
-    # What matches nothing has the same empty page as the assets.
+    # A filter that matches nothing has the same empty page as in /v1/assets.
     return Served((families.pools_of_key(market, token), families.EMPTY_PAGE_KEY), not_found())
 
 
@@ -213,11 +219,12 @@ def _route_tokens(query: str) -> Served | Problem:
         return Served(("v1/tokens.json",), not_found())
     if not _SYMBOL.fullmatch(symbol):
         return invalid_parameter("symbol", symbol, SYMBOL_ACCEPTED)
-    own = symbol.lower()
-    return Served((families.TOKENS_OF_SYMBOL.key(symbol=own),), unknown_symbol(own))
+    lower = symbol.lower()
+    return Served((families.TOKENS_OF_SYMBOL.key(symbol=lower),), unknown_symbol(lower))
 
 
 def _unsupported(parameters: Mapping[str, str], path: str) -> Problem | None:
+    """The problem of the first parameter that looks like a filter and is not one of this list; None without one."""
     accepted = LISTS.get(path)
     if accepted is None:
         return None
@@ -247,10 +254,10 @@ def _route_history(path: Sequence[str], query: str, page: families.Family, missi
 
 
 def _size_for(limit: str, sizes: Sequence[int]) -> int | None:
-    """The largest size not above the limit, 0 for a limit of 0, None for an invalid limit."""
+    """The largest page size that is not above the limit. 0 for a limit of 0; None if the limit is not valid."""
     if not _DIGITS.fullmatch(limit):
         return None
-    # A long run of digits is settled by its length: Python refuses to convert more than 4,300 of them.
+    # The length is compared first, because Python refuses to convert more than 4,300 digits.
     digits = limit.lstrip("0") or "0"
     if len(digits) > len(str(MAX_LIMIT)) or int(digits) > MAX_LIMIT:
         return None

@@ -1,4 +1,4 @@
-"""The files of a run as the Parquet file that a run's manifest names."""
+"""The list of all files of a run: the Parquet file that the run's manifest names."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ _KEY = f"^{KEY_SEGMENT}(/{KEY_SEGMENT})*$"
 
 
 class RunListing:
-    """Every file of a run with its kind, size and SHA-256, ascending by key; ``parquet`` is the list as a file."""
+    """Every file of a run with its kind, size and SHA-256, ascending by key. ``parquet`` are the bytes of the list."""
 
     def __init__(self, parquet: bytes) -> None:
         self.parquet = parquet
 
     @cached_property
     def frame(self) -> pl.DataFrame:
+        """The list as a frame: ``key``, ``kind``, ``bytes`` and ``sha256``."""
         table = open_parquet(self.parquet, _SCHEMA).read([*_SCHEMA], use_threads=False)
         return pl.DataFrame(pl.from_arrow(table)).select(pl.col(name).cast(kind) for name, kind in _SCHEMA.items())
 
@@ -55,7 +56,7 @@ class RunListing:
 
     @classmethod
     def of(cls, files: Iterable[ManifestFile]) -> RunListing:
-        """List files in any order. Raises `CheckError` for a key that is there twice."""
+        """The list of these files, which may have any order. Raises `CheckError` if a key occurs twice."""
         rows = sorted((file.key, file.kind, file.bytes, bytes.fromhex(file.sha256)) for file in files)
         for (key, *_), (following, *_) in pairwise(rows):
             if key == following:
@@ -82,14 +83,19 @@ class RunListing:
 
     @property
     def size(self) -> tuple[int, int]:
+        """The number of files, and their size in bytes."""
         return len(self), int(self.frame["bytes"].sum())
 
     def sha256_of(self, key: str) -> str | None:
+        """The SHA-256 of a file, in hex digits. None if the list does not have it."""
         digests = self.frame.filter(pl.col("key") == key)["sha256"]
         return digests[0].hex() if len(digests) else None
 
     def run_id(self, observed_ledger: int) -> str:
-        """The ledger, a dash, and 12 hex digits of the SHA-256 over what ``sha256sum`` prints of all files, by key."""
+        """The id of a run that has these files: the ledger, a dash, and 12 hex digits.
+
+        The digits are the start of the SHA-256 over what ``sha256sum`` prints for all files in the order of their keys.
+        """
         digest = hashlib.sha256()
         for key, sha256 in self.frame.select("key", "sha256").iter_rows():
             digest.update(f"{sha256.hex()}  {key}\n".encode())
@@ -97,6 +103,7 @@ class RunListing:
 
     @classmethod
     def from_parquet(cls, data: bytes) -> RunListing:
+        """The list in the bytes of a file. Raises `CheckError` if they are not such a list."""
         listing = cls(data)
         try:
             _check(listing.frame)
@@ -113,12 +120,12 @@ class RunListing:
 
 
 def ledger_of(run_id: str) -> int:
-    """The ledger that a run's id starts with."""
+    """The ledger of a run, with which its id starts."""
     return int(run_id.partition("-")[0])
 
 
 def listed_files(frame: pl.DataFrame) -> Iterator[ManifestFile]:
-    """The files that are rows of a listing's frame."""
+    """The files in the rows of a list's frame."""
     for key, kind, size, digest in frame.iter_rows():
         yield ManifestFile(key, kind, size, digest.hex())
 
@@ -139,7 +146,7 @@ def _check(frame: pl.DataFrame) -> None:
 
 
 def listing_of(key: str, sha256: str, data: bytes | None) -> RunListing:
-    """The listing whose key and digest a manifest gives; ``data`` are the bytes there. Raises `CheckError`."""
+    """The list of files whose key and digest a manifest states, from the bytes at that key. Raises `CheckError`."""
     if data is None or hashlib.sha256(data).hexdigest() != sha256:
         raise CheckError(f"{key} does not have the digest that the run's manifest gives for it")
     return RunListing.from_parquet(data)

@@ -1,4 +1,4 @@
-"""Whether two files say the same, although their bytes differ because other libraries wrote them."""
+"""Compares files by their values, because other versions of libraries may write the same values as other bytes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _UNREADABLE = (DecodeError, msgspec.DecodeError, pa.ArrowException, OSError, Val
 
 
 def same_values(key: str, one: bytes, other: bytes) -> bool:
-    """Whether two files under one key have the same values; by its ending JSON, Parquet and gzip, bytes for others.
+    """Whether two files under one key have the same values.
 
-    A file that cannot be read is the same as none. So is JSON that names a key twice: readers differ in which value
-    they take.
+    JSON, Parquet and gzip, which the key's ending tells apart, are compared by their values; other files by their
+    bytes. A file that cannot be read never has the same values. Nor has JSON in which an object has a key twice,
+    because readers differ in which value they take.
     """
     if one == other:
         return True
     try:
         if key.endswith(".json"):
-            return _one_form(one) == _one_form(other)
+            return _canonical(one) == _canonical(other)
         if key.endswith(".parquet"):
             return same_tables(one, other)
         return key.endswith(".gz") and _same_unpacked(one, other)
@@ -36,9 +37,9 @@ def same_values(key: str, one: bytes, other: bytes) -> bool:
 
 
 def same_tables(one: bytes, other: bytes) -> bool:
-    """Whether two Parquet files have the same rows in the same groups, and their footers say the same of them.
+    """Whether two Parquet files have the same rows in the same groups, and footers that say the same about them.
 
-    Raises `DecodeError`, `pa.ArrowException` and `OSError` for a file that cannot be read.
+    Raises `DecodeError`, `pa.ArrowException` or `OSError` if a file cannot be read.
     """
     if statements_of(one) != statements_of(other):
         return False
@@ -46,15 +47,15 @@ def same_tables(one: bytes, other: bytes) -> bool:
     if not left.schema_arrow.equals(right.schema_arrow, check_metadata=True):
         return False
     return all(
-        left.read_row_group(at).equals(right.read_row_group(at), check_metadata=True)
-        for at in range(left.num_row_groups)
+        left.read_row_group(index).equals(right.read_row_group(index), check_metadata=True)
+        for index in range(left.num_row_groups)
     )
 
 
-def _one_form(data: bytes) -> bytes:
-    """JSON in one form, in which 1, 1.0 and true are three things, as they are not to Python.
+def _canonical(data: bytes) -> bytes:
+    """JSON in a canonical form, in which 1, 1.0 and true differ. To Python they are equal.
 
-    Raises `msgspec.DecodeError`, and `ValueError` where an object has a key twice.
+    Raises `msgspec.DecodeError`, or `ValueError` if an object has a key twice.
     """
     value = decode_json(data, object)
     json.loads(data, object_pairs_hook=_refuse_repeated)
@@ -68,8 +69,8 @@ def _refuse_repeated(pairs: list[tuple[str, object]]) -> None:
 
 def _same_unpacked(one: bytes, other: bytes) -> bool:
     first, second = Gunzip(EVIDENCE_BYTES), Gunzip(EVIDENCE_BYTES)
-    for mine, theirs in zip_longest(first.feed(one), second.feed(other)):
-        if mine != theirs:
+    for left, right in zip_longest(first.feed(one), second.feed(other)):
+        if left != right:
             return False
     first.finish()
     second.finish()

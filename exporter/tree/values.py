@@ -1,8 +1,8 @@
-"""The kinds of values on the wire, each with its form, its meaning and an example.
+"""The kinds of values in documents, each with its form, its meaning and an example.
 
-Token amounts, prices and money are decimal strings, because they exceed 2^53; basis points, decimals, ledgers and
-counts are integers. Amounts, prices and yields are never negative: totals, debts and collateral are sums of positions
-that only exist above zero, prices count only above zero, and yields follow from them.
+Token amounts, prices and money are decimal strings, because they can exceed 2^53. Basis points, decimals, ledgers and
+counts are integers. Amounts, prices and yields are never negative: totals, debts and collateral are sums of positions,
+which are above zero; prices count only if they are above zero; and yields follow from these.
 """
 
 from __future__ import annotations
@@ -17,14 +17,25 @@ from msgspec import Meta
 from exporter.tree.files import KEY_SEGMENT, MAX_KEY_BYTES, FileKind
 
 CONTRACT = "C[A-Z2-7]{55}"
-"""The form of a contract's address, as a regular expression; so are the next four."""
+"""The regular expression of a contract's address."""
 
 POOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,127}"
+"""The regular expression of a pool's id."""
+
 CURSOR = "[A-Za-z0-9_-]{1,128}"
+"""The regular expression of a page's cursor."""
+
 SYMBOL = "[A-Za-z0-9][A-Za-z0-9._-]{0,31}"
-"""A symbol that can be asked for; its file has it in lower case. All others are found by the token's address."""
+"""The regular expression of a symbol by which tokens can be asked for. Its file has the symbol in lower case.
+
+Tokens with other symbols are found by their addresses.
+"""
+
 PROTOCOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+"""The regular expression of a protocol's name."""
+
 RUN_ID = "[A-Za-z0-9][A-Za-z0-9_-]{0,127}"
+"""The regular expression of a run's id."""
 
 PUBLIC_URL = r"https://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*(?::[0-9]{1,5})?(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*"
 """The address of a published tree, without a slash at its end, as a regular expression."""
@@ -49,22 +60,22 @@ class RewardReason(StrEnum):
     """The state of a reward's yield: valid, or why it is 0 or null."""
 
     VALID = "valid"
-    NONE = "none"  # 0: the protocol pays none
-    NO_EMISSIONS = "no_emissions"  # 0: none was ever set up here, or it is of nothing
-    EXPIRED = "expired"  # 0: it is over, or paused
-    NOT_FUNDED = "not_funded"  # null: it is promised, and cannot be claimed
-    NOTHING_SUPPLIED = "nothing_supplied"  # null: there are no suppliers
-    NOTHING_BORROWED = "nothing_borrowed"
-    NO_BACKSTOP = "no_backstop"
-    NO_TOKEN_PRICE = "no_token_price"  # null: the amount is known, its worth compared with the pool's is not
-    NO_REWARD_PRICE = "no_reward_price"
-    SEVERAL_TOKENS = "several_tokens"  # null: more than one token is paid
-    UNREAD = "unread"  # null: the entry cannot be decoded
-    NOT_READ = "not_read"  # null: the exporter does not look for it
+    NONE = "none"  # the yield is 0: the protocol pays no rewards
+    NO_EMISSIONS = "no_emissions"  # the yield is 0: no reward was ever set up here, or its amount is 0
+    EXPIRED = "expired"  # the yield is 0: the reward is over, or paused
+    NOT_FUNDED = "not_funded"  # the yield is null: the reward is promised, and cannot be claimed
+    NOTHING_SUPPLIED = "nothing_supplied"  # the yield is null: there are no suppliers
+    NOTHING_BORROWED = "nothing_borrowed"  # the yield is null: there are no borrowers
+    NO_BACKSTOP = "no_backstop"  # the yield is null: nobody deposited in the backstop
+    NO_TOKEN_PRICE = "no_token_price"  # the yield is null: the pool's token has no price
+    NO_REWARD_PRICE = "no_reward_price"  # the yield is null: the reward token has no price
+    SEVERAL_TOKENS = "several_tokens"  # the yield is null: the reward is paid in more than one token
+    UNREAD = "unread"  # the yield is null: the reward's entry cannot be decoded
+    NOT_READ = "not_read"  # the yield is null: the exporter does not read the reward
 
 
 class ListedReason(StrEnum):
-    """Why a market is listed, or that it is not."""
+    """Why a market is listed, or not."""
 
     PACKAGE_LIST = "package_list"  # the exporter's own lists: the protocol shows it to people
     CONFIGURED = "configured"  # the publisher's configuration names it
@@ -74,10 +85,10 @@ class ListedReason(StrEnum):
 class SkipReason(StrEnum):
     """Why a run has no numbers of a market that is not listed, or that the operator excludes."""
 
-    EXCLUDED = "excluded"  # the publisher's configuration says so
-    POOLS = "pools"  # there was no room within the number of pools
-    TIME = "time"  # there was no time
-    CHANGED = "changed"  # it is not known to hold at the run's ledger
+    EXCLUDED = "excluded"  # the publisher's configuration excludes it
+    POOLS = "pools"  # the budget of pools had no room for it
+    TIME = "time"  # there was no time left to read it
+    CHANGED = "changed"  # it changed, so it is not known to hold at the run's ledger
     FAILED = "failed"  # the source gave no usable answer about it
 
 
@@ -85,7 +96,7 @@ _EXAMPLE = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 
 
 def doc(meaning: str) -> Meta:
-    """The meaning of a document's field, with its unit, and that of null where it may be null."""
+    """The meaning of a document's field, with its unit, and with the meaning of null if it can be null."""
     return Meta(description=meaning)
 
 
@@ -96,7 +107,7 @@ def _text(
     lengths: tuple[int | None, int | None] = (None, None),
     column: ParquetType = ParquetType.UTF8,
 ) -> Meta:
-    """A text that is of the pattern as a whole; ``column`` is the type of a column of such values."""
+    """A text that matches the pattern as a whole. ``column`` is the type of a column with such values."""
     return Meta(
         pattern=f"^{pattern}$",
         min_length=lengths[0],
@@ -215,7 +226,7 @@ def _time(column: ParquetType) -> Meta:
 
 
 Timestamp = Annotated[str, _time(ParquetType.TIMESTAMP)]
-PriceTime = Annotated[str, _time(ParquetType.INT64)]  # as an oracle claims it: of no calendar, maybe
+PriceTime = Annotated[str, _time(ParquetType.INT64)]  # an oracle states it, so it may be beyond any calendar
 Cursor = Annotated[
     str, _text(CURSOR, "The opaque cursor of the next page, for the `?cursor=` of the same path.", lengths=(None, 128))
 ]
@@ -302,7 +313,7 @@ FileReference = Annotated[
 
 
 def as_written(value: Any) -> Any:
-    """A value out of a Parquet file as documents have it: decimals are digits, times texts."""
+    """A value from a Parquet file in the form that documents have: decimals as digits, times as texts."""
     if isinstance(value, Decimal):
         return str(value)
     return f"{value:%Y-%m-%dT%H:%M:%SZ}" if isinstance(value, datetime) else value

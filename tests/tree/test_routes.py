@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.tree.files import is_key
 from exporter.tree.headers import content_type
-from exporter.tree.problems import SHOWN_CHARACTERS, Problem, encode_problem, problem
+from exporter.tree.problems import MAX_REPEATED_CHARACTERS, Problem, encode_problem, problem
 from exporter.tree.routes import Served, route
 from tests.render.rendering import SIZES, contract
 
@@ -305,8 +305,8 @@ def test_details_show_a_bounded_part_of_a_value() -> None:
     answer = route("/v1/assets", "limit=" + "x" * 5000, SIZES)
 
     assert isinstance(answer, Problem)
-    assert "x" * SHOWN_CHARACTERS + "..." in answer.detail
-    assert "x" * (SHOWN_CHARACTERS + 1) not in answer.detail
+    assert "x" * MAX_REPEATED_CHARACTERS + "..." in answer.detail
+    assert "x" * (MAX_REPEATED_CHARACTERS + 1) not in answer.detail
 
 
 def test_problem_documents_have_the_fields_of_rfc_9457() -> None:

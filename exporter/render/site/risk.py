@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from exporter.render.site.charts import fall_chart
 from exporter.render.site.text import dollars, harmless, moment_of, percent
-from exporter.tree.risk import LEAST_HOLDERS, MarketRisk, RiskFall, RiskLargest
+from exporter.tree.risk import MIN_HOLDERS, MarketRisk, RiskFall, RiskLargest
 
 HEADLINE_FALL_BPS = 3_000
 """The fall of prices that the sentence speaks of."""
@@ -36,7 +36,7 @@ def risk_words(risk: MarketRisk | None, symbols: Mapping[str, str], token: str |
     but = "" if explained else ", and positions do not add up to all that the pools say they lend"
     as_of = f"That is as of {moment_of(risk.checkpoint_close_time)}, and no prediction{but}."
     if figures.now is None:
-        few = f"Fewer than {LEAST_HOLDERS} borrowers here can be judged ({figures.borrower_count} owe anything)"
+        few = f"Fewer than {MIN_HOLDERS} borrowers here can be judged ({figures.borrower_count} owe anything)"
         return RiskWords((f"{few}, so nothing is said of what they owe and hold.", as_of), None, risk.key)
     name, falls = _falling(figures.falls, [pool.token_address for pool in figures.pools if not pool.stable], token)
     label = "every token that is not stable" if name is None else symbols.get(name, "the token")
