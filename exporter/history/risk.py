@@ -20,25 +20,32 @@ from exporter.tree.risk import RiskDocument
 
 _CENTS = pa.decimal128(38, 0)
 
-SCHEMA = pa.schema(
-    [
-        ("checkpoint", pa.int64()),  # the ledger of the checkpoint, at which no run has to be
-        ("checkpoint_close_time", pa.timestamp("us", "UTC")),
-        ("protocol", pa.large_string()),
-        ("market", pa.large_string()),
-        (
-            "token_address",
-            pa.large_string(),
-        ),  # the token whose price falls; null: all tokens but stable ones
-        ("fall_bps", pa.int64()),  # 0 for the prices as they are
-        ("supplier_count", pa.int64()),
-        ("borrower_count", pa.int64()),
-        ("not_judged_count", pa.int64()),
-        ("debt_usd_cents", _CENTS),  # this and the next two are null if fewer than five borrowers were judged
-        ("liquidatable_usd_cents", _CENTS),
-        ("uncovered_usd_cents", _CENTS),
-        ("backstop_usd_cents", _CENTS),
-    ]
+_MEANINGS = {
+    "checkpoint": "the ledger of the checkpoint, at which no run has to be",
+    "checkpoint_close_time": "when that ledger closed",
+    "protocol": "lending protocol, for example blend",
+    "market": "the listed market's contract, a strkey",
+    "token_address": "the token whose price falls; null: all tokens but stable ones, together",
+    "fall_bps": "by how much it falls, in basis points; 0: prices as they are",
+    "supplier_count": "holders that supplied",
+    "borrower_count": "holders that owe",
+    "not_judged_count": "borrowers that cannot be judged",
+    "debt_usd_cents": "all judged debt, at the prices of the checkpoint; null with fewer than five judged borrowers",
+    "liquidatable_usd_cents": "debt of positions that can be liquidated after the fall; null with fewer than five",
+    "uncovered_usd_cents": "debt beyond its collateral's worth after the fall; null with fewer than five",
+    "backstop_usd_cents": "what the backstop holds; null when not known",
+}
+
+_TYPES = {
+    "checkpoint_close_time": pa.timestamp("us", "UTC"),
+    **dict.fromkeys(("protocol", "market", "token_address"), pa.large_string()),
+    **dict.fromkeys((name for name in _MEANINGS if name.endswith("_usd_cents")), _CENTS),
+}
+"""The types of columns that are no counts or ledgers."""
+
+SCHEMA: pa.Schema = pa.schema(
+    pa.field(name, _TYPES.get(name, pa.int64()), metadata={"description": meaning})
+    for name, meaning in _MEANINGS.items()
 )
 
 

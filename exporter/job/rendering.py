@@ -11,6 +11,7 @@ from exporter.deployments.identified_tokens import identities
 from exporter.deployments.networks import network_of
 from exporter.history.buckets import observations_of
 from exporter.history.changes_table import render_changes_table
+from exporter.history.days_csv import days_metadata
 from exporter.history.manifest import HistoryPart, folder_of, span_of
 from exporter.history.parquet import render_history, render_latest
 from exporter.history.periods import periods_of
@@ -98,6 +99,7 @@ class RenderedRun:
         yield render_metrics(tables)
         yield render_llms()
         yield file_of(self._coverage())
+        yield file_of(days_metadata())
         yield file_of(openapi_document())
         yield file_of(api_index())
         yield from map(file_of, GENERIC_PROBLEMS)
@@ -139,7 +141,7 @@ class RenderedRun:
             ledger_close_time=tables.close_time,
             network=network.passphrase,
         )
-        yield from render_tables(latest, self.history, tables.close_time)
+        yield from render_tables(latest, self.history, tables.close_time, shows_risk=tables.risk is not None)
         changes = self._changes().data
         public_url = self.inputs.settings.public_url
         yield from render_site(tables, network.passphrase, self._coverage(), series, self.history, changes, public_url)

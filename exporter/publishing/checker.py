@@ -55,6 +55,7 @@ from exporter.tree.families import (
     PAGE,
     PROOF,
     RECENT,
+    RISK_TABLE,
     RUN,
     RUN_FILES,
     STATUS_KEY,
@@ -97,7 +98,7 @@ class Fault:
         return f"{self.key}: {self.text}"
 
 
-_ROLLUP_KEYS = (DAILY_ROLLUP.template, HOURLY_ROLLUP.template)
+_WRITTEN_APART = (DAILY_ROLLUP.template, HOURLY_ROLLUP.template, RISK_TABLE.template)
 
 
 class TreeFaultsError(CheckError):
@@ -391,9 +392,9 @@ class TreeChecker:
             case DataPackage():
                 # History files are left out: compaction may have replaced one after the package was rendered, and the
                 # package names it until the next run. Rollups are left out too: they are written after the package
-                # is rendered, and are checked by the history's manifest.
+                # is rendered, and are checked by the history's manifest. A census writes the table of risk, not a run.
                 for path in [path for resource in document.resources for path in resource.path]:
-                    if path not in _ROLLUP_KEYS and kind_of(path) is not FileKind.HISTORY and not self.partial:
+                    if path not in _WRITTEN_APART and kind_of(path) is not FileKind.HISTORY and not self.partial:
                         self.summary.links += 1
                         self.pending_links.setdefault(path, (key, f"leads to {path}, which is not there"))
 
@@ -405,7 +406,7 @@ class TreeChecker:
                 self.summary.links += 1
                 continue
             path, _, query = link.partition("?")
-            if path[1:] in _ROLLUP_KEYS:  # they are written after the pages, and checked by the history's manifest
+            if path[1:] in _WRITTEN_APART:  # after the pages; the manifest of the history checks rollups
                 continue
             answer = route(path, query, sorted(self.page_sizes))
             if isinstance(answer, Problem):

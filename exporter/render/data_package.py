@@ -6,13 +6,15 @@ import io
 from collections.abc import Iterable, Iterator
 
 import polars as pl
+import pyarrow as pa
 
+from exporter.history import changes_table, risk
 from exporter.history.approximate import APPROXIMATE
 from exporter.history.rollups import DAILY, HOURLY
 from exporter.history.spreadsheet import csv_of
 from exporter.tables import COLUMNS, Column
 from exporter.tree import documents
-from exporter.tree.families import HISTORY_NOTES, LATEST_CSV, LATEST_PARQUET
+from exporter.tree.families import CHANGES_TABLE, HISTORY_NOTES, LATEST_CSV, LATEST_PARQUET, RISK_TABLE
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.headers import CONTENT_TYPES
 from exporter.tree.read_back import file_of
@@ -43,16 +45,19 @@ This file is here so that pandas and Polars refuse the folder.
 """
 
 
-def render_tables(latest: bytes, history: documents.HistoryManifest, close_time: int) -> Iterator[RenderedFile]:
+def render_tables(
+    latest: bytes, history: documents.HistoryManifest, close_time: int, *, shows_risk: bool
+) -> Iterator[RenderedFile]:
     """Render the newest run's table under its lasting name, the package, and notes on what not to read.
 
-    ``history`` has this run's file; its ledger closed at ``close_time`` (unix seconds).
+    ``history`` has this run's file; its ledger closed at ``close_time`` (unix seconds). ``shows_risk`` says that the
+    run shows a document of risk, so that the table of risk is there.
     """
     yield RenderedFile(LATEST_PARQUET.template, latest, FileKind.DOCUMENT)
     rows = pl.read_parquet(io.BytesIO(latest))
     yield RenderedFile(LATEST_CSV.template, csv_of(rows), FileKind.DOCUMENT)
     yield file_of(latest_metadata(rows.height, history.observed_ledger, close_time))
-    yield file_of(data_package(history, close_time))
+    yield file_of(data_package(history, close_time, shows_risk=shows_risk))
     yield from (RenderedFile(note.template, _NOTE, FileKind.DOCUMENT) for note in HISTORY_NOTES)
 
 
@@ -81,8 +86,32 @@ def _unit(column: Column) -> str:
     return "base units" if is_amount or column.name.startswith("total_") else ""
 
 
-def data_package(history: documents.HistoryManifest, close_time: int) -> documents.DataPackage:
-    """Describe the tables of a tree."""
+_ARROW_TYPES = {pa.int64(): "integer", pa.large_string(): "string", pa.timestamp("us", "UTC"): "datetime"}
+"""The types of a Data Package; that of decimals is number."""
+
+
+def _described(
+    name: str, title: str, key: str, schema: pa.Schema, primary_key: list[str], optional: Iterable[str] = ()
+) -> documents.DataResource:
+    """A table whose columns describe themselves; those that are ``optional`` may be null."""
+    fields = [
+        documents.DataField(
+            field.name,
+            _ARROW_TYPES.get(field.type, "number"),
+            field.metadata[b"description"].decode(),
+            {"required": field.name not in optional},
+        )
+        for field in schema
+    ]
+    return documents.DataResource(
+        name, title, [key], "parquet", CONTENT_TYPES["parquet"], documents.DataSchema(fields, primary_key=primary_key)
+    )
+
+
+def data_package(
+    history: documents.HistoryManifest, close_time: int, *, shows_risk: bool = False
+) -> documents.DataPackage:
+    """Describe the tables of a tree. That of risk is among them where the run ``shows_risk``."""
     exact = {
         column.name: documents.DataField(column.name, _type(column), column.meaning, {"required": not column.nullable})
         for column in COLUMNS
@@ -97,6 +126,14 @@ def data_package(history: documents.HistoryManifest, close_time: int) -> documen
         schema = documents.DataSchema(fields, primary_key=list(PRIMARY_KEY))
         return documents.DataResource(name, title, path, "parquet", CONTENT_TYPES["parquet"], schema)
 
+    risk_table = _described(
+        "risk",
+        "What falling prices would do to each listed market's debt, by checkpoint",
+        RISK_TABLE.template,
+        risk.SCHEMA,
+        ["checkpoint", "market", "token_address", "fall_bps"],
+        ("token_address", *(name for name in risk.SCHEMA.names if name.endswith("_usd_cents"))),
+    )
     return documents.DataPackage(
         schema="https://datapackage.org/profiles/2.0/datapackage.json",
         name="lending-markets",
@@ -116,5 +153,14 @@ def data_package(history: documents.HistoryManifest, close_time: int) -> documen
                 HOURLY.schema.names,
             ),
             resource("history", "Every pool at every run", [file.key for file in history.files], exact),
+            _described(
+                "changes",
+                "Every change of a listed market since the first run",
+                CHANGES_TABLE.template,
+                changes_table.SCHEMA,
+                ["id"],
+                ("pool", "before", "after", "unit"),
+            ),
+            *([risk_table] if shows_risk else []),
         ],
     )

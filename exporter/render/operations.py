@@ -253,6 +253,13 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "What v1/latest.csv holds",
         "The newest run as CSV, `/v1/latest.csv`: its ledger, and type, unit and meaning of each column.",
     ),
+    "/v1/history.metadata.json": Operation(
+        "getDaysMetadata",
+        "history",
+        "What each pool's history.csv holds",
+        "The closed days of each pool as CSV, `/v1/assets/{market}/{pool}/history.csv`: type, unit and meaning of each "
+        "column.",
+    ),
     "/v1/openapi.json": Operation(
         "getOpenApi",
         "system",

@@ -516,6 +516,15 @@ class TableMetadata(Struct, frozen=True, forbid_unknown_fields=True):
     columns: Annotated[dict[str, TableColumn], doc("The columns by name, in the order of the file.")]
 
 
+class DaysMetadata(Struct, frozen=True, forbid_unknown_fields=True):
+    """What each pool's `history.csv` holds: each of its columns by name."""
+
+    title: Annotated[Words, doc("The tables in a few words.")]
+    description: Annotated[Words, doc("What a row is, and which days there are.")]
+    csv: Annotated[Words, doc("Where the CSV file of a pool is, relative to this document, with its market and pool.")]
+    columns: Annotated[dict[str, TableColumn], doc("The columns by name, in the order of the files.")]
+
+
 class DataField(Struct, frozen=True, forbid_unknown_fields=True):
     """A column, as a data package describes it."""
 

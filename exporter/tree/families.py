@@ -194,6 +194,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "/v1/assets/{market}/{pool}/history?bucket={bucket}",
     ),
     HISTORY_CSV := Family("v1/assets/{market}/{pool}/history.csv"),
+    DAYS_METADATA := Family("v1/history.metadata.json", documents.DaysMetadata),
     Family(
         f"v1/buckets/{RECENT}{{recent}}.json",
         AssetHistory,

@@ -7,6 +7,11 @@ import json
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
+
+from exporter.history.risk import SCHEMA
+from exporter.render.data_package import data_package
+from exporter.tree.documents import HistoryManifest
 
 
 def test_the_newest_run_as_csv(tree: Path) -> None:
@@ -22,3 +27,28 @@ def test_the_newest_run_as_csv(tree: Path) -> None:
     units = {name: column["unit"] for name, column in metadata["columns"].items()}
     expected = {"total_supplied": "base units", "supply_apy_bps": "basis points", "supply_apy": "fraction"}
     assert expected == {name: units[name] for name in expected}
+
+
+def test_tables_that_describe_themselves(tree: Path) -> None:
+    """The package lists the table of changes, with the columns and descriptions of the file."""
+    package = json.loads((tree / "datapackage.json").read_bytes())
+    (changes,) = (each for each in package["resources"] if each["name"] == "changes")
+    schema = pq.read_schema(tree / changes["path"][0])
+
+    assert [(each.name, each.metadata[b"description"].decode()) for each in schema] == [
+        (each["name"], each["description"]) for each in changes["schema"]["fields"]
+    ]
+    assert "risk" not in {each["name"] for each in package["resources"]}
+
+
+def test_the_table_of_risk_is_listed_where_it_is() -> None:
+    """A run that shows a document of risk lists the table of risk, with types and meanings of its columns."""
+    history = HistoryManifest(2, 100, [])
+    names = [{each.name for each in data_package(history, 0, shows_risk=shown).resources} for shown in (False, True)]
+    (table,) = (each for each in data_package(history, 0, shows_risk=True).resources if each.name == "risk")
+
+    assert {"risk"} == names[1] - names[0]
+    assert ["history/risk.parquet"] == table.path
+    assert SCHEMA.names == [each.name for each in table.schema.fields]
+    assert {"integer", "datetime", "string", "number"} == {each.type for each in table.schema.fields}
+    assert not {each.name: each.constraints["required"] for each in table.schema.fields}["token_address"]
