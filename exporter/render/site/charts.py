@@ -188,7 +188,8 @@ def curve(points: Sequence[tuple[int, int]], now: tuple[int, int]) -> Markup:
     if len(points) > 2 and now[0] <= points[-2][0] and points[-1][1] > _STEEP * points[-2][1]:
         *points, last = points
         beyond = f"<li>At {exact_percent(last[0])} <b>{exact_percent(last[1])}</b></li>"
-    top, step = _scale(max(rate for _, rate in (*points, now)))
+    highest = max(rate for _, rate in (*points, now))
+    top, step = _scale(highest * 5 // 4 if beyond else highest)  # room in which the last stretch is seen to rise
 
     def place(utilization: int, rate: int) -> tuple[int, int]:
         return _LEFT + utilization * (_RIGHT - _LEFT) // widest, _BOTTOM - rate * (_BOTTOM - _TOP) // top

@@ -63,7 +63,15 @@ def environment() -> jinja2.Environment:
         *(text.amount, text.exact_amount, text.round_amount, text.price, text.fixed_point, text.decimal, text.moment),
         *(text.harmless, text.cut, text.words, text.no_price, text.why, text.short_address, text.prose, text.xml),
         *(protocol_title, protocol_beside),
-        *(text.breakable, text.compounded, text.yields, text.rate_percent, text.first_digits, text.reward_price_words),
+        *(
+            text.breakable,
+            text.with_addresses,
+            text.compounded,
+            text.yields,
+            text.rate_percent,
+            text.first_digits,
+            text.reward_price_words,
+        ),
     )
     made.filters |= {function.__name__: function for function in filters}
     made.globals |= {

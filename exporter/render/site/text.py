@@ -336,3 +336,14 @@ def prose(text: str) -> Markup:
 def breakable(name: str) -> Markup:
     """A path or the name of a field, which a line may break after each slash and underscore, and nowhere else."""
     return Markup("<wbr>").join(Markup("{}").format(part) for part in re.findall("[^/_]*[/_]?", name) if part)
+
+
+_ADDRESS = re.compile("([CG][A-Z2-7]{55})")
+
+
+def with_addresses(text: str) -> Markup:
+    """A text of ours or of the chain with the addresses in it as code."""
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if position % 2 else part
+        for position, part in enumerate(_ADDRESS.split(text))
+    )

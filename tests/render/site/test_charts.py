@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.history.buckets import observations_of
-from exporter.render.site.charts import MONEY, RATE, Column, Line, chart, table
+from exporter.render.site.charts import MONEY, RATE, Column, Line, chart, charts_of, curve, table
 from exporter.render.site.text import NOTHING
 from exporter.render.site.trends import MOST_POINTS, RECENT_SECONDS, Trend, Trends, thinned
 from tests.render.rendering import contract
@@ -106,6 +106,45 @@ def test_any_values_can_be_drawn(values: list[int | None]) -> None:
         numbers = [int(number) for number in re.findall(r"\d+", path.replace("h0", ""))]
         assert all(92 <= x <= 704 for x in numbers[::2])
         assert all(24 <= y <= 296 for y in numbers[1::2])
+
+
+def test_lines_of_very_different_size_have_charts_of_their_own() -> None:
+    """A line that another one, twenty times as high, would press to its axis is drawn on an axis of its own."""
+    starts = [START + HOUR * number for number in range(4)]
+
+    def titles(*tops: int | None) -> list[tuple[str, list[str]]]:
+        columns = [Column(f"Column {number}", MONEY, [top] * 4) for number, top in enumerate(tops)]
+        lines = [Line(f"Line {number}", number + 1, number) for number in range(len(tops))]
+        found = [str(one) for one in charts_of("x", "Together", starts, columns, lines)]
+        return [
+            (re.findall("<figcaption>(.*?)</figcaption>", text)[0], re.findall('class="line (k.)"', text))
+            for text in found
+        ]
+
+    apart = [("Line 0", ["k1"]), ("Line 1", ["k2"])]
+    assert [("Together", ["k1", "k2"])] == titles(100, 1_999)
+    assert apart == titles(100, 2_000)
+    assert apart == titles(2_000, 100)
+    assert [("Together", ["k1", "k2"])] == titles(0, 2_000)
+    assert [("Together", ["k1"])] == titles(2_000, None)
+
+
+def test_the_rate_curve_reaches_100_percent() -> None:
+    """The axis ends at 100 %, and so does the curve, or it leaves the chart at its top between its last two points."""
+    flat, steep = (str(curve([(0, 0), (8_000, 400), (10_000, last)], (4_000, 200))) for last in (1_600, 1_601))
+    paths = [re.findall(r'<path class="line k3" d="M([^"]*)"', text)[0].split("L") for text in (flat, steep)]
+    ends = [[int(number) for number in path[-1].split()] for path in paths]
+
+    for text in (flat, steep):
+        assert ["0 %", "25 %", "50 %", "75 %", "100 %"] == labels(text, "x")
+    assert 704 == ends[0][0]
+    assert 24 <= ends[0][1] < 296
+    before = int(paths[1][-2].split()[0])
+    assert (3, 24) == (len(paths[1]), ends[1][1])
+    assert before < ends[1][0] < 704
+    shown = steep.replace("\N{NARROW NO-BREAK SPACE}", " ")
+    assert "At 100.00 % <b>16.01 %</b>" in shown
+    assert "At 100.00" not in flat
 
 
 def test_the_table_has_the_newest_first() -> None:

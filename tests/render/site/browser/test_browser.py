@@ -230,6 +230,100 @@ def test_charts_show_what_is_pointed_at_and_a_range(browser: Browser, made_url: 
         assert [] == wrong
 
 
+def test_the_order_of_a_table_is_in_the_address(browser: Browser, made_url: str) -> None:
+    """A sorted table has the same order after a reload, next to its filter; another fragment names no order."""
+    with opened(browser) as (page, wrong):
+        page.goto(f"{made_url}/many/pools.html")
+        before = column(page, "table.list", 2)
+        page.locator(".tools input").fill("market 7")
+        for _ in range(2):
+            page.get_by_role("button", name="Supply APY").click()
+        rising = column(page, "table.list", 2)
+        assert "#pools=market+7&sort-pools=2.ascending" == page.evaluate("location.hash")
+        page.reload()
+
+        assert rising == column(page, "table.list", 2) == sorted(rising, key=int)
+        assert "ascending" == page.locator("th[aria-sort]").get_attribute("aria-sort")
+        for fragment in ("sort-pools=9.ascending", "sort-pools=2.sideways", "sort-tokens=2.ascending"):
+            page.goto("about:blank")
+            page.goto(f"{made_url}/many/pools.html#{fragment}")
+            page.wait_for_selector("button.sort")
+            assert before == column(page, "table.list", 2), fragment
+        assert [] == wrong
+
+
+def test_a_tapped_value_stays_until_a_tap_elsewhere(browser: Browser, made_url: str) -> None:
+    """A finger shows the values at a date when it is lifted, too; a tap beside the chart brings the last ones back."""
+    with opened(browser, viewport={"width": 390, "height": 844}, has_touch=True) as (page, wrong):
+        page.goto(f"{made_url}/days/index.html")
+        plot = page.locator(".charts svg.plot").first
+        figure = page.locator(".charts .chart").first
+        now = figure.locator(".legend").inner_text()
+        plot.tap(position={"x": 60, "y": 60})
+        page.wait_for_timeout(100)
+        shown = figure.locator(".legend").inner_text()
+
+        assert shown != now
+        assert plot.locator(".when").is_visible()
+        first = plot.locator(".when").text_content()
+        plot.tap(position={"x": 200, "y": 60})
+        assert first != plot.locator(".when").text_content()
+        page.locator("h1").tap()
+        assert now == figure.locator(".legend").inner_text()
+        assert not plot.locator(".when").is_visible()
+        assert [] == wrong
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+def test_labels_of_charts_have_one_size(browser: Browser, tree: Path, url: str, width: int) -> None:
+    """Labels of all charts are 11 to 14 pixels high, however wide a chart is, and none is outside of the page."""
+    kinds = kinds_of(tree)
+    sizes: set[float] = set()
+    with opened(browser, viewport={"width": width, "height": 900}) as (page, _):
+        for name in ("index", "market", "pool", "token"):
+            page.goto(f"{url}/{kinds[name]}")
+            sizes |= set(
+                page.eval_on_selector_all(
+                    "svg.plot .ticks text",
+                    "(texts) => texts.map((text) => parseFloat(getComputedStyle(text).fontSize)"
+                    " * text.ownerSVGElement.getBoundingClientRect().width / 720)",
+                )
+            )
+            assert 0 == page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert 11 <= min(sizes) <= max(sizes) <= 14, sorted(sizes)
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_the_menu_is_one_row_and_the_search_says_what_it_is(browser: Browser, url: str, width: int) -> None:
+    """On the narrowest phones, too, the menu is one row and the placeholder of the search is not cut."""
+    with opened(browser, viewport={"width": width, "height": 700}) as (page, _):
+        page.goto(f"{url}/index.html")
+        tops = page.eval_on_selector_all(".bar li", "(items) => items.map((item) => item.getBoundingClientRect().top)")
+        room, needed = page.eval_on_selector(
+            ".find input",
+            "(field) => { const style = getComputedStyle(field); const pen = document.createElement('canvas')"
+            ".getContext('2d'); pen.font = style.font; return [field.clientWidth - parseFloat(style.paddingLeft)"
+            " - parseFloat(style.paddingRight), pen.measureText(field.placeholder).width]; }",
+        )
+
+        assert 7 == len(tops)
+        assert 1 == len(set(tops))
+        assert needed <= room
+
+
+def test_a_link_into_the_reference_opens_what_it_leads_to(browser: Browser, url: str) -> None:
+    """A document of the reference is folded; its anchor opens it, from the index, from the page and from outside."""
+    with opened(browser) as (page, wrong):
+        page.goto(f"{url}/api-assets.html")
+        assert not page.locator("#PoolRow").is_visible()
+        page.locator('nav a[href="#PoolRow"]').click()
+        page.locator("#PoolRow").wait_for(state="visible")
+        page.goto(f"{url}/api.html")
+        page.locator('a[href="api-markets.html#TotalsBucket"]').click()
+        page.locator("#TotalsBucket").wait_for(state="visible")
+        assert [] == wrong
+
+
 def test_the_theme_can_be_switched_and_stays(browser: Browser, url: str) -> None:
     """The button switches the theme, and the next page has it from the start."""
     with opened(browser, color_scheme="light") as (page, _):
