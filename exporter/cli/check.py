@@ -156,10 +156,10 @@ def status(console: Console, uri: str, max_age: timedelta | None, grace: timedel
 
     from exporter.audit.freshness import describe, judge, read_status
 
-    found, now = asyncio.run(read_status(uri)), datetime.now(UTC)
-    problems = judge(found, now, max_lag, max_age, grace)
-    facts = {"fresh": not problems, "age_seconds": found.age(now), "problems": problems}
-    answers_next_to(console).event("status", describe(found, now), **facts, **msgspec.to_builtins(found))
+    published, now = asyncio.run(read_status(uri)), datetime.now(UTC)
+    problems = judge(published, now, max_lag, max_age, grace)
+    facts = {"fresh": not problems, "age_seconds": published.age(now), "problems": problems}
+    answers_next_to(console).event("status", describe(published, now), **facts, **msgspec.to_builtins(published))
     for problem in problems:
         console.error(problem, ExitCode.SOURCE)
     sys.exit(ExitCode.SOURCE if problems else ExitCode.DONE)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from exporter.past.archive_source import FromArchive
 
 OUTPUT_CLOSED = 128 + signal.SIGPIPE
-"""The exit code of a command whose standard output was closed: what a shell says of a program that SIGPIPE ended."""
+"""The exit code of a command whose standard output was closed: the one that a shell reports for SIGPIPE."""
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -83,7 +83,7 @@ def _keyless() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        error.message = without_keys(error.message)  # type: ignore[misc]  # final for those who read it
+        error.message = without_keys(error.message)  # type: ignore[misc]  # click declares it as final
         raise
 
 
@@ -96,13 +96,13 @@ def _until_output_closes() -> Iterator[None]:
         sys.exit(OUTPUT_CLOSED)
 
 
-def exit_codes(said: Mapping[ExitCode, str]) -> str:
+def exit_codes(meanings: Mapping[ExitCode, str]) -> str:
     """The end of a command's help: each exit code that it can end with.
 
-    ``said`` has the codes that are the command's own, each with what it means there. Every command can also end with 1
-    and 2, in the words of `exporter.errors.ExitCode`.
+    ``meanings`` has the command's own codes, each with its meaning there. Every command can also end with 1 and 2, in
+    the words of `exporter.errors.ExitCode`.
     """
-    words = {code: code.meaning for code in (ExitCode.UNEXPECTED, ExitCode.CONFIG)} | dict(said)
+    words = {code: code.meaning for code in (ExitCode.UNEXPECTED, ExitCode.CONFIG)} | dict(meanings)
     lines = [f"{code:>4}  {words[code]}" for code in sorted(words)]
     wrapped = (textwrap.fill(line, 78, subsequent_indent=" " * 6) for line in lines)
     return "\b\n" + "\n".join(["Exit codes:", *wrapped])  # \b: click keeps the lines
@@ -194,17 +194,17 @@ def reporting(command: Callable[..., None]) -> Callable[..., None]:
 
     @log_format_option
     @functools.wraps(command)
-    def run(*, log_format: str, **given: Any) -> None:
+    def run(*, log_format: str, **arguments: Any) -> None:
         console = Console(log_format)
         with ending(console):
-            command(console=console, **given)
+            command(console=console, **arguments)
 
     return run
 
 
 @contextmanager
 def ending(console: Console) -> Iterator[None]:
-    """End the command with the exit code of what goes wrong inside; only a bug shows a traceback, and no whole URL."""
+    """End the command with the exit code of an error inside. Only a bug shows a traceback, which has no whole URL."""
     try:
         yield
     except ExporterError as error:

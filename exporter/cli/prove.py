@@ -66,7 +66,7 @@ allow_option = click.option(
 
 
 def report_unproven(answers: Console, unproven: Unproven, allowed: frozenset[UnprovenReason]) -> int:
-    """Print what is not proven, and what was allowed not to be. Gives the exit code."""
+    """Print what is not proven, and which reasons were allowed. Returns the exit code."""
     code = unproven.exit_code(allowed)
     if allowed:
         answers.event("allowed", f"allowed as unproven: {', '.join(sorted(allowed))}", allowed=sorted(allowed))
@@ -93,7 +93,7 @@ def report_unproven(answers: Console, unproven: Unproven, allowed: frozenset[Unp
 @allow_option
 @reporting
 def prove(
-    console: Console, uri: str, allowed: frozenset[UnprovenReason], deadline: timedelta, **proof_given: Any
+    console: Console, uri: str, allowed: frozenset[UnprovenReason], deadline: timedelta, **proof_arguments: Any
 ) -> None:
     """Prove published runs by what validators signed.
 
@@ -106,7 +106,7 @@ def prove(
     from exporter.stores import open_store
 
     answers = answers_next_to(console)
-    result = prove_runs(open_store(uri), console=console, deadline=deadline.total_seconds(), **proof_given)
+    result = prove_runs(open_store(uri), console=console, deadline=deadline.total_seconds(), **proof_arguments)
     for proof in result.added:
         answers.event(
             "proven",
@@ -156,7 +156,7 @@ def verify(
     max_age: timedelta | None,
     allowed: frozenset[UnprovenReason],
     deadline: timedelta,
-    **verify_given: Any,
+    **verify_arguments: Any,
 ) -> None:
     """Verify a tree without trusting its publisher.
 
@@ -166,7 +166,7 @@ def verify(
     from exporter.audit.verify import refuse_old, verify_tree
 
     answers = answers_next_to(console)
-    verified = verify_tree(uri, console=console, deadline=deadline.total_seconds(), **verify_given)
+    verified = verify_tree(uri, console=console, deadline=deadline.total_seconds(), **verify_arguments)
     answers.event("verified", "\n".join(verified.lines()), **verified.as_dict())
     code = report_unproven(answers, verified.unproven, allowed)
     refuse_old(verified, None if max_age is None else int(max_age.total_seconds()))
@@ -189,7 +189,9 @@ def verify(
 @archive_options
 @click.option("--out", help="Compare with the run there, and add to its tree.  [default: print]")
 @reporting
-def census(console: Console, config: Path | None, network: str | None, out: str | None, **archive_given: Any) -> None:
+def census(
+    console: Console, config: Path | None, network: str | None, out: str | None, **archive_arguments: Any
+) -> None:
     """List lending contracts that a run did not read.
 
     Reads every contract of a proven checkpoint (docs/discovery.md).
@@ -201,18 +203,18 @@ def census(console: Console, config: Path | None, network: str | None, out: str 
     from exporter.stores import open_store
     from exporter.tree.documents import encode
 
-    given = archive_of(**archive_given)
-    if given is None:
+    archive = archive_of(**archive_arguments)
+    if archive is None:
         raise ConfigError("--archive: name the history archive to read")
-    taken = take(settings, given, None if out is None else open_store(out), console)
+    taken = take(settings, archive, None if out is None else open_store(out), console)
     if out is None:
         click.echo(encode(taken).decode())
         return
     for item in taken.unread:
-        named = f" of {item.protocol}" if item.protocol else ""
+        protocol = f" of {item.protocol}" if item.protocol else ""
         answers.event(
             "unread",
-            f"{item.kind}{named}: {item.address}: {item.reason}: {item.detail}",
+            f"{item.kind}{protocol}: {item.address}: {item.reason}: {item.detail}",
             **structs.asdict(item),
         )
     answers.event(

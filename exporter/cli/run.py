@@ -39,7 +39,7 @@ from exporter.errors import ConfigError, ExitCode, without_keys
 @log_format_option
 @click.option("--quiet", is_flag=True, help="Print only warnings and errors, for cron.")
 def run(
-    log_format: str, quiet: bool, snapshot: Path | None, dry_run: bool, replace_ledger: int | None, **given: Any
+    log_format: str, quiet: bool, snapshot: Path | None, dry_run: bool, replace_ledger: int | None, **arguments: Any
 ) -> None:
     """Read every market at one ledger and publish the tree.
 
@@ -48,13 +48,13 @@ def run(
     """
     console = Console(log_format, stamped=True, quiet=quiet)
     with ending(console):
-        archive = archive_of(*(given.pop(name) for name in ("archives", "checkpoint", "trust", "bucket_cache")))
-        if archive is not None and (snapshot is not None or given["rpc_urls"]):
+        archive = archive_of(*(arguments.pop(name) for name in ("archives", "checkpoint", "trust", "bucket_cache")))
+        if archive is not None and (snapshot is not None or arguments["rpc_urls"]):
             raise ConfigError("--archive, --snapshot and --rpc-url each say what to read; give one of them")
         import exporter
 
         result = exporter.run(
-            configuration_of(**given).settings,
+            configuration_of(**arguments).settings,
             snapshot=snapshot,
             archive=archive,
             dry_run=dry_run,

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 CLOSE_SECONDS = 5
 QUIET_LEDGERS = 30 * 86_400 // CLOSE_SECONDS
-SETTLING = 3
-"""How often every pool moves before anything is published, so that markets get their usual size."""
+FIRST_MOVES = 3
+"""How often every pool moves before anything is published, so that markets have their usual size."""
 
 PAST_CLOSE_SECONDS = 4 * 3_600
-PAST_EVERY = 8 * 3_600
+PAST_EVERY_SECONDS = 8 * 3_600
 ON_ICE = 3
 """The status of Blend's markets in a new demo's first run, so that its second run has changes to show."""
 
@@ -130,9 +130,9 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
     from exporter.publishing.published_state import refuse_files_of_others
     from exporter.stores import open_store
 
-    # The ledger goes with the wall clock, so that a later demo into the same output is of a later ledger. Events
-    # are kept for a month, so that the later demo misses none. An output that has a history keeps its past, and
-    # the network moves through the same one, so that the markets are where the earlier demo left them.
+    # The ledger follows from the wall clock, so that a later demo into the same output has a later ledger. Events are
+    # kept for a month, so that the later demo misses none. An output with a history keeps it. The network moves through
+    # the same past again, so that the markets are where the earlier demo left them.
     now = int(time.time())
     ledger = _FIRST_LEDGER + (now - _FIRST_TIME) // CLOSE_SECONDS
     console.event("demo", f"a recorded network of {pools} pools, at ledger {ledger}", ledger=ledger)
@@ -147,7 +147,7 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
         "output.uri": out,
         "output.report": report,
     }
-    before = past_ledgers + SETTLING
+    before = past_ledgers + FIRST_MOVES
     network = RecordedNetwork(
         copies=copies_for(pools),
         seed=seed,
@@ -157,16 +157,15 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
         window=QUIET_LEDGERS,
         quiet_ledgers=QUIET_LEDGERS,
     )
-    flags["markets"] = [
-        {"protocol": "blend", "address": market} for market in network.copies
-    ]  # no list names the copies
+    # No list names the copies, so the settings do.
+    flags["markets"] = [{"protocol": "blend", "address": market} for market in network.copies]
 
     def publish(behaviour: Behaviour) -> exporter.RunResult:
         with running(create_app(network, behaviour)) as url:
             settings = load(None, flags | {"network.rpc_urls": [url]}, environment={}).settings
             return exporter.run(settings, console=console)
 
-    for _ in range(SETTLING):
+    for _ in range(FIRST_MOVES):
         network.advance(network.pools)
     if past_ledgers:
         from exporter.localnet.lake_writer import live_into_lake, live_through, remember
@@ -179,7 +178,7 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
             facts.update(ledgers=past_ledgers)
             if new:
                 state = live_into_lake(network, past_ledgers - 2, Path(folder))
-                added = remember(network, state, Path(folder), PAST_EVERY, settings, store)
+                added = remember(network, state, Path(folder), PAST_EVERY_SECONDS, settings, store)
                 facts.update(observations=added.added, rows=added.rows)
             else:
                 live_through(network, past_ledgers - 2)
@@ -249,13 +248,13 @@ def localnet(
             network = RecordedNetwork(copies=copies_for(pools), seed=seed, start_ledger=start)
             for market in network.copies:
                 click.echo(f'[[markets]]\nprotocol = "blend"\naddress = "{market}"\n')
-        behaving = Behaviour(
+        server_behaviour = Behaviour(
             lags=lags or (0,),
             seed=seed,
             advance_every_seconds=None if advance_every is None else advance_every.total_seconds(),
             latency=latency.total_seconds(),
             **behaviour,
         )
-        app = create_app(network, behaving)
+        app = create_app(network, server_behaviour)
         what = f"ledger {network.chain.latest} of {network.passphrase!r}"
         serve(app, host, port, lambda url: click.echo(f"serving {what} as a Stellar RPC at {url}"))

@@ -1,9 +1,9 @@
-"""The embedded network: a Stellar RPC server of our own, for the demo, the tests and the benchmarks.
+"""The embedded network: a Stellar RPC server for the demo, the tests and the benchmarks.
 
     network = RecordedNetwork(copies=3, seed=1)                      # exporter.localnet.player
     network = snapshot_network(LedgerSnapshot.load(path))            # exporter.localnet.network
     app = create_app(network, Behaviour(lags=(0, 2), latency=0.05))  # exporter.localnet.server
     with running(app) as url: ...                                    # a socket, in a thread
 
-``network.advance()`` closes a ledger, ``network.chain`` has the true state at each.
+``network.advance()`` closes a ledger. ``network.chain`` has the true state at each ledger.
 """

@@ -1,7 +1,7 @@
-"""The embedded network's own ledger lake, as the exporter of a real network writes it, and a history from it.
+"""Writes a ledger lake for the embedded network, as it is written for a real network, and backfills a history from it.
 
-What a simulated chain lacks (accounts, fees, the bucket list) is empty or made up. All changes of a ledger are of one
-transaction, whose footprint names them.
+What a simulated chain lacks, such as accounts, fees and the bucket list, is empty or made up. One transaction makes all
+changes of a ledger, and its footprint names them.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 
 EVICTED_AFTER = 12
+"""Number of ledgers after the end of its life at which an entry is evicted."""
+
 RANGE_LEDGERS = 64
 MAX_WORKERS = 8
 
@@ -46,7 +48,7 @@ _NOTHING = bytes(4)
 
 
 class LakeWriter:
-    """Writes a lake into a folder while a chain moves on; the newest object is whole when the writer is closed."""
+    """Writes a lake into a folder while a chain moves on. The last object is written when the writer is closed."""
 
     def __init__(
         self,
@@ -85,11 +87,11 @@ class LakeWriter:
     def _write(self, ledger: int, close_time: int, changes: Sequence[Change], events: Sequence[ContractEvent]) -> None:
         written: list[bytes] = []
 
-        def set_life(key: bytes, kind: int, until: int | None, known: int | None) -> None:
-            if until is None or (kind == UPDATED and until == known):
+        def set_life(key: bytes, kind: int, until: int | None, previous: int | None) -> None:
+            if until is None or (kind == UPDATED and until == previous):
                 return
             if kind == UPDATED:
-                written.append(_word(STATE) + _life(key, known or 0, ledger - 1))
+                written.append(_word(STATE) + _life(key, previous or 0, ledger - 1))
             written.append(_word(kind) + _life(key, until, ledger))
             heapq.heappush(self._ends, (until, key))
 
@@ -122,7 +124,7 @@ class LakeWriter:
         self._append(ledger, close_time, written, list(named), evicted, [_event(event) for event in events])
 
     def _evictions(self, ledger: int, changed: Set[bytes]) -> list[bytes]:
-        """The keys that the scan of this ledger takes out, each after its own TTL key."""
+        """The keys that the eviction scan of this ledger takes out. Before each is its TTL key."""
         keys: dict[bytes, None] = {}
         while self._ends and self._ends[0][0] + EVICTED_AFTER < ledger:
             until, key = heapq.heappop(self._ends)
@@ -152,7 +154,9 @@ class LakeWriter:
         header = self._header(ledger, close_time, tx_set, results)
         meta = _NOTHING + pair + _NOTHING + _word(4) + _NOTHING + _NOTHING + _word(1) + _NOTHING
         meta += _word(len(changes)) + b"".join(changes) + _word(len(events)) + b"".join(events)
-        meta += _NOTHING + _NOTHING + bytes(8) + _NOTHING  # nothing after, of Soroban, two kinds of events, refunds
+        meta += (
+            _NOTHING + _NOTHING + bytes(8) + _NOTHING
+        )  # no later changes, nothing of Soroban, no events of two more kinds, no refunds
         close = _word(2) + _NOTHING + self._previous + header + _NOTHING + tx_set + count + (meta if named else b"")
         close += _NOTHING + _NOTHING + bytes(8) + _word(len(evicted)) + b"".join(evicted)
         self._batch.append((ledger, close))
@@ -190,8 +194,7 @@ def _entry(data: bytes, last_modified: int) -> bytes:
 
 
 def _life(key: bytes, until: int, ledger: int) -> bytes:
-    own = ttl_key(key)
-    return _entry(own + _word(until), ledger)
+    return _entry(ttl_key(key) + _word(until), ledger)
 
 
 def _event(event: ContractEvent) -> bytes:
@@ -201,7 +204,7 @@ def _event(event: ContractEvent) -> bytes:
 
 
 def _envelope(ledger: int, keys: list[bytes]) -> bytes:
-    """A transaction that extends the life of all keys, or would; what counts is that its footprint names them."""
+    """A transaction that extends the lives of all keys. What matters is only that its footprint names them."""
     footprint = _NOTHING + _word(len(keys)) + b"".join(keys)
     soroban = _word(1) + _NOTHING + footprint + bytes(12) + _long(100)
     operation = _NOTHING + _word(25) + _NOTHING + _word(100)
@@ -210,15 +213,15 @@ def _envelope(ledger: int, keys: list[bytes]) -> bytes:
 
 
 def live_through(network: RecordedNetwork, ledgers: int) -> None:
-    """Let a network close this many ledgers, in each of which the pools of one protocol move."""
+    """Let a network close a number of ledgers. In each of them the pools of one protocol move."""
     protocols = sorted({pool.protocol for pool in network.pools})
-    together = [[pool for pool in network.pools if pool.protocol == name] for name in protocols]
-    for pools in islice(cycle(together), ledgers):
+    pools_by_protocol = [[pool for pool in network.pools if pool.protocol == name] for name in protocols]
+    for pools in islice(cycle(pools_by_protocol), ledgers):
         network.advance(pools)
 
 
 def live_into_lake(network: RecordedNetwork, ledgers: int, folder: Path) -> StartState:
-    """The same, with the ledgers written into a lake; gives the state before."""
+    """Do as `live_through` does, and write the ledgers into a lake. Returns the state before them."""
     chain = network.chain
     entries = {key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
     state = StartState(
@@ -242,14 +245,15 @@ def remember(
     store: Store,
     workers: AbstractContextManager[Executor] | None = None,
 ) -> LakeResult:
-    """Put into a history what runs at each ``every`` seconds would have published since a state, by the network's lake.
+    """Backfill a history from the network's lake, with a row for every ``every`` seconds since a state.
 
-    The latest ledger is left for the run that follows.
+    The latest ledger is left out, because the next run publishes it.
     """
     chain = network.chain
-    begins, ends = state.close_time, chain.close_time(chain.latest) - 1
+    start_time, end_time = state.close_time, chain.close_time(chain.latest) - 1
     first, last = state.ledger, chain.latest
-    plan = LakePlan(settings, str(folder), None, state, first, last, begins, ends, every, range_ledgers=RANGE_LEDGERS)
+    times = start_time, end_time, every
+    plan = LakePlan(settings, str(folder), None, state, first, last, *times, range_ledgers=RANGE_LEDGERS)
     count = min(os.cpu_count() or 1, MAX_WORKERS)
     with workers or processes(count) as executor:
         return LakeJob(plan, store, MemoryStore(), executor, at_once=2 * count).run()

@@ -1,7 +1,7 @@
-"""What a recorded pool has once the network moves: as much as that protocol has on mainnet.
+"""The sizes that recorded pools get once the network moves: about as large as the protocol's pools on mainnet.
 
-States that the contracts' own code wrote have amounts by chance: a billion dollars in one pool, cents in the next. So
-``market_sizes.toml`` has the size of each recorded pool.
+The recorded amounts are accidental: a billion dollars in one pool, and cents in the next. So ``market_sizes.toml`` has
+a size for each recorded pool.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from typing import Final
 
 import msgspec
 
-_DOLLARS: Final = (40_000, 60_000_000)
-"""Between which the size of a pool is that is in no list."""
+_DOLLAR_RANGE: Final = (40_000, 60_000_000)
+"""Smallest and largest size of a pool that is in no list, in US dollars."""
 
 
 class MarketSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a pool moves around: its supply in US dollars, and the share of it that is lent out.
+    """The size around which a pool moves.
 
-    ``terms`` are numbers of its rate model that are ours (`MovingPool.term`).
+    Attributes:
+        dollars: its supply in US dollars.
+        utilization: the part of the supply that is lent out.
+        terms: numbers of its rate model that replace the recorded ones (`MovingPool.term`).
     """
 
     dollars: float
@@ -29,18 +32,18 @@ class MarketSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     terms: dict[str, int] = {}
 
     def smaller(self, random: Random) -> MarketSize:
-        """The size of a copy: a half to a thousandth."""
+        """The size of a copy of the pool: a half to a thousandth of this one."""
         return MarketSize(self.dollars * 10 ** -random.uniform(0.3, 3), self.utilization, self.terms)
 
 
 @cache
 def market_sizes() -> Mapping[str, Mapping[str, MarketSize]]:
-    """By the label of the deployment that a pool is of, and the symbol of its token."""
+    """The sizes of recorded pools, by the label of their deployment and the symbol of their token."""
     text = files("exporter.localnet").joinpath("market_sizes.toml").read_text("utf-8")
     return msgspec.toml.decode(text, type=dict[str, dict[str, MarketSize]])
 
 
 def size_by_chance(random: Random) -> MarketSize:
-    """The size of a pool that is in no list."""
-    low, high = _DOLLARS
+    """A random size, for a pool that is in no list."""
+    low, high = _DOLLAR_RANGE
     return MarketSize(low * (high / low) ** random.random(), random.uniform(0.25, 0.7))

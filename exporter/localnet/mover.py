@@ -1,4 +1,4 @@
-"""Moves a recorded market: it accrues by `exporter.protocols.*.accrual`, then supply, debt and cash change together."""
+"""Moves recorded markets: interest accrues by `exporter.protocols.*.accrual`, then supply, debt and cash change."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from exporter.protocols.accrual import Step
 from exporter.protocols.movement import DataLookup, MovingPool, NumberField, token_decimals, token_symbol
 
 _PULL = 1 / 20
-"""The part of its distance from where a pool belongs that one move takes back."""
+"""The part of the distance to its usual size and utilization by which a pool moves back in one move."""
 
 
 class Mover:
-    """Moves pools by chance, each around a size and a utilization of its own.
+    """Moves pools at random, each around its own size and utilization.
 
-    ``labels`` are the deployments that contracts are of, ``copies`` which of these contracts are copies.
+    ``labels`` has the label of the deployment of each contract, and ``copies`` the contracts that are copies.
     """
 
     def __init__(
@@ -29,7 +29,9 @@ class Mover:
     ) -> None:
         self._random, self._prices = random, prices
         self._labels, self._copies = labels or {}, copies
-        self._sizes: dict[tuple[bytes, str], tuple[MarketSize, float, float]] = {}  # with dollars and share by now
+        self._sizes: dict[
+            tuple[bytes, str], tuple[MarketSize, float, float]
+        ] = {}  # with its dollars and utilization now
         self._rules = accrual_rules()
         self._movable = {
             name: (rule.owns, moving_pools)
@@ -38,7 +40,7 @@ class Mover:
         }
 
     def pools(self, keys: Sequence[bytes], look: DataLookup) -> Iterator[MovingPool]:
-        """The pools that the entries under these keys are of."""
+        """The pools to which the entries of these keys belong."""
         for key in keys:
             for name, (owns, moving_pools) in self._movable.items():
                 if owns(key):
@@ -52,13 +54,13 @@ class Mover:
         return draft.written
 
     def accrue(self, pool: MovingPool, draft: Draft, time: int) -> DataLookup:
-        """Write what interest up to ``time`` makes of a pool; gives the entries before."""
+        """Let interest accrue in a pool up to a time in unix seconds. Returns a lookup of the entries before."""
         before = Draft(draft.before, dict(draft.written)).look
         draft.put(pool.time, time * (1_000 if pool.milliseconds else 1))
         self._compute(pool, before, draft, time, settled=False)
         if pool.fees is not None:
-            own, supply = pool.accrued(pool.fees), pool.supply[0]
-            draft.put(supply, supply.read(draft.look) + own.read(draft.look) - own.read(before))
+            fees, supply = pool.accrued(pool.fees), pool.supply[0]
+            draft.put(supply, supply.read(draft.look) + fees.read(draft.look) - fees.read(before))
         return before
 
     def _move(self, pool: MovingPool, draft: Draft, time: int) -> None:
@@ -71,25 +73,28 @@ class Mover:
         draft.add(pool.debt, borrowed, owed)
         for item in pool.cash:
             draft.put(item, max(item.read(draft.look) + supplied - borrowed, 0))
-        for name in pool.settled:  # another number, so that the rule looks for what it follows from
+        for name in pool.settled:  # changed, so that the rule computes it from what it follows from
             draft.put(pool.accrued(name), pool.accrued(name).read(draft.look) + 1)
         if pool.settled:
             self._compute(pool, before, draft, time, settled=True)
 
     def _resize(self, pool: MovingPool, draft: Draft) -> None:
-        """Give a pool its size and its terms: all of its amounts change alike."""
+        """Give a pool its size and its terms. All its amounts change in proportion."""
         size = self._size_of(pool, draft.before)
         self._sizes[pool.key, pool.token] = size, size.dollars, size.utilization
         if pool.term is not None:
             for name, number in size.terms.items():
                 draft.put(pool.term(name), number)
-        wanted, total = self._tokens(pool, size.dollars), pool.owed(draft.look) + pool.free(draft.look)
-        kept = () if pool.fees is None else (pool.accrued(pool.fees),)
-        for item in (*pool.supply, *pool.debt, *pool.cash, *pool.aside, *kept) if total else ():
-            draft.put(item, item.read(draft.look) * wanted // total)
-        for item in pool.supply if total else ():
-            if not item.read(draft.look):  # cash that nobody supplied
-                draft.put(item, wanted * item.first)
+        total = pool.owed(draft.look) + pool.free(draft.look)
+        if not total:
+            return
+        new_total = self._tokens(pool, size.dollars)
+        fees = () if pool.fees is None else (pool.accrued(pool.fees),)
+        for item in (*pool.supply, *pool.debt, *pool.cash, *pool.aside, *fees):
+            draft.put(item, item.read(draft.look) * new_total // total)
+        for item in pool.supply:
+            if not item.read(draft.look):  # the pool has cash that nobody supplied
+                draft.put(item, new_total * item.first)
 
     def _size_of(self, pool: MovingPool, look: DataLookup) -> MarketSize:
         label = self._labels.get(pool.market, "")
@@ -102,21 +107,21 @@ class Mover:
         return int(dollars * 10 ** (14 + pool.decimals)) // self._prices.of(pool.token)
 
     def _operation(self, pool: MovingPool, owed: int, free: int) -> tuple[int, int]:
-        """How much a user supplies (or takes back, below zero), or borrows (or repays)."""
+        """How much a user supplies, and how much a user borrows. Below zero it is withdrawn or repaid."""
         size, dollars, share = self._sizes[pool.key, pool.token]
         dollars *= 1 + self._random.gauss(0, 0.006) + (size.dollars / dollars - 1) * _PULL
         share += self._random.gauss(0, 0.004) + (size.utilization - share) * _PULL
         self._sizes[pool.key, pool.token] = size, dollars, share
-        supply, wanted = owed + free, self._tokens(pool, dollars)
-        lent = int(wanted * share)
-        if supply < wanted // 2:
-            return wanted - supply, 0
-        if abs(owed - lent) > wanted // 10:
-            return 0, min(lent - owed, free * 9 // 10)
-        by_chance = int(wanted * self._random.gauss(0, 0.006))
+        supply, target_supply = owed + free, self._tokens(pool, dollars)
+        target_debt = int(target_supply * share)
+        if supply < target_supply // 2:
+            return target_supply - supply, 0
+        if abs(owed - target_debt) > target_supply // 10:
+            return 0, min(target_debt - owed, free * 9 // 10)
+        noise = int(target_supply * self._random.gauss(0, 0.006))
         if self._random.random() < 0.5:
-            return max(by_chance + int((wanted - supply) * _PULL), -(free // 2)), 0
-        return 0, max(min(by_chance + int((lent - owed) * _PULL), free // 2), -(owed // 2))
+            return max(noise + int((target_supply - supply) * _PULL), -(free // 2)), 0
+        return 0, max(min(noise + int((target_debt - owed) * _PULL), free // 2), -(owed // 2))
 
     def _compute(self, pool: MovingPool, before: DataLookup, draft: Draft, time: int, *, settled: bool) -> None:
         def entries(look: DataLookup) -> Callable[[bytes], Entry | None]:
@@ -131,21 +136,23 @@ class Mover:
 
 @dataclass(slots=True)
 class Draft:
-    """Entries as they are written, over those before."""
+    """Entries that were written, on top of the entries before."""
 
     before: DataLookup
     written: dict[bytes, bytes] = field(default_factory=dict)
 
     def look(self, key: bytes) -> bytes | None:
+        """The entry of a key as it is now."""
         return self.written[key] if key in self.written else self.before(key)
 
     def put(self, item: NumberField, number: int) -> None:
+        """Write a number into a field."""
         data = item.write(self.look, number)
         if data is not None:
             self.written[item.key] = data
 
     def add(self, items: Sequence[NumberField], amount: int, total: int) -> None:
-        """Change fields by an amount of tokens, each in its own measure: in proportion to the total."""
+        """Change fields by an amount of tokens. Each changes in its own unit, in proportion to the total."""
         for item in items if amount else ():
             number = item.read(self.look)
             change = number * amount // total if number and total else amount * item.first

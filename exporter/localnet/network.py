@@ -1,4 +1,4 @@
-"""A network that the embedded RPC server serves: a chain, what its contracts answer, and how it moves on."""
+"""The networks that the embedded RPC server serves: a chain, and the answers of its contracts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from exporter.protocols import storage_answers
 
 MIN_RESOURCE_FEE: Final = 50_000
 _RESOURCES: Final = struct.pack(">IIIq", 1_000_000, 1_000, 0, MIN_RESOURCE_FEE)
-"""Instructions, bytes read and written, fee in stroops."""
+"""The resources of every call: instructions, bytes read and written, and the fee in stroops."""
 
 _ERROR: Final = "HostError: Error({}, MissingValue)\n\nEvent log (newest first):\n"
 _NO_SUCH_FUNCTION: Final = _ERROR.format("WasmVm")
@@ -30,7 +30,13 @@ _NO_SUCH_CONTRACT: Final = _ERROR.format("Storage")
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """The result of a call (ScVal XDR) or the host's error; ``footprint`` are the keys that it looked at."""
+    """The result of simulating a call.
+
+    Attributes:
+        result: the returned value as ScVal XDR; None if the call failed.
+        error: the host's error text; None if the call succeeded.
+        footprint: the entries that the call looked at, by key.
+    """
 
     result: bytes | None
     error: str | None
@@ -38,9 +44,11 @@ class Simulation:
 
     @property
     def restored(self) -> tuple[bytes, ...]:
+        """The keys of archived entries that the call would restore."""
         return tuple(key for key, entry in self.footprint.items() if entry and entry.live_until == ARCHIVED)
 
     def transaction_data(self) -> bytes:
+        """The SorobanTransactionData XDR of the call."""
         written = self.restored
         read = [key for key in self.footprint if key not in written]
         count = len(written)
@@ -50,13 +58,18 @@ class Simulation:
 
 
 class Answering(Protocol):
-    """Answers the calls of a network's contracts."""
+    """Something that answers calls of a network's contracts."""
 
-    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation: ...
+    def simulate(self, chain: Chain, ledger: int, call: ContractCall) -> Simulation:
+        """Simulate a call at a ledger."""
+        ...
 
 
 class PlayedAnswers:
-    """The recorded answer of a call, what the storage rules say, or that of a real server for an unknown function."""
+    """Answers calls with recorded answers at the recorded ledger, and with storage rules at others.
+
+    A call that no storage rule answers gets the error that a real server gives for an unknown function.
+    """
 
     def __init__(
         self, recorded: Iterable[RecordedAnswer] = (), ledger: int = 0, *, balances_of_sdk_tokens: bool = True
@@ -69,9 +82,9 @@ class PlayedAnswers:
         instance = chain.entry(key, ledger)
         if instance is None:
             return Simulation(None, _NO_SUCH_CONTRACT, {key: None})
-        found = self._recorded.get(answer_key(call)) if ledger == self._ledger else None
-        if found is not None:
-            return Simulation(found.result, found.error, {key: instance})
+        recorded = self._recorded.get(answer_key(call)) if ledger == self._ledger else None
+        if recorded is not None:
+            return Simulation(recorded.result, recorded.error, {key: instance})
         rules = storage_answers(lambda key: chain.entry(key, ledger), ledger, chain.close_time(ledger))
         answer = rules.answer(call)
         footprint = {key: instance} | {key: chain.entry(key, ledger) for key in answer.footprint}
@@ -81,14 +94,14 @@ class PlayedAnswers:
             key = variant_key(call.contract, "Balance", *call.arguments)
             balance = chain.entry(key, ledger)
             value = None if balance is None else decode_contract_data(balance.data).value
-            if value is not None and value[0] == scval.I128:  # as tokens of the Soroban SDK keep it
+            if value is not None and value[0] == scval.I128:  # tokens made with the Soroban SDK store it so
                 return Simulation(encode_scval(value), None, footprint | {key: balance})
         unknown = answer.error.startswith(NOT_FROM_STORAGE)
         return Simulation(None, _NO_SUCH_FUNCTION if unknown else answer.error, footprint)
 
 
 class LocalNetwork:
-    """A chain whose ledgers do not close; calls are answered by storage rules, unless ``contracts`` says how."""
+    """A network whose ledgers do not close. ``contracts`` answers its calls; without it, storage rules do."""
 
     def __init__(
         self, chain: Chain, passphrase: str, protocol_version: int, contracts: Answering | None = None
@@ -99,13 +112,17 @@ class LocalNetwork:
         self.contracts = contracts or PlayedAnswers()
 
     def advance(self) -> int:
+        """Close a ledger, in networks that do, and return the latest one."""
         return self.chain.latest
 
 
 def snapshot_network(snapshot: LedgerSnapshot, passphrase: str | None = None) -> LocalNetwork:
-    """The network of a snapshot file: one ledger. Raises `SnapshotFileError` for another network's passphrase."""
-    known = [network.passphrase for network in NETWORKS.values()] if passphrase is None else [passphrase]
-    for candidate in known:
+    """A network with the one ledger of a snapshot file. Without a ``passphrase``, those of known networks are tried.
+
+    Raises `SnapshotFileError` if the file is of another network.
+    """
+    candidates = [network.passphrase for network in NETWORKS.values()] if passphrase is None else [passphrase]
+    for candidate in candidates:
         if network_id(candidate) == snapshot.network_id:
             chain = Chain(snapshot.entries, start_ledger=snapshot.ledger, start_time=snapshot.close_time)
             return LocalNetwork(chain, candidate, snapshot.protocol_version)

@@ -1,4 +1,4 @@
-"""The one oracle of a recorded network: Reflector's code 4.1 as mainnet has it, with prices that are ours."""
+"""The only oracle of a recorded network: Reflector's code 4.1 as on mainnet, with simulated prices."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ORACLE: Final = derived_address("recorded network oracle")
 CODE: Final = bytes.fromhex("df88820e231ad8f3027871e5dd3cf45491d7b7735e785731466bfc2946008608")
 DECIMALS: Final = 14
 RESOLUTION: Final = 300  # seconds
-RECORDS: Final = 4  # this many updates back a mean looks, with one to spare
+RECORDS: Final = 4  # number of updates that a mean looks back, and one more
 
 
 def instance(tokens: Sequence[str], time: int) -> tuple[bytes, bytes]:
-    """The oracle's instance after its update at ``time``."""
+    """The key and the data of the oracle's instance after an update at a time in unix seconds."""
     storage = [
         (string("admin"), address(ORACLE)),
         (string("assets"), vec(*(vec(symbol("Stellar"), address(token)) for token in tokens))),
@@ -45,13 +45,13 @@ def instance(tokens: Sequence[str], time: int) -> tuple[bytes, bytes]:
 
 
 def price_entries(prices: Sequence[int], time: int) -> Iterator[tuple[bytes, bytes]]:
-    """The prices of one update, in the order of the assets."""
+    """The keys and the data of the prices of one update, in the order of the assets."""
     for index, price in enumerate(prices):
         yield _entry((scval.U128, time * 1_000 << 64 | index), i128(price), TEMPORARY)
 
 
 class Prices:
-    """The tokens' prices as they move by chance around their first ones; US dollars with 14 decimals."""
+    """The prices of tokens in US dollars, with 14 decimals. They move at random around the first prices."""
 
     def __init__(self, first: Mapping[str, int], time: int, random: Random) -> None:
         self.tokens, self.now = list(first), list(first.values())
@@ -77,7 +77,10 @@ class Prices:
         return self._written(range(self.updated - (RECORDS - 1) * RESOLUTION, self.updated + 1, RESOLUTION))
 
     def advance(self, time: int) -> dict[bytes, bytes]:
-        """The updates up to ``time``, if any is due: the last few, as older ones are not looked at."""
+        """The entries that the oracle writes up to a time in unix seconds, if an update is due.
+
+        Only the last few updates are written, because nobody looks at older ones.
+        """
         newest = time // RESOLUTION * RESOLUTION
         due = range(max(self.updated, newest - RECORDS * RESOLUTION) + RESOLUTION, newest + 1, RESOLUTION)
         if not due:

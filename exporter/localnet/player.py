@@ -1,4 +1,4 @@
-"""A network that plays a recording: it starts as recorded, and then ledgers close and amounts move by chance."""
+"""A network that plays a recording: it begins as recorded, and then ledgers close and amounts move at random."""
 
 from __future__ import annotations
 
@@ -26,29 +26,43 @@ NETWORK: Final = "local"
 DEFAULT_START_LEDGER: Final = 65_000_000
 DEFAULT_START_TIME: Final = 1_794_996_000
 PROTOCOL_VERSION: Final = 28
-LIFE: Final = 2_000_000
-"""How many ledgers an entry lives for from its last change."""
+LIFE_LEDGERS: Final = 2_000_000
+"""Number of ledgers that an entry lives after its last change."""
 
-_PRICES_LIVE: Final = 17_281
+_PRICE_LIFE_LEDGERS: Final = 17_281
 
 MOVES_PER_LEDGER: Final = 3
 RECORDED_POOLS: Final = 24
 POOLS_OF_A_COPY: Final = 6
 
 Event = tuple[str, tuple[ScVal, ...], ScVal]
-"""A contract, the topics and the value of what it publishes."""
+"""An event: the contract that publishes it, its topics, and its value."""
 
 
 def copies_for(pools: int) -> int:
-    """How many copies of Blend's markets make at least this many pools."""
+    """The number of copies of Blend's markets that make at least this many pools."""
     return 1 + max(-(-(pools - RECORDED_POOLS) // POOLS_OF_A_COPY), 0)
 
 
 class RecordedNetwork(LocalNetwork):
-    """The recorded markets as a network; ``pools`` are those that move.
+    """A network of the recorded markets, whose ledgers close.
 
-    Each of Blend's markets is there ``copies`` times, under other addresses, which the factory's events name.
-    ``without`` are keys of absent entries, ``archived`` of expired ones.
+    Args:
+        recording: the recording; None for the packaged one.
+        copies: how many times each of Blend's markets exists, under other addresses that events of the factory name.
+        seed: decides how the markets move.
+        start_ledger: the first ledger.
+        start_time: its close time in unix seconds.
+        close_seconds: how long a ledger takes.
+        window: how many of the latest ledgers can be asked for.
+        quiet_ledgers: how many ledgers without events come before the first one.
+        without: keys of entries that are left out.
+        archived: keys of entries that have expired.
+
+    Attributes:
+        pools: the pools that move.
+        prices: the prices of the oracle.
+        copies: the factory of each copied market, by its address.
     """
 
     def __init__(
@@ -79,8 +93,8 @@ class RecordedNetwork(LocalNetwork):
         entries = {key: entry for key, entry in entries.items() if key not in without}
         for key in archived:
             entries[key] = replace(entries[key], live_until=start_ledger - 1)
-        known = [item for item in NETWORKS[NETWORK].deployments if item.protocol == "blend"]
-        originals = {market: item.address("factory") for item in known for market in item.markets}
+        blend = [item for item in NETWORKS[NETWORK].deployments if item.protocol == "blend"]
+        originals = {market: item.address("factory") for item in blend for market in item.markets}
         self.copies = {
             derived_address(f"recorded network copy {number} {market}"): factory or ""
             for number in range(1, copies)
@@ -122,16 +136,16 @@ class RecordedNetwork(LocalNetwork):
         return self.chain.close(changes, close_time=time, events=events)
 
     def deploy(self, name: str, *, label: str = "mainnet", through_factory: bool = True) -> str:
-        """Close a ledger in which a copy of a Blend pool appears; gives its address.
+        """Close a ledger in which a copy of a Blend market appears, and return its address.
 
-        The factory may know nothing of it.
+        Without ``through_factory``, the factory neither records it nor publishes an event.
         """
-        (known,) = (item for item in NETWORKS[NETWORK].deployments if (item.protocol, item.label) == ("blend", label))
-        new, factory = derived_address(f"recorded network {name}"), known.address("factory") or ""
-        self._labels[new] = known.label
+        (blend,) = (item for item in NETWORKS[NETWORK].deployments if (item.protocol, item.label) == ("blend", label))
+        new, factory = derived_address(f"recorded network {name}"), blend.address("factory") or ""
+        self._labels[new] = blend.label
         self._copied.add(new)
         state = {key: entry for key in self.chain.known_keys() if (entry := self.chain.stored(key)) is not None}
-        copy = {key: entry.data for key, entry in _copies(state, [(known.markets[0], new)]).items()}
+        copy = {key: entry.data for key, entry in _copies(state, [(blend.markets[0], new)]).items()}
         if not through_factory:
             copy = {key: data for key, data in copy.items() if key[8:40] != strkey.decode(factory)[1]}
         self.close(copy, [_deployed(factory, new)] if through_factory else [])
@@ -144,20 +158,23 @@ class RecordedNetwork(LocalNetwork):
 
 
 def _labels() -> dict[str, str]:
-    """The label of the deployment that each recorded contract is of."""
+    """The label of the deployment to which each recorded contract belongs."""
     return {each.address: item.label for item in NETWORKS[NETWORK].deployments for each in item.contracts}
 
 
 def _copies(entries: Mapping[bytes, RawEntry], pairs: Sequence[tuple[str, str]]) -> dict[bytes, RawEntry]:
-    """The entries of contracts, and those of others under keys that name them, once more under other addresses."""
+    """Copies of contracts' entries, and of other contracts' entries whose keys name them, under other addresses.
+
+    ``pairs`` has the old and the new address of each contract.
+    """
     ids = {old: strkey.decode(old)[1] for old, _ in pairs}
-    own = {old: [pair for pair in entries.items() if ids[old] in pair[0]] for old in ids}
-    found = {}
+    with_id = {old: [pair for pair in entries.items() if ids[old] in pair[0]] for old in ids}
+    copies = {}
     for old, new in pairs:
-        before, after = ids[old], strkey.decode(new)[1]
-        for key, entry in own[old]:
-            found[key.replace(before, after)] = replace(entry, data=entry.data.replace(before, after))
-    return found
+        old_id, new_id = ids[old], strkey.decode(new)[1]
+        for key, entry in with_id[old]:
+            copies[key.replace(old_id, new_id)] = replace(entry, data=entry.data.replace(old_id, new_id))
+    return copies
 
 
 def _deployed(factory: str, market: str) -> Event:
@@ -165,4 +182,4 @@ def _deployed(factory: str, market: str) -> Event:
 
 
 def _life(key: bytes) -> int:
-    return _PRICES_LIVE if is_temporary(key) else LIFE
+    return _PRICE_LIFE_LEDGERS if is_temporary(key) else LIFE_LEDGERS

@@ -1,4 +1,4 @@
-"""A recording of lending markets: entries of one moment, and what contracts answered there (``recording.md``)."""
+"""A recording of lending markets: the entries at one ledger, and what contracts answered at it (``recording.md``)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.source import ContractCall
 
 FILE: Final = "recording.bin"
-NOT_TIMES: Final = frozenset({"eps"})
-"""Fields of 64 bits that can look like a time, and are not one."""
 
-_YEARS = 12 * 366 * 86_400
+NOT_TIMES: Final = frozenset({"eps"})
+"""Names of 64-bit fields that look like times, but are none."""
+
+_MAX_TIME_DISTANCE_SECONDS = 12 * 366 * 86_400
+"""Largest distance from the recorded close time for a number that counts as a time."""
 _CONTRACT_TEXT = re.compile(rb"C[A-Z2-7]{55}")
 
 
 class RecordedEntry(msgspec.Struct, array_like=True, frozen=True):
-    """An entry under its LedgerKey, with the ledger of its last change and the last ledger that it lives until."""
+    """An entry with its LedgerKey, the ledger of its last change, and the last ledger of its life."""
 
     key: bytes
     data: bytes
@@ -46,7 +48,7 @@ class RecordedAnswer(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """The state after ``ledger``, which closed at ``close_time`` (unix seconds), and answers of that very ledger."""
+    """The state after a ledger, its close time in unix seconds, and answers of contracts at exactly that ledger."""
 
     ledger: int
     close_time: int
@@ -59,13 +61,13 @@ class Recording(msgspec.Struct, frozen=True):
 
 @cache
 def shipped() -> Recording:
-    """The recording that the package has."""
+    """The packaged recording."""
     content = files("exporter.localnet").joinpath(FILE).read_bytes()
     return msgspec.msgpack.decode(lzma.decompress(content), type=Recording)
 
 
 def answer_key(call: ContractCall) -> tuple[str, str, tuple[bytes, ...]]:
-    """The identity of a call; the tokens that ``quotes`` is asked for are known in any order, as it gives a map."""
+    """What identifies a call. The tokens that ``quotes`` is asked for may be in any order, because it returns a map."""
     arguments = call.arguments
     if call.function == "quotes":
         arguments = tuple((kind, tuple(sorted(keys, key=repr))) for kind, keys in arguments)
@@ -74,7 +76,10 @@ def answer_key(call: ContractCall) -> tuple[str, str, tuple[bytes, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """The same values under other addresses, and ``seconds`` later: times are recognized by their size."""
+    """Rewrites values: with other addresses, and with times that are ``seconds`` later.
+
+    A number counts as a time if it is near ``now``, in unix seconds or milliseconds.
+    """
 
     address: Callable[[str], str]
     seconds: int
@@ -122,12 +127,12 @@ class Rewriting:
             written.sort(key=lambda pair: encode_scval(pair[0]))
         return tuple(written)
 
-    def _text(self, found: re.Match[bytes]) -> bytes:
-        text = found[0].decode()
-        return self.address(text).encode() if strkey.is_contract(text) else found[0]
+    def _text(self, match: re.Match[bytes]) -> bytes:
+        text = match[0].decode()
+        return self.address(text).encode() if strkey.is_contract(text) else match[0]
 
     def _time(self, number: int) -> int:
         for unit in (1, 1_000):
-            if abs(number - self.now * unit) < _YEARS * unit:
+            if abs(number - self.now * unit) < _MAX_TIME_DISTANCE_SECONDS * unit:
                 return number + self.seconds * unit
         return number

@@ -1,6 +1,6 @@
-"""The answers of the embedded server: the methods of Stellar RPC for one ledger of one node, but for HTTP.
+"""The methods of the embedded Stellar RPC server, as one node answers them at one ledger. HTTP is handled elsewhere.
 
-Fields, limits and the texts of errors are those of an unmodified Stellar RPC; headers, hashes and transactions are
+Fields, limits and error texts are those of an unmodified Stellar RPC. Headers, hashes and transactions are
 placeholders. The envelope of ``simulateTransaction`` is decoded with stellar-sdk, so that another program reads what
 the exporter encodes.
 """
@@ -34,7 +34,7 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
 SNAPSHOT_NOT_FOUND: Final = "could not query captive core: http request failed with non-200 status code (404)"
-"""The one text for duplicate keys and for a snapshot that is gone or not there yet."""
+"""The error text for duplicate keys, and for a snapshot that is gone or not there yet. A real server has only one."""
 
 MAX_LEDGERS: Final = 200
 DEFAULT_LEDGERS: Final = 50
@@ -65,7 +65,7 @@ class RpcError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node's view while it answers a call: the network, and the node's latest ledger."""
+    """A node while it answers a call: the network, and the latest ledger that the node has."""
 
     network: LocalNetwork
     latest: int
@@ -93,7 +93,7 @@ class _Filter(msgspec.Struct, rename="camel"):
 
 
 class _Params(msgspec.Struct, rename="camel"):
-    """The parameters of all methods; each looks at its own."""
+    """The parameters of all methods. Each method looks only at its own."""
 
     keys: list[str] | None = None
     xdr_format: str | None = None
@@ -144,7 +144,7 @@ def _get_latest_ledger(node: Node, _: _Params) -> Result:
 
 
 def _get_ledgers(node: Node, params: _Params) -> Result:
-    """From ``startLedger``, or from after a cursor; the range's own close times are numbers."""
+    """The ledgers from ``startLedger`` on, or after a cursor. The close times of the range are numbers here."""
     start, page = params.start_ledger or 0, params.pagination or _Pagination()
     limit = page.limit or DEFAULT_LEDGERS
     if limit > MAX_LEDGERS:
@@ -174,7 +174,7 @@ def _ledger_hash(ledger: int) -> str:
 
 
 def _get_ledger_entries(node: Node, params: _Params) -> Result:
-    """What is absent is left out, the order is that of the request."""
+    """The entries of the keys, in the order of the request. Absent entries are left out."""
     texts = params.keys or []
     form = params.xdr_format or "base64"
     if form not in ("base64", "json"):
@@ -209,7 +209,7 @@ def _as_json(kind: str, content: bytes) -> Any:
 
 
 def _ledger_key(text: str, index: int) -> bytes:
-    """The bytes of a LedgerKey; those of classic entries are left to the SDK, which knows them all."""
+    """Decode a LedgerKey. The SDK checks keys of classic entries, because it knows all of them."""
     from stellar_sdk import xdr
 
     try:
@@ -226,7 +226,7 @@ def _ledger_key(text: str, index: int) -> bytes:
 
 
 def _get_events(node: Node, params: _Params) -> Result:
-    """The events that pass any filter, and a cursor to go on from, on an empty page, too."""
+    """The events that pass any of the filters, and a cursor to continue from. An empty page has a cursor, too."""
     start, end, page = params.start_ledger or 0, params.end_ledger or 0, params.pagination or _Pagination()
     filters = params.filters or []
     if len(filters) > MAX_FILTERS:
@@ -239,10 +239,10 @@ def _get_events(node: Node, params: _Params) -> Result:
         raise RpcError(INVALID_PARAMS, f"limit must not exceed {MAX_EVENTS}")
     after = ""
     if page.cursor:
-        found = _CURSOR.fullmatch(page.cursor)
-        if found is None:
+        match = _CURSOR.fullmatch(page.cursor)
+        if match is None:
             raise RpcError(INVALID_PARAMS, "invalid parameters", f"invalid event id {page.cursor[:40]}")
-        start, after = int(found[1]) >> 32, _event_id(int(found[1]), int(found[2]))
+        start, after = int(match[1]) >> 32, _event_id(int(match[1]), int(match[2]))
     elif not start:
         raise RpcError(INVALID_PARAMS, "startLedger must be positive")
     if not node.oldest <= start <= node.latest:
@@ -263,7 +263,7 @@ def _get_events(node: Node, params: _Params) -> Result:
 
 
 def _event_id(operation: int, event: int) -> str:
-    """The id of an event of an operation, which is numbered by ledger, transaction and place; ids sort as texts."""
+    """The id of an event. The operation's number has its ledger, transaction and index, so that ids sort as texts."""
     return f"{operation:019d}-{event:010d}"
 
 
@@ -283,16 +283,17 @@ def _event(node: Node, transaction: int, event: ContractEvent) -> Result:
     }
 
 
-def _test_of(given: _Filter, index: int) -> Callable[[ContractEvent], bool]:
-    contracts, topics = given.contract_ids or [], given.topics or []
+def _test_of(event_filter: _Filter, index: int) -> Callable[[ContractEvent], bool]:
+    """A function that tells whether an event passes a filter. Raises `RpcError` for an invalid filter."""
+    contracts, topics = event_filter.contract_ids or [], event_filter.topics or []
     for what, count in (("contract IDs", len(contracts)), ("topics", len(topics))):
         if count > MAX_FILTERS:
             raise RpcError(INVALID_PARAMS, f"filter {index} invalid: maximum {MAX_FILTERS} {what} per filter")
-    patterns = [_pattern(topic, index, place) for place, topic in enumerate(topics, start=1)]
+    patterns = [_pattern(topic, index, number) for number, topic in enumerate(topics, start=1)]
 
     def passes(event: ContractEvent) -> bool:
         return (
-            given.type != "system"
+            event_filter.type != "system"
             and (not contracts or event.contract in contracts)
             and (not patterns or any(_matches(pattern, event.topics) for pattern in patterns))
         )
@@ -300,7 +301,7 @@ def _test_of(given: _Filter, index: int) -> Callable[[ContractEvent], bool]:
     return passes
 
 
-def _pattern(topic: list[str], index: int, place: int) -> list[ScVal | str]:
+def _pattern(topic: list[str], index: int, number: int) -> list[ScVal | str]:
     try:
         if not topic or "**" in topic[:-1] or len([segment for segment in topic if segment != "**"]) > MAX_TOPICS:
             raise ValueError
@@ -309,7 +310,7 @@ def _pattern(topic: list[str], index: int, place: int) -> list[ScVal | str]:
             for segment in topic
         ]
     except (binascii.Error, DecodeError, ValueError):
-        raise RpcError(INVALID_PARAMS, f"filter {index} invalid: topic {place} invalid") from None
+        raise RpcError(INVALID_PARAMS, f"filter {index} invalid: topic {number} invalid") from None
 
 
 def _matches(pattern: list[ScVal | str], topics: tuple[ScVal, ...]) -> bool:
@@ -400,7 +401,7 @@ _WITHOUT_PARAMETERS: Final = {"getHealth", "getNetwork", "getVersionInfo", "getL
 
 
 def answer_of(node: Node, method: str, params: Any) -> Result:
-    """The result of a method. Raises `RpcError`."""
+    """The result of a method. Raises `RpcError` for anything that a real server refuses."""
     if method not in _METHODS:
         raise RpcError(METHOD_NOT_FOUND, "method not found", method)
     if method in _WITHOUT_PARAMETERS and params is not None:

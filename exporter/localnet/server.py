@@ -1,4 +1,4 @@
-"""The embedded Stellar RPC server over HTTP POST; texts are an unmodified server's. A socket in a thread serves it."""
+"""The embedded Stellar RPC server over HTTP, in a thread. Its texts are those of an unmodified server."""
 
 from __future__ import annotations
 
@@ -40,22 +40,24 @@ _START_SECONDS = _STOP_SECONDS = 10.0
 
 
 class _UnavailableError(Exception):
-    """A request ends with HTTP 503 and without a body."""
+    """A request is answered with HTTP 503 and without a body."""
 
 
 @dataclass
 class Behaviour:
-    """The behaviour of a server, which may change while it runs; by default one node answers, and no ledger closes.
+    """The behaviour of a server, which may change while it runs. By default one node answers, and no ledger closes.
 
-    * ``lags``: one node for each number, that many ledgers behind the chain. ``/node/N`` is node N; ``/`` goes round
-      the nodes, so its latest ledger goes backwards when the lags differ.
-    * ``latency``: seconds before a request is looked at.
-    * ``fail_rate``: the share of requests that fail, half with HTTP 503, half with error -32603; from ``seed``.
-    * ``advance_every_requests``: the chain closes a ledger each time this many calls were made.
-    * ``advance_every_seconds``: and one each time this many seconds have passed.
-    * ``broken``: the error that every call of a method gets at a node.
-
-    ``counts`` counts all calls by method.
+    Attributes:
+        lags: a node for each number, which is that many ledgers behind the chain. ``/node/N`` is node N. ``/`` asks one
+            node after the other, so its latest ledger goes backwards if the lags differ.
+        latency: how many seconds pass before a request is looked at.
+        fail_rate: the part of requests that fail, half of them with HTTP 503, and half with the error -32603.
+        advance_every_requests: the chain closes a ledger each time that this many calls were made.
+        advance_every_seconds: the chain closes a ledger each time that this many seconds have passed.
+        seed: decides which requests fail.
+        clock: a function that returns the seconds of a clock.
+        broken: the error of every call of a method at a node.
+        counts: the number of calls so far, by method.
     """
 
     lags: tuple[int, ...] = (0,)
@@ -70,7 +72,7 @@ class Behaviour:
 
 
 def create_app(network: LocalNetwork, behaviour: Behaviour | None = None) -> Starlette:
-    """The ASGI application that serves a network; ``/`` is the endpoint, ``/node/N`` is one of its nodes."""
+    """The ASGI application that serves a network. ``/`` is the endpoint, and ``/node/N`` is one of its nodes."""
     server = _Server(network, behaviour or Behaviour())
     paths = ("/", *(f"/node/{node}" for node in range(len(server.behaviour.lags))))
     routes = [Route(path, server.respond, methods=["POST"]) for path in paths]
@@ -122,11 +124,11 @@ class _Server:
             return Response(status_code=503)
         if not answers:
             return Response(status_code=204)
-        sent = answers if batch is content else answers[0]
-        return Response(msgspec.json.encode(sent), media_type="application/json")
+        answer_body = answers if batch is content else answers[0]
+        return Response(msgspec.json.encode(answer_body), media_type="application/json")
 
     def _catch_up(self, seconds: float) -> None:
-        """Close the ledgers that the wall clock says have closed since the last request, for half a second at most."""
+        """Close the ledgers that are due since the last request. This takes half a second at most."""
         now = self.behaviour.clock()
         if self._closed_at is None:
             self._closed_at = now
@@ -141,13 +143,14 @@ class _Server:
     def _answer(self, request: Any, node: int) -> Result | None:
         number = request.get("id") if isinstance(request, dict) else None
         try:
-            answer = {"jsonrpc": "2.0", "id": number, "result": self._called(request, node)}
+            answer = {"jsonrpc": "2.0", "id": number, "result": self._result(request, node)}
         except RpcError as error:
             data = {} if error.data is None else {"data": error.data}
             return {"jsonrpc": "2.0", "id": number, "error": {"code": error.code, "message": error.message} | data}
         return None if number is None else answer
 
-    def _called(self, request: Any, node: int) -> Result:
+    def _result(self, request: Any, node: int) -> Result:
+        """The result of a request. Raises `RpcError` if it has none."""
         if not isinstance(request, dict):
             raise RpcError(PARSE_ERROR, "request is not a JSON object")
         method = request.get("method")
@@ -171,11 +174,14 @@ class _Server:
 
 @contextmanager
 def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
-    """Serve an application in a thread while the block runs; gives its URL. Raises OSError for a port that is taken."""
+    """Serve an application in a thread while the block runs, and yield its URL.
+
+    Raises `OSError` if the address cannot be used.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=1024) as listener:
-        # Connections inherit it; without it each answer on a kept-alive connection waits 40 ms (asyncio sets it only
-        # for sockets that were made with IPPROTO_TCP).
+        # Connections inherit this option. Without it, every answer on a kept-alive connection waits 40 ms. asyncio sets
+        # it only for sockets that name their protocol, which this one does not.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         config = uvicorn.Config(
             app,
@@ -186,7 +192,7 @@ def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=2,
-            timeout_keep_alive=120,  # Stellar RPC closes no idle connection; uvicorn's 5 s would break a slow client's
+            timeout_keep_alive=120,  # Stellar RPC closes no idle connection, and uvicorn would after 5 s
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="localnet", daemon=True)
@@ -204,11 +210,11 @@ def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator
 
 
 def serve(app: ASGIApp, host: str, port: int, say: Callable[[str], None]) -> None:
-    """Serve until interrupted; ``say`` receives the URL first. Raises `ConfigError` for an unusable address."""
+    """Serve until interrupted. ``say`` is called with the URL. Raises `ConfigError` if the address cannot be used."""
     try:
         with running(app, host=host, port=port) as url:
             say(url)
-            while True:  # not Event.wait(), which Polars' handler of signals lets go on after Ctrl-C
+            while True:  # Event.wait() would go on after Ctrl-C, because of Polars' signal handler
                 time.sleep(3600)
     except OSError as error:
         raise ConfigError(f"--host {host} --port {port} cannot be had: {error.strerror or error}") from None

@@ -1,6 +1,6 @@
-"""Ports of the rule from URL to file (`exporter.tree.routes`) for web servers and content delivery networks.
+"""Writes the rule from URLs to files (`exporter.tree.routes`) for web servers and content delivery networks.
 
-Their templates are ``site_templates/edge``; one suite of cases holds for all (tests/serve/edge).
+The templates are in ``site_templates/edge``. One suite of cases is run against all of them (tests/serve/edge).
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from exporter.tree.problems import encode_problem, problem
 from exporter.tree.routes import MAX_LIMIT
 from exporter.user_files import user_path, write_text
 
-# Regular expressions for nginx, which sees queries as they were sent and cannot compare numbers. They are of PCRE and
-# anchored by whoever uses them. Parameter names, digits and the names of buckets match in their percent-encoded forms
-# too, because what follows from them is a constant.
+# The regular expressions are for nginx, which sees queries as they were sent and cannot compare numbers. They are in
+# the syntax of PCRE, and whoever uses them adds the anchors. Names of parameters, digits and names of buckets also
+# match if they are percent-encoded.
 
 _DIGIT_PREFIX = "(?:%3)?"
-"""``%30`` to ``%39`` are the digits."""
+"""Matches the beginning of a percent-encoded digit: ``%30`` to ``%39`` are the digits."""
 
 
 ENCODED_CURSOR = "(?:[A-Za-z0-9_-]|%(?:2[Dd]|3[0-9]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9Aa])){1,128}"
-"""A cursor with any of its characters percent-encoded."""
+"""Matches a cursor, any of whose characters may be percent-encoded."""
 
 
 def either_form(text: str) -> str:
-    """Matches a word of ASCII as it is or with any of its characters percent-encoded."""
+    """A regular expression for an ASCII word, any of whose characters may be percent-encoded."""
     forms = []
     for character in text:
         digits = f"{ord(character):02x}"
@@ -50,23 +50,30 @@ def either_form(text: str) -> str:
 
 
 def first_value(name: str) -> str:
-    """Captures a parameter's first value, if any. It never goes back (``*+``): a long query costs its length."""
-    own = either_form(name)
-    return f"^(?:(?!{own}(?:=|&|$))[^&]*&)*+{own}=([^&]+)"
+    """A regular expression that captures the first value of a parameter.
+
+    It never backtracks (``*+``), so that its time is proportional to the length of the query.
+    """
+    parameter = either_form(name)
+    return f"^(?:(?!{parameter}(?:=|&|$))[^&]*&)*+{parameter}=([^&]+)"
 
 
 def integers(low: int, high: int) -> str:
-    """Matches the whole numbers from ``low`` to ``high``, with any leading zeros, digits encoded or not."""
+    """A regular expression for the integers from ``low`` to ``high``.
+
+    They may have leading zeros, and their digits may be percent-encoded.
+    """
     return f"(?:{_DIGIT_PREFIX}0)*+(?:{'|'.join(_ranges(low, high))})"
 
 
 def _ranges(low: int, high: int) -> Iterator[str]:
+    """Regular expressions that together match the integers from ``low`` to ``high``."""
     while low <= high:
-        # The largest block 10^k that begins at low and does not go beyond high.
+        # The number of last digits that are free: of the largest block 10^k that begins at low and ends below high.
         free = 0
         while low % 10 ** (free + 1) == 0 and low + 10 ** (free + 1) - 1 <= high:
             free += 1
-        # Blocks of that size one after another differ in one digit.
+        # Blocks of that size that follow each other differ in one digit.
         block = 10**free
         fixed, first = divmod(low // block, 10)
         count = min(10 - first, (high - low + 1) // block)
@@ -78,25 +85,26 @@ def _ranges(low: int, high: int) -> Iterator[str]:
 
 
 def limits(sizes: Sequence[int]) -> list[tuple[int, str]]:
-    """Pairs of a page size and an expression of the limits it answers, ascending; the first page has no rows."""
-    bounds = [*sizes[1:], MAX_LIMIT + 1]
-    pages = [(size, integers(size, above - 1)) for size, above in zip(sizes, bounds, strict=True)]
+    """Each page size with a regular expression for the limits that it answers, ascending. The first size is 0."""
+    next_sizes = [*sizes[1:], MAX_LIMIT + 1]
+    pages = [(size, integers(size, following - 1)) for size, following in zip(sizes, next_sizes, strict=True)]
     return [(0, f"(?:{_DIGIT_PREFIX}0)++"), *pages]
 
 
 Platform = Literal["nginx", "cloudfront", "cloudflare"]
 
 MAX_FUNCTION_BYTES = 10_240
-"""The longest code of a function that CloudFront accepts, in bytes."""
+"""Largest size of a function that CloudFront accepts."""
 
 _UNQUOTABLE = re.compile(r"[\x00-\x1f\"'$\\]")
-"""Characters that cannot be in a quoted path of an nginx configuration (``$`` has no escape there)."""
+"""Characters that a quoted path in nginx's configuration cannot have (nothing can escape ``$`` there)."""
 
 
 def render_edge(platform: Platform, settings: Settings, *, root: str | None, origin: str | None) -> dict[str, str]:
-    """A rule's files by name: ``root`` for nginx, ``origin`` (None: a bound R2 bucket) for Cloudflare.
+    """The files of the rule for a platform, by name.
 
-    Raises `ConfigError`.
+    ``root`` is the folder that nginx serves. ``origin`` is the URL that Cloudflare asks for the tree's files; None for
+    a bound R2 bucket. Raises `ConfigError` if an argument is not accepted, or is not for this platform.
     """
     if root is not None and platform != "nginx":
         raise ConfigError(f"--root is for nginx only: the rule for {platform} reads no folder")
@@ -110,7 +118,10 @@ def render_edge(platform: Platform, settings: Settings, *, root: str | None, ori
 
 
 def write_edge(folder: Path, files: Mapping[str, str]) -> list[Path]:
-    """Write the files of a rule into a folder, which is made if need be; gives their paths."""
+    """Write the files of a rule into a folder, which is made if it is missing, and return their paths.
+
+    Raises `StoreError` if they cannot be written.
+    """
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,7 +136,7 @@ def write_edge(folder: Path, files: Mapping[str, str]) -> list[Path]:
 def _environment(settings: Settings) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(template_folder() / "edge"),
-        autoescape=False,  # scripts and configuration files; every value is quoted in its place
+        autoescape=False,  # the templates are scripts and configuration files, and quote every value
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -140,7 +151,7 @@ def _environment(settings: Settings) -> jinja2.Environment:
         "first_value": first_value,
         "limits": limits,
     }
-    # The templates name the constants of the rule where these are.
+    # The templates take the constants of the rule from these modules.
     environment.globals |= {"families": families, "headers": headers, "problems": problems, "routes": routes}
     environment.globals |= {
         "values": values,
@@ -149,7 +160,7 @@ def _environment(settings: Settings) -> jinja2.Environment:
         "immutable": (*families.prefixes(FileKind.PAGE), *families.prefixes(FileKind.HISTORY)),
         "lists": {name: ", ".join(accepted) for name, accepted in routes.LISTS.items()},
         "encoded_cursor": ENCODED_CURSOR,
-        # Without the client's own value, which a rule would have to escape.
+        # The text does not repeat the client's value, which a rule would have to escape.
         "refusal": lambda name, accepted: problem(400, f"{name} must be {accepted}."),
     }
     return environment
@@ -174,13 +185,13 @@ def _cloudfront(environment: jinja2.Environment) -> dict[str, str]:
     files = {
         name: environment.get_template(f"{name}.j2").render(titles=titles) for name in ("function.js", "missing.js")
     }
-    # A script without line ends and spaces and, but for those at its top, without comments: a function may have few
-    # bytes. Every statement of ours ends with a semicolon or a brace, so nothing but the length depends on them.
+    # A function may have few bytes, so line ends, spaces and all comments but the first are removed. Every statement in
+    # the template ends with a semicolon or a brace, so the script means the same without line ends.
     script = files["function.js"]
     lines = [line.strip() for line in script.splitlines()]
-    top = next(position for position, line in enumerate(lines) if not line.startswith("//"))
-    rest = "".join(line for line in lines[top:] if not line.startswith("//"))
-    files["function.js"] = "\n".join([*lines[:top], _without_spaces(rest), ""])
+    comment_count = next(index for index, line in enumerate(lines) if not line.startswith("//"))
+    code = "".join(line for line in lines[comment_count:] if not line.startswith("//"))
+    files["function.js"] = "\n".join([*lines[:comment_count], _shortened(code), ""])
     if len(files["function.js"].encode()) > MAX_FUNCTION_BYTES:
         raise ConfigError(f"output.page_sizes: this number of sizes makes a function above {MAX_FUNCTION_BYTES} bytes")
     records = sorted(
@@ -199,30 +210,36 @@ def _cloudfront(environment: jinja2.Environment) -> dict[str, str]:
 
 
 _ANSWERS = {403: 404, 416: 416, 500: 500, 502: 503, 503: 503, 504: 503}
-"""CloudFront's answers in place of the bucket's errors: a bucket says 403 for what is missing."""
+"""The HTTP status with which CloudFront answers each error of the bucket. A bucket says 403 for a missing file."""
 
 
 def _error_response(code: int, answer: int) -> dict[str, object]:
     page = families.EMPTY_PAGE_KEY if answer == 200 else families.ERROR.key(status=answer)
-    least = 5 if answer in (200, 404) else 0
-    return {"ErrorCode": code, "ResponsePagePath": f"/{page}", "ResponseCode": answer, "ErrorCachingMinTTL": least}
+    min_seconds = 5 if answer in (200, 404) else 0
+    return {
+        "ErrorCode": code,
+        "ResponsePagePath": f"/{page}",
+        "ResponseCode": answer,
+        "ErrorCachingMinTTL": min_seconds,
+    }
 
 
 _LITERAL = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|/(?:[^/\\\[]|\\.|\[(?:[^]\\]|\\.)*])+/)""")
-"""A text or a regular expression in a script of ours, in which nothing is divided."""
+"""A string or a regular expression in the script. The script divides nothing, so ``/`` begins a regular expression."""
 
 
-def _without_spaces(script: str) -> str:
-    """The script without spaces around punctuation, its functions named by a capital each; literals stay as they are.
+def _shortened(script: str) -> str:
+    """The script without spaces around punctuation, and with one capital as the name of each function.
 
-    ``handler`` keeps its name, by which the platform calls it. No constant of ours is a single capital.
+    Strings and regular expressions stay as they are. ``handler`` keeps its name, because the platform calls it. No
+    constant in the script is a single capital.
     """
-    parts = _LITERAL.split(script)
-    own = [name for part in parts[::2] for name in re.findall(r"\bfunction (\w+)\(", part) if name != "handler"]
-    short = dict(zip(own, ascii_uppercase, strict=False))
-    for place in range(0, len(parts), 2):
-        named = re.sub(r"(?<![.\w])\w+(?!\s*:)\b", lambda found: short.get(found[0], found[0]), parts[place])
-        parts[place] = re.sub(r"\s*([-=!<>&|?:,;{}()+])\s*", r"\1", named)
+    parts = _LITERAL.split(script)  # every other part is a literal
+    functions = [name for part in parts[::2] for name in re.findall(r"\bfunction (\w+)\(", part)]
+    short_names = dict(zip((name for name in functions if name != "handler"), ascii_uppercase, strict=False))
+    for index in range(0, len(parts), 2):
+        renamed = re.sub(r"(?<![.\w])\w+(?!\s*:)\b", lambda word: short_names.get(word[0], word[0]), parts[index])
+        parts[index] = re.sub(r"\s*([-=!<>&|?:,;{}()+])\s*", r"\1", renamed)
     return "".join(parts)
 
 

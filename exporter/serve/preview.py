@@ -1,7 +1,8 @@
-"""The preview server: a published tree over HTTP, with the query parameters, from the files alone.
+"""The preview server: serves a published tree over HTTP, with its query parameters, from the files alone.
 
-It answers as the platforms do that serve a tree in earnest. Only plain files inside the folder are ever sent; a folder
-without a published run answers 503. Publishing renames files, and each is read whole: it is the old one or the new one.
+It answers like the platforms that serve a tree in production. It sends only plain files inside the folder, and answers
+503 for a folder without a published run. Publishing renames files, so a file that is read is either the old one or the
+new one.
 """
 
 from __future__ import annotations
@@ -40,11 +41,19 @@ from exporter.tree.routes import Served, route
 from exporter.tree.values import Positive
 
 _RANGE = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNORECASE)
-_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES, errno.EINVAL}
+_ABSENT_ERRORS = {
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.EACCES,
+    errno.EINVAL,
+}
 
 
 def create_app(root: Path) -> ASGIApp:
-    """An application that serves the tree in `root`, which may change, come and go while it runs."""
+    """An application that serves the tree in a folder. The folder may change, appear and vanish while it runs."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
@@ -54,17 +63,21 @@ def create_app(root: Path) -> ASGIApp:
         except Exception:
             failed = problems.problem(500, "The request could not be answered.")
             await _error(request.method, failed)(scope, receive, send)
-            raise  # shown to whoever runs the server
+            raise  # so that whoever runs the server sees it
         await response(scope, receive, send)
 
     return answer
 
 
 def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], None] | None = None) -> None:
-    """Serve until interrupted. ``on_ready`` receives the address; port 0 is any free port. Raises `ConfigError`."""
+    """Serve a tree until interrupted. ``on_ready`` is called with the host and the port.
+
+    Port 0 stands for any free port. Raises `ConfigError` if there is no such folder, or the address cannot be used, and
+    `FormatError` if the tree has another format.
+    """
     if not root.is_dir():
-        making = own_command("demo")
-        raise ConfigError(f"{root} is not a folder. Name the folder of a published tree, or make one: {making}")
+        command = own_command("demo")
+        raise ConfigError(f"{root} is not a folder. Name the folder of a published tree, or make one: {command}")
     page_sizes(root)
     with bind(host, port) as listener:
         address = listener.getsockname()
@@ -77,21 +90,21 @@ def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], 
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Port 0 takes any free port. Raises `ConfigError` if the address cannot be had."""
+    """A listening socket. Port 0 stands for any free port. Raises `ConfigError` if the address cannot be used."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.create_server((str(address[0]), port), family=family)
     except OSError as error:
         reason = error.strerror or error
         raise ConfigError(f"cannot listen on {host} port {port}: {reason}. Choose another --host or --port") from error
-    # Connections inherit it. asyncio sets it only on sockets that name their protocol, which this one does not, and
-    # without it every answer on a kept-alive connection waits 40 ms for the client's delayed acknowledgement.
+    # Connections inherit this option. Without it, every answer on a kept-alive connection waits 40 ms for the client's
+    # delayed acknowledgement. asyncio sets it only for sockets that name their protocol, which this one does not.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 def make_server(root: Path) -> uvicorn.Server:
-    """The HTTP server for a tree, quiet and not yet running."""
+    """The HTTP server for a tree. It logs nothing, and does not run yet."""
     return uvicorn.Server(
         uvicorn.Config(
             create_app(root),
@@ -108,16 +121,16 @@ def make_server(root: Path) -> uvicorn.Server:
 
 
 def read_file(root: Path, key: str) -> bytes | None:
-    """The bytes of a key, or None if it is no plain file inside the folder. Links may lead to one."""
+    """The content of a key; None if it is no plain file inside the folder. Symbolic links inside are followed."""
     try:
         folder = root.resolve(strict=True)
         path = (folder / key).resolve(strict=True)
         return path.read_bytes() if path.is_relative_to(folder) and path.is_file() else None
     except (RuntimeError, ValueError):
-        # How pathlib reports links that lead in a circle, before Python 3.13, and a name with a NUL in it.
+        # pathlib raises these for a name with a NUL in it and, before Python 3.13, for links that lead in a circle.
         return None
     except OSError as error:
-        if error.errno in _ABSENT:
+        if error.errno in _ABSENT_ERRORS:
             return None
         raise
 
@@ -127,7 +140,10 @@ class _Status(msgspec.Struct):
 
 
 def page_sizes(root: Path) -> tuple[int, ...] | None:
-    """The page sizes of the published run, ascending; None without a usable status document. Raises `FormatError`."""
+    """The page sizes of the published run, ascending; None if there is no usable status document.
+
+    Raises `FormatError` if the tree has another format.
+    """
     data = read_file(root, STATUS_KEY)
     try:
         refuse_other_format(f"{root}: {STATUS_KEY}", data or b"")
@@ -143,8 +159,8 @@ def _answer(root: Path, request: Request) -> Response:
         return Response(status_code=204, headers=EVERY_ANSWER | PREFLIGHT)
     if method not in ("GET", "HEAD"):
         return _error(method, METHOD_NOT_ALLOWED, {"allow": METHODS})
-    sent: bytes = request.scope["raw_path"]
-    path = sent.decode("latin-1")
+    raw_path: bytes = request.scope["raw_path"]
+    path = raw_path.decode("latin-1")
     query: bytes = request.scope["query_string"]
     if len(path) + len(query) > MAX_URL_LENGTH:
         return _error(method, URL_TOO_LONG)
@@ -173,10 +189,10 @@ def _file(request: Request, key: str, data: bytes) -> Response:
     if etag_matches(request.headers.get("if-none-match"), etag):
         return Response(status_code=304, headers=headers)
     headers["content-type"] = content_type(key) or "application/octet-stream"
-    wanted = request.headers.get("range") if request.method == "GET" else None
+    range_header = request.headers.get("range") if request.method == "GET" else None
     if request.headers.get("if-range", etag) != etag:
-        wanted = None
-    part = byte_range(wanted, len(data))
+        range_header = None
+    part = byte_range(range_header, len(data))
     if part is None:
         headers["content-length"] = str(len(data))
         return Response(b"" if request.method == "HEAD" else data, headers=headers)
@@ -188,7 +204,10 @@ def _file(request: Request, key: str, data: bytes) -> Response:
 
 
 def byte_range(header: str | None, size: int) -> range | None:
-    """The positions that a `Range` header asks for, None for the whole file (also for several ranges); empty: 416."""
+    """The positions that a ``Range`` header asks for.
+
+    None stands for the whole file, which is the answer to several ranges, too. An empty range stands for status 416.
+    """
     match = _RANGE.fullmatch(header.strip()) if header else None
     if match is None:
         return None
@@ -204,11 +223,11 @@ def byte_range(header: str | None, size: int) -> range | None:
 
 
 def etag_matches(header: str | None, etag: str) -> bool:
-    """Whether an `If-None-Match` header names the ETag, by the weak comparison that it asks for."""
+    """Whether an ``If-None-Match`` header names the ETag, by weak comparison."""
     if header is None:
         return False
-    named = [part.strip().removeprefix("W/") for part in header.split(",")]
-    return "*" in named or etag in named
+    etags = [part.strip().removeprefix("W/") for part in header.split(",")]
+    return "*" in etags or etag in etags
 
 
 def _error(method: str, document: problems.Problem, more: dict[str, str] | None = None) -> Response:
