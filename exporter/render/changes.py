@@ -1,4 +1,7 @@
-"""Changes from run to run: `/v1/changes`, the Atom feeds (RFC 4287) of it, and the values that they are found by."""
+"""Finds what changed since the previous run, and renders `/v1/changes` and its Atom feeds (RFC 4287).
+
+A run publishes the values that the next run compares with its own (`watched_values`).
+"""
 
 from __future__ import annotations
 
@@ -42,29 +45,31 @@ from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.values import RewardReason
 
 HIGH_UTILIZATION_BPS = 9_500
-MOST_ENTRIES = 200
-"""Of a feed."""
+MAX_FEED_ENTRIES = 200
+"""Largest number of changes in a feed."""
 
-MOST_CHANGES = 300
-MOST_OF_A_MARKET = 25
-"""How many changes are kept, the newest, and how many of one market, so that none pushes out all others."""
+MAX_CHANGES = 300
+"""Largest number of changes in the list. The newest are kept."""
 
-UNLISTED_PART = 4
-"""Changes of markets that are not listed take one part in so many of the room, also in a feed."""
+MAX_CHANGES_OF_MARKET = 25
+"""Largest number of changes of one market in the list, so that no market pushes out all others."""
+
+UNLISTED_DIVISOR = 4
+"""Changes of unlisted markets take at most one part in this many of the list, or of a feed."""
 
 FIRST_KINDS = frozenset(
     {"paused", "resumed", "admin", "code", "oracle", "pending", "unread", "listed", "unlisted", "frozen", "archived"}
 )
-"""Kinds of changes that come before all others of a run, and are cut last."""
+"""Kinds of changes that come before all other kinds in a run, and are left out last."""
 
 RATE_MOVE_BPS = 500
-"""How far a yield moves from one run to the next before that is a change."""
+"""Smallest difference of a yield from one run to the next, in basis points, that is not yet a change."""
 
 SOON_SECONDS = 86_400
-"""A reward that ends within this ends soon."""
+"""Time to the end of a reward within which it ends soon."""
 
 FILLED_PERMILLE = 999
-"""Part of a cap from which on it is filled: the last base units of one are never used."""
+"""Part of a cap at which it counts as filled. The last base units of a cap are never used."""
 
 GATES = ("can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate")
 
@@ -74,7 +79,7 @@ UNITS = {
     **dict.fromkeys(("supply_rate", "borrow_rate"), "basis_points"),
     **dict.fromkeys(("supply_cap", "borrow_cap", "supply_cap_filled", "borrow_cap_filled"), "base_units"),
 }
-"""Of the two values of a change, by its kind; those of other kinds are words."""
+"""The unit of the two values of a change, by its kind. The values of other kinds are words."""
 
 _REWARDS = {
     "paid": "{} are paid a reward",
@@ -90,15 +95,16 @@ _NOT_PAID = {RewardReason.NONE: "none", RewardReason.NO_EMISSIONS: "none", Rewar
 
 
 class _KeptChanges(Struct, frozen=True):
-    """What a run takes over of the list of changes that is published. Fields of an earlier format are ignored."""
+    """The part of the published list of changes that a run takes over. Fields of an earlier format are ignored."""
 
     data: list[RunChange]
 
 
 def earlier_changes(published: bytes | None, before: int) -> list[RunChange]:
-    """The changes of a published list at ledgers below ``before``; none where it is missing or not understood.
+    """The changes in a published list at ledgers below ``before``; none if it is missing or cannot be understood.
 
-    A run that died may have replaced the list. Its changes are of no published run, and the next run finds them again.
+    Changes from ``before`` on are of a run that died after it replaced the list. That run was not published, and the
+    next run finds the same changes again.
     """
     try:
         listed = _KeptChanges([]) if published is None else decode_json(published, _KeptChanges)
@@ -108,9 +114,9 @@ def earlier_changes(published: bytes | None, before: int) -> list[RunChange]:
 
 
 def watched_values(tables: Tables) -> WatchedValues:
-    """The values of a run that the next run compares with its own."""
+    """The values of a run with which the next run compares its own."""
     about = ("market", "protocol", "name", "status", "config_hash", "listed")
-    held = _held(tables)
+    held = _values_by_market(tables)
     markets = [
         WatchedMarket(**row, values=held[row["market"]]) for row in tables.markets.select(about).iter_rows(named=True)
     ]
@@ -127,7 +133,7 @@ def watched_values(tables: Tables) -> WatchedValues:
 
 @dataclass(frozen=True, slots=True)
 class WatchedFile:
-    """Watched values and their file, whose key is its digest."""
+    """Watched values, and their file, whose key has its digest."""
 
     values: WatchedValues
     file: RenderedFile
@@ -140,9 +146,10 @@ class WatchedFile:
 
 
 def own_changes(before: WatchedValues | None, now: WatchedValues, network: str, close_time: int) -> list[RunChange]:
-    """All changes from the run before (None: nothing is compared), those of markets in turns.
+    """All changes since the previous run, in the order of `_in_turns`; none if ``before`` is None.
 
-    ``network`` is a passphrase, ``close_time`` when the ledger of this run closed, in unix seconds.
+    ``before`` and ``now`` are the watched values of the two runs. ``network`` is a passphrase, and ``close_time`` that
+    of this run's ledger, in unix seconds.
     """
     if before is None:
         return []
@@ -151,71 +158,83 @@ def own_changes(before: WatchedValues | None, now: WatchedValues, network: str, 
 
 
 def change_list(own: Sequence[RunChange], earlier: Sequence[RunChange], ledger: int) -> ChangeList:
-    """The changes of a run at a ledger, and those that were found ``earlier``, as far as there is room for them."""
-    data = _bounded([*own, *earlier], MOST_CHANGES) if own else list(earlier)
+    """The list of a run's own changes and of earlier ones, as many as `_bounded` lets in."""
+    data = _bounded([*own, *earlier], MAX_CHANGES) if own else list(earlier)
     cut = {change.id for change in own} - {change.id for change in data}
     return ChangeList(ledger, data, cut_count=len(cut))
 
 
-def _held(tables: Tables) -> Mapping[str, list[WatchedValue]]:
-    """The parts of each market that are compared: its code, the address of its oracle, and what its protocol adds."""
+def _values_by_market(tables: Tables) -> Mapping[str, list[WatchedValue]]:
+    """The values of each market that are compared: its code, its oracle's address, and what its protocol adds."""
     rows = tables.markets.select("market", "wasm_hash", "oracle").iter_rows()
-    held = {
+    values = {
         market: [WatchedValue("code", "market", code or NOBODY), WatchedValue("oracle", "oracle", oracle or NOBODY)]
         for market, code, oracle in rows
     }
-    for market, symbols in _frozen(tables).items():
-        held[market].append(WatchedValue("frozen", "pools with frozen keys", symbols))
+    for market, pools in _pools_with_frozen_keys(tables).items():
+        values[market].append(WatchedValue("frozen", "pools with frozen keys", pools))
     for item in tables.held:
-        if item.market in held:
-            held[item.market].append(WatchedValue(item.kind, item.subject, item.value))
-    return held
+        if item.market in values:
+            values[item.market].append(WatchedValue(item.kind, item.subject, item.value))
+    return values
 
 
-def _frozen(tables: Tables) -> Mapping[str, str]:
-    """The pools of each market that need a key which the network froze, in words."""
-    found: dict[str, str] = {}
+def _pools_with_frozen_keys(tables: Tables) -> Mapping[str, str]:
+    """The pools of each market that need a key which the network froze, as text."""
+    texts: dict[str, str] = {}
     for market in tables.markets["market"]:
         pools = sorted(pool for (address, pool) in tables.frozen if address == market)
-        found[market] = ", ".join(pools) or "none"
-    return found
+        texts[market] = ", ".join(pools) or "none"
+    return texts
 
 
-_WORDS = {"terms": "other terms", "admin": "another admin", "code": "other code", "oracle": "another oracle"}
-"""Queued changes, by the kind of `exporter.protocols.base.Pending`."""
+_QUEUED_WORDS = {"terms": "other terms", "admin": "another admin", "code": "other code", "oracle": "another oracle"}
+"""Words for queued changes, by the kind of `exporter.protocols.base.Pending`."""
 
 
-_Place: TypeAlias = tuple[str, str | None]
+_MarketAndPool: TypeAlias = tuple[str, str | None]
+"""A market, and the id of one of its pools; None for the market itself."""
+
 _Ends: TypeAlias = tuple[str | None, str | None]
-_Moved: TypeAlias = Iterator[tuple[str, str, _Ends]]
-"""Kind, what is said of it, and both values."""
+"""The values before and after a change."""
+
+_PoolChanges: TypeAlias = Iterator[tuple[str, str, _Ends]]
+"""Changes of a pool, each with its kind, a text, and its two values."""
 
 
 class _Comparison:
+    """Compares the watched values of a run with those of the previous run."""
+
     def __init__(self, before: WatchedValues, now: WatchedValues, network: str, close_time: int) -> None:
         self._before, self._now, self._network, self._closed = before, now, network, timestamp(close_time)
         self._names = {market.market: market.name or market.market for market in (*before.markets, *now.markets)}
-        self._symbols: dict[_Place, str] = {
+        self._symbols: dict[_MarketAndPool, str] = {
             (pool.market, pool.pool): pool.symbol for pool in (*before.pools, *now.pools)
         }
         self._protocols = {market.market: market.protocol for market in (*before.markets, *now.markets)}
-        self._known = {market.market: market for market in before.markets}
+        self._earlier_markets = {market.market: market for market in before.markets}
         self._read = {market.market for market in now.markets}
         self._listed = {market.market: market.listed for market in (*before.markets, *now.markets)}
         self._was_unread, self._is_unread = (
             {(item.market, item.pool) for item in values.unread} for values in (before, now)
         )
 
-    def _title(self, place: _Place) -> str:
-        market, pool = place
+    def _title(self, where: _MarketAndPool) -> str:
+        market, pool = where
         name = self._names.get(market, market)
-        return name if pool is None else f"{self._symbols.get(place, pool)} in {name}"
+        return name if pool is None else f"{self._symbols.get(where, pool)} in {name}"
 
     def _change(
-        self, kind: str, place: _Place, title: str, ends: _Ends, subject: str = "", takes_effect: str | None = None
+        self,
+        kind: str,
+        where: _MarketAndPool,
+        title: str,
+        ends: _Ends,
+        subject: str = "",
+        takes_effect: str | None = None,
     ) -> RunChange:
-        """A change; ``subject`` distinguishes it from others of its kind of the same market or pool."""
-        (market, pool), ledger = place, self._now.observed_ledger
+        """A change. ``subject`` tells it apart from others of its kind in the same market or pool."""
+        (market, pool), ledger = where, self._now.observed_ledger
         identity = f"{self._network}/{ledger}/{kind}/{market}/{pool or ''}{subject}"
         return RunChange(
             id=f"urn:uuid:{uuid5(NAMESPACE_URL, identity)}",
@@ -234,116 +253,134 @@ class _Comparison:
         )
 
     def markets(self) -> Iterator[RunChange]:
+        """Markets that are new, and markets of which a value changed."""
         for market in self._now.markets:
-            place, was = (market.market, None), self._known.get(market.market)
-            name, status = self._title(place), market.status
+            where, was = (market.market, None), self._earlier_markets.get(market.market)
+            name, status = self._title(where), market.status
             if was is None:
-                if place not in self._was_unread:
+                if where not in self._was_unread:
                     protocol = PROTOCOLS.get(market.protocol)
                     title = market.protocol if protocol is None else protocol.words.coverage.title
                     what = title if market.listed else f"{title}, {NOT_LISTED}"
-                    yield self._change("new_market", place, f"New market: {name} ({what})", (None, status))
+                    yield self._change("new_market", where, f"New market: {name} ({what})", (None, status))
                 continue
             if was.status != status:
                 was_open, is_open = was.status in ACTIVE, status in ACTIVE
                 kind = "status" if was_open is is_open else "resumed" if is_open else "paused"
                 yield self._change(
-                    kind, place, f"{name}: {_said_of_market(market.protocol, was.status, status)}", (was.status, status)
+                    kind,
+                    where,
+                    f"{name}: {_market_status_text(market.protocol, was.status, status)}",
+                    (was.status, status),
                 )
             if was.listed is not market.listed:
                 now = "listed" if market.listed else "unlisted"
                 ends = (NOT_LISTED, "listed") if market.listed else ("listed", NOT_LISTED)
-                yield self._change(now, place, f"{name}: it is {'now' if market.listed else 'no longer'} listed", ends)
-            # Another version may take other fields into the digest.
+                yield self._change(now, where, f"{name}: it is {'now' if market.listed else 'no longer'} listed", ends)
+            # Another version of the exporter may compute the digest from other fields.
             if was.config_hash != market.config_hash and self._before.exporter_version == self._now.exporter_version:
                 hashes = was.config_hash, market.config_hash
-                yield self._change("configuration", place, f"{name}: its configuration changed", hashes)
+                yield self._change("configuration", where, f"{name}: its configuration changed", hashes)
             earlier = {(item.kind, item.subject): item.value for item in was.values}
             for item in market.values:
                 value = earlier.get((item.kind, item.subject), item.value)
                 if value != item.value:
                     what = f"code of the {item.subject}" if item.kind == "code" else item.subject
                     title = f"{name}: the {what} changed"
-                    yield self._change(item.kind, place, title, (value, item.value), item.subject)
+                    yield self._change(item.kind, where, title, (value, item.value), item.subject)
 
     def pools(self) -> Iterator[RunChange]:
-        """Pools that are new or gone, or of which something moved; a status that is its market's is not its own."""
+        """Pools that are new or gone, and pools of which a value changed.
+
+        If the status of a market changed, the statuses of its pools follow from that and are left out.
+        """
         restated = {
             market.market
             for market in self._now.markets
-            if market.market in self._known and self._known[market.market].status != market.status
+            if market.market in self._earlier_markets and self._earlier_markets[market.market].status != market.status
         }
-        left = {(pool.market, pool.pool): pool for pool in self._before.pools}
+        earlier_pools = {(pool.market, pool.pool): pool for pool in self._before.pools}
         for pool in self._now.pools:
-            place = pool.market, pool.pool
-            title, old = self._title(place), left.pop(place, None)
+            where = pool.market, pool.pool
+            title, old = self._title(where), earlier_pools.pop(where, None)
             if old is None:
-                if pool.market in self._known and place not in self._was_unread:
-                    yield self._change("new_pool", place, f"New pool: {title}", (None, None))
+                if pool.market in self._earlier_markets and where not in self._was_unread:
+                    yield self._change("new_pool", where, f"New pool: {title}", (None, None))
                 continue
-            own = () if pool.market in restated else _restated(self._protocols.get(pool.market, ""), old, pool)
-            moved = chain(own, _changed_numbers(old, pool))
-            yield from (self._change(kind, place, f"{title}: {said}", ends) for kind, said, ends in moved)
-            yield from self._parameters(place, old, pool)
-        for place in left.keys() - self._is_unread:
-            if place[0] in self._read:
-                title = f"{self._title(place)}: the market has it no longer"
-                yield self._change("removed_pool", place, title, (None, None))
+            statuses = (
+                () if pool.market in restated else _changed_status(self._protocols.get(pool.market, ""), old, pool)
+            )
+            for kind, text, ends in chain(statuses, _changed_numbers(old, pool)):
+                yield self._change(kind, where, f"{title}: {text}", ends)
+            yield from self._parameters(where, old, pool)
+        for where in earlier_pools.keys() - self._is_unread:
+            if where[0] in self._read:
+                title = f"{self._title(where)}: the market has it no longer"
+                yield self._change("removed_pool", where, title, (None, None))
 
-    def _parameters(self, place: _Place, old: WatchedPool, pool: WatchedPool) -> Iterator[RunChange]:
-        """Parameters of a pool with another value. Another version of the exporter may print them in another way."""
+    def _parameters(self, where: _MarketAndPool, old: WatchedPool, pool: WatchedPool) -> Iterator[RunChange]:
+        """Parameters of a pool that changed. Nothing is compared with a run of another version of the exporter.
+
+        Another version may print the same value in another way.
+        """
         if self._before.exporter_version != self._now.exporter_version:
             return
         for name, value in pool.parameters.items():
             earlier = old.parameters.get(name, value)
             if earlier != value:
-                title = f"{self._title(place)}: the parameter {name} changed"
-                yield self._change("parameter", place, title, (earlier, value), name)
+                title = f"{self._title(where)}: the parameter {name} changed"
+                yield self._change("parameter", where, title, (earlier, value), name)
 
     def unread(self) -> Iterator[RunChange]:
+        """Markets and pools that could not be read now, but could be before."""
         for item in self._now.unread:
-            place = item.market, item.pool
-            if place not in self._was_unread:
-                yield self._change("unread", place, f"{self._title(place)}: could not be read", (None, item.reason))
+            where = item.market, item.pool
+            if where not in self._was_unread:
+                yield self._change("unread", where, f"{self._title(where)}: could not be read", (None, item.reason))
 
     def queued(self) -> Iterator[RunChange]:
-        """Changes that are newly queued or not queued any more; not of markets that are unread now or were before."""
+        """Changes that are newly queued, or not queued any more.
+
+        Markets that one of the runs did not read are left out.
+        """
         earlier, later = set(self._before.pending), set(self._now.pending)
         for item in (*self._now.pending, *self._before.pending):
-            if item.market not in self._known or item.market not in self._read or item in earlier & later:
+            if item.market not in self._earlier_markets or item.market not in self._read or item in earlier & later:
                 continue
-            place = item.market, item.pool
-            title = f"{self._title(place)}: {_WORDS.get(item.kind, item.kind)}"
+            where = item.market, item.pool
+            title = f"{self._title(where)}: {_QUEUED_WORDS.get(item.kind, item.kind)}"
             subject = f"{item.kind} {item.value} {item.takes_effect}"
             if item in later:
                 ends = None, item.value
-                yield self._change("pending", place, f"{title} queued", ends, subject, item.takes_effect)
-            elif place not in self._is_unread:
-                yield self._change("pending", place, f"{title} not queued any more", (item.value, None), subject)
+                yield self._change("pending", where, f"{title} queued", ends, subject, item.takes_effect)
+            elif where not in self._is_unread:
+                yield self._change("pending", where, f"{title} not queued any more", (item.value, None), subject)
 
 
-def _said_of_market(protocol: str, before: str, after: str) -> str:
-    known = PROTOCOLS.get(protocol)
-    return _from_to({} if known is None else known.words.market_statuses, before, after)
+def _market_status_text(name: str, before: str, after: str) -> str:
+    """The text for a market of this protocol whose status changed."""
+    protocol = PROTOCOLS.get(name)
+    return _from_to({} if protocol is None else protocol.words.market_statuses, before, after)
 
 
-def _said_of_pool(protocol: str, before: str, after: str) -> str:
-    known = PROTOCOLS.get(protocol)
-    return _from_to({} if known is None else known.words.pool_statuses, before, after)
+def _pool_status_text(name: str, before: str, after: str) -> str:
+    """The text for a pool of this protocol whose status changed."""
+    protocol = PROTOCOLS.get(name)
+    return _from_to({} if protocol is None else protocol.words.pool_statuses, before, after)
 
 
 def _from_to(meanings: Mapping[str, str], before: str, after: str) -> str:
-    """Two statuses in words, each with the protocol's own word once."""
+    """A text with two statuses in plain words. Each has the protocol's own word in addition."""
     now, was = (
         f"{meanings[status]} ({status})" if status in meanings else f"status {status}" for status in (after, before)
     )
     return f"{now}; before: {was}"
 
 
-def _restated(protocol: str, old: WatchedPool, pool: WatchedPool) -> _Moved:
-    """Changes of a pool's own status. A status that was or is not known does not count as a change."""
+def _changed_status(protocol: str, old: WatchedPool, pool: WatchedPool) -> _PoolChanges:
+    """Changes of a pool's own status. If it is not known, or was not, nothing counts as changed."""
     if old.status is not None and pool.status is not None and old.status != pool.status:
-        yield "status", _said_of_pool(protocol, old.status, pool.status), (old.status, pool.status)
+        yield "status", _pool_status_text(protocol, old.status, pool.status), (old.status, pool.status)
         return
     gates = [(gate, getattr(old, gate), getattr(pool, gate)) for gate in GATES]
     turned = [(gate.removeprefix("can_"), after) for gate, was, after in gates if {was, after} == {True, False}]
@@ -360,45 +397,50 @@ def _matters(change: RunChange) -> bool:
 
 
 def _in_turns(changes: Iterable[RunChange]) -> list[RunChange]:
-    """The changes of one run: those of listed markets first, what matters before numbers, and markets take turns."""
-    taken: Counter[tuple[bool, bool, str]] = Counter()
-    placed = []
+    """The changes of one run in the order of the list.
+
+    Changes of listed markets come first, and among them the kinds of `FIRST_KINDS`. Among equals, markets take turns.
+    """
+    turns: Counter[tuple[bool, bool, str]] = Counter()
+    ranked = []
     for change in sorted(changes, key=lambda item: (item.market, item.pool or "", item.kind, item.title)):
         group = not change.listed, not _matters(change)
-        placed.append(((*group, taken[*group, change.market]), change))
-        taken[*group, change.market] += 1
-    return [change for _, change in sorted(placed, key=lambda item: item[0])]
+        ranked.append(((*group, turns[*group, change.market]), change))
+        turns[*group, change.market] += 1
+    return [change for _, change in sorted(ranked, key=lambda item: item[0])]
 
 
 def _bounded(changes: Sequence[RunChange], most: int) -> list[RunChange]:
-    """At most so many, in their order, newest first: what matters is kept before numbers, and no market has too many.
+    """At most ``most`` of the changes, which are newest first, in the same order.
 
-    Markets that are not listed have a part of the room: anybody can make many of them, with many changes.
+    Kinds of `FIRST_KINDS` are kept before others, and no market has more than `MAX_CHANGES_OF_MARKET`. Unlisted markets
+    have only a part of the list, because anybody can create many of them, with many changes.
     """
     of_market: Counter[str] = Counter()
-    kept: set[int] = set()
-    by_weight = sorted(enumerate(changes), key=lambda item: not _matters(item[1]))  # else in their order
+    chosen: set[int] = set()
+    by_weight = sorted(enumerate(changes), key=lambda item: not _matters(item[1]))  # equals stay in their order
     for listed in (False, True):
-        room = most - len(kept) if listed else most // UNLISTED_PART
-        for place, change in by_weight:
-            if change.listed is listed and room > 0 and of_market[change.market] < MOST_OF_A_MARKET:
+        room = most - len(chosen) if listed else most // UNLISTED_DIVISOR
+        for index, change in by_weight:
+            if change.listed is listed and room > 0 and of_market[change.market] < MAX_CHANGES_OF_MARKET:
                 of_market[change.market] += 1
-                kept.add(place)
+                chosen.add(index)
                 room -= 1
-    return [change for place, change in enumerate(changes) if place in kept]
+    return [change for index, change in enumerate(changes) if index in chosen]
 
 
 def render_feeds(changes: ChangeList, now: WatchedValues, network: str, updated: str) -> Iterator[RenderedFile]:
-    """Render the feeds of all changes and of each market; ``updated``, for an empty one, is when the history began.
+    """Render the feed of all changes, and a feed for each market.
 
-    ``now`` are the watched values of the run, which name the markets and pools that have a page.
+    ``now`` has the watched values of the run, which name the markets and pools that have a page. ``updated`` is the
+    time that an empty feed states: when the history began.
     """
     names = {market.market: market.name or market.market for market in now.markets}
     pools = {(pool.market, pool.pool) for pool in now.pools}
     template = environment().get_template("feed.atom.j2")
 
     def page_of(market: str, pool: str | None = None) -> str:
-        """The page of a changed market or pool; the list of markets for one that is no longer read."""
+        """The page of a market or pool; the list of markets, if the market is no longer read."""
         if pool is not None and (market, pool) in pools:
             return f"pools/{market}/{pool}.html"
         return f"markets/{market}.html" if market in names else "markets.html"
@@ -411,7 +453,7 @@ def render_feeds(changes: ChangeList, now: WatchedValues, network: str, updated:
             page=page,
             up="../" * key.count("/"),
             updated=entries[0].ledger_close_time if entries else updated,
-            entries=[(change, page_of(change.market, change.pool)) for change in _bounded(entries, MOST_ENTRIES)],
+            entries=[(change, page_of(change.market, change.pool)) for change in _bounded(entries, MAX_FEED_ENTRIES)],
         )
         return RenderedFile(key, f"{text}\n".encode(), FileKind.DOCUMENT)
 
@@ -424,7 +466,7 @@ def render_feeds(changes: ChangeList, now: WatchedValues, network: str, updated:
 
 
 def watched_pools(tables: Tables) -> list[WatchedPool]:
-    """The facts of each pool that the next run compares."""
+    """The watched values of each pool."""
     worth = pl.col("tvl_usd_cents") >= LEAST_VALUE
     columns = tables.pools.select(
         "market",
@@ -449,29 +491,29 @@ def watched_pools(tables: Tables) -> list[WatchedPool]:
 
 
 def _watched_parameters(parameters: Iterable[Parameter]) -> Iterator[tuple[str, str]]:
-    """The parameters that are compared by themselves; caps are among the pool's own numbers."""
+    """The parameters that are compared one by one. Caps are left out, because they are watched values of the pool."""
     for item in parameters:
         if not item.name.endswith("_cap"):
             value = "no limit" if item.no_limit else fixed_point(item.value, item.decimals)
             yield item.name, value
 
 
-def _changed_numbers(old: WatchedPool, new: WatchedPool) -> _Moved:
-    """Changes of a pool's numbers; one that was or is not known is not a change."""
+def _changed_numbers(old: WatchedPool, new: WatchedPool) -> _PoolChanges:
+    """Changes of a pool's numbers. A number that is not known, or was not, does not count as changed."""
     if old.utilization_bps <= HIGH_UTILIZATION_BPS < new.utilization_bps:
         yield "utilization", "utilization over 95 %", (str(old.utilization_bps), str(new.utilization_bps))
     if old.archived != new.archived:
-        said = "an entry of it is archived" if new.archived else "its archived entries are restored"
-        yield "archived", said, ("archived" if old.archived else "live", "archived" if new.archived else "live")
+        text = "an entry of it is archived" if new.archived else "its archived entries are restored"
+        yield "archived", text, ("archived" if old.archived else "live", "archived" if new.archived else "live")
     if (old.oracle_price_usd is None) != (new.oracle_price_usd is None):
-        said = "it has no price" if new.oracle_price_usd is None else "it has a price"
-        yield "price", said, (old.oracle_price_usd, new.oracle_price_usd)
+        text = "it has no price" if new.oracle_price_usd is None else "it has a price"
+        yield "price", text, (old.oracle_price_usd, new.oracle_price_usd)
     sides = (("supply", "suppliers", "get", "supplied"), ("borrow", "borrowers", "pay", "borrowed"))
     for side, people, verb, done in sides:
         was, rate = (getattr(pool, f"{side}_apy_bps") for pool in (old, new))
         if None not in (was, rate) and abs(rate - was) > RATE_MOVE_BPS:
-            said = f"{people} {verb} {_percent(rate)}, {'up' if rate > was else 'down'} from {_percent(was)}"
-            yield f"{side}_rate", said, (str(was), str(rate))
+            text = f"{people} {verb} {_percent(rate)}, {'up' if rate > was else 'down'} from {_percent(was)}"
+            yield f"{side}_rate", text, (str(was), str(rate))
         paid, pays = (getattr(pool, f"{side}_reward") for pool in (old, new))
         if None not in (paid, pays) and paid != pays and (paid, pays) != ("ends_soon", "paid"):
             yield f"{side}_reward", _REWARDS[pays].format(people), (paid, pays)
@@ -490,8 +532,8 @@ def _reward(side: str, time: int) -> pl.Expr:
     reason, end = pl.col(f"{side}_reward_reason"), pl.col(f"{side}_reward_expiration")
     lasts = pl.when(end - time <= SOON_SECONDS).then(pl.lit("ends_soon")).otherwise(pl.lit("paid"))
     return (
-        pl.when(reason.is_in([str(known) for known in _NOT_PAID]))
-        .then(reason.replace_strict({str(known): said for known, said in _NOT_PAID.items()}, default=None))
+        pl.when(reason.is_in([str(each) for each in _NOT_PAID]))
+        .then(reason.replace_strict({str(each): state for each, state in _NOT_PAID.items()}, default=None))
         .otherwise(lasts)
         .alias(f"{side}_reward")
     )

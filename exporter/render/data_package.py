@@ -1,4 +1,4 @@
-"""The tables for analysts: the newest run under a name that stays, and a Data Package of it and of the history."""
+"""Renders the tables for analysts: the newest run at a lasting URL, and a Data Package of it and of the history."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from exporter.tree.values import ParquetType
 _TYPES = {
     ParquetType.UTF8: "string",
     ParquetType.INT64: "integer",
-    ParquetType.DECIMAL: "number",  # frictionless fails on integers of more than 28 digits
+    ParquetType.DECIMAL: "number",  # as integers, frictionless would fail on more than 28 digits
     ParquetType.TIMESTAMP: "datetime",
     ParquetType.BOOLEAN: "boolean",
 }
 
 
 def _type(column: Column) -> str:
-    """The type of a Data Package. Its readers go through pandas, which has an integer that may be null as a float."""
+    """The type of a column in a Data Package. Integers that may be null are numbers, because pandas reads floats."""
     return "number" if column.nullable and column.type is ParquetType.INT64 else _TYPES[column.type]
 
 
@@ -48,10 +48,10 @@ This file is here so that pandas and Polars refuse the folder.
 def render_tables(
     latest: bytes, history: documents.HistoryManifest, close_time: int, *, shows_risk: bool
 ) -> Iterator[RenderedFile]:
-    """Render the newest run's table under its lasting name, the package, and notes on what not to read.
+    """Render the newest run's table at its lasting URL, the Data Package, and notes for those who read files.
 
-    ``history`` has this run's file; its ledger closed at ``close_time`` (unix seconds). ``shows_risk`` says that the
-    run shows a document of risk, so that the table of risk is there.
+    ``history`` includes this run's file. ``close_time`` is that of this run's ledger, in unix seconds. ``shows_risk``
+    says that the run shows a document of risk, so that there is a table of risk.
     """
     yield RenderedFile(LATEST_PARQUET.template, latest, FileKind.DOCUMENT)
     rows = pl.read_parquet(io.BytesIO(latest))
@@ -62,7 +62,7 @@ def render_tables(
 
 
 def latest_metadata(rows: int, ledger: int, close_time: int) -> documents.TableMetadata:
-    """What ``v1/latest.csv`` holds, for readers of the file alone."""
+    """The description of ``v1/latest.csv``, for those who have only the file."""
     exact = {column.name: documents.TableColumn(_type(column), _unit(column), column.meaning) for column in COLUMNS}
     approximate = {column.name: documents.TableColumn("number", column.unit, column.meaning) for column in APPROXIMATE}
     return documents.TableMetadata(
@@ -87,13 +87,13 @@ def _unit(column: Column) -> str:
 
 
 _ARROW_TYPES = {pa.int64(): "integer", pa.large_string(): "string", pa.timestamp("us", "UTC"): "datetime"}
-"""The types of a Data Package; that of decimals is number."""
+"""The Data Package's type for each Arrow type. Decimals, which are not here, are numbers."""
 
 
-def _described(
+def _resource_of(
     name: str, title: str, key: str, schema: pa.Schema, primary_key: list[str], optional: Iterable[str] = ()
 ) -> documents.DataResource:
-    """A table whose columns describe themselves; those that are ``optional`` may be null."""
+    """Describe a table by the descriptions in its schema. Columns in ``optional`` may be null."""
     fields = [
         documents.DataField(
             field.name,
@@ -111,7 +111,7 @@ def _described(
 def data_package(
     history: documents.HistoryManifest, close_time: int, *, shows_risk: bool = False
 ) -> documents.DataPackage:
-    """Describe the tables of a tree. That of risk is among them where the run ``shows_risk``."""
+    """The Data Package that describes the tables of a tree. The table of risk is among them if ``shows_risk``."""
     exact = {
         column.name: documents.DataField(column.name, _type(column), column.meaning, {"required": not column.nullable})
         for column in COLUMNS
@@ -126,7 +126,7 @@ def data_package(
         schema = documents.DataSchema(fields, primary_key=list(PRIMARY_KEY))
         return documents.DataResource(name, title, path, "parquet", CONTENT_TYPES["parquet"], schema)
 
-    risk_table = _described(
+    risk_table = _resource_of(
         "risk",
         "What falling prices would do to each listed market's debt, by checkpoint",
         RISK_TABLE.template,
@@ -153,7 +153,7 @@ def data_package(
                 HOURLY.schema.names,
             ),
             resource("history", "Every pool at every run", [file.key for file in history.files], exact),
-            _described(
+            _resource_of(
                 "changes",
                 "Every change of a listed market since the first run",
                 CHANGES_TABLE.template,

@@ -1,10 +1,12 @@
-"""Lists of pools in pages, ``/v1/assets`` and ``/v1/pools``, and every token with its best rates, ``/v1/tokens``.
+"""Renders lists of pools in pages (``/v1/assets`` and ``/v1/pools``), and the list of tokens (``/v1/tokens``).
 
-The rows of a filter (a market, a token, both, ...) are cut into a chain of pages, each holding the token of the next. A
-token names a page by the hash of its bytes, so a chain is rendered from its last page to its first. The first pages are
-documents that every run replaces; the later ones, and the first one of an assets list at the default size (where
-``limit=0`` points to), are immutable page files. So a cursor stays on its run, filter and size. A first page that has
-the bytes of the list's ``index.json`` is left out, which then answers for it.
+The rows of a filter, such as a market or a token, are cut into a chain of pages. Each page has the cursor of the next.
+A cursor names a page by the hash of its bytes, so a chain is rendered from its last page to its first.
+
+First pages are documents, which every run replaces. Later pages are immutable. So is the first page of an assets list
+at the default size, to which ``limit=0`` leads. So a reader who follows cursors stays with one run, filter and size.
+
+A first page with the same bytes as the list's ``index.json`` is left out, and ``index.json`` answers in its place.
 """
 
 from __future__ import annotations
@@ -45,7 +47,14 @@ PAGE_ROWS = 500
 
 
 class Page(NamedTuple):
-    """A page of a chain: where in the list it begins, its bytes, and its token."""
+    """A page of a chain.
+
+    Attributes:
+        start: the index of its first row in the list.
+        data: its bytes.
+        token: the cursor that names it.
+        sha256: the SHA-256 of its bytes.
+    """
 
     start: int
     data: bytes
@@ -54,7 +63,7 @@ class Page(NamedTuple):
 
 
 def chain(rows: Sequence[bytes], size: int, ledger: int) -> Iterator[Page]:
-    """The pages of rows of a ledger in one size, from the last to the first. A list without rows has a page, too."""
+    """The pages of a list in one size, from the last to the first. A list without rows has one page."""
     token = None
     for start in reversed(range(0, max(len(rows), 1), size)):
         data = page_bytes(b",".join(rows[start : start + size]), token, ledger)
@@ -64,7 +73,7 @@ def chain(rows: Sequence[bytes], size: int, ledger: int) -> Iterator[Page]:
 
 
 def page_bytes(rows: bytes, next_cursor: str | None, ledger: int) -> bytes:
-    """The JSON of a page of rows that are rendered and joined already."""
+    """The JSON of a page, from rows that are rendered and joined already."""
     cursor = b"null" if next_cursor is None else b'"%b"' % next_cursor.encode("ascii")
     return b'{"data":[%b],"next_cursor":%b,"observed_ledger":%d}' % (rows, cursor, ledger)
 
@@ -72,16 +81,17 @@ def page_bytes(rows: bytes, next_cursor: str | None, ledger: int) -> bytes:
 def render_assets(
     pools: pl.DataFrame, markets: pl.DataFrame, sizes: Sequence[int], default_size: int, ledger: int
 ) -> Iterator[RenderedFile]:
-    """Render the pages of each filter, then the documents that point to them, all of a ledger.
+    """Render the assets lists of all filters: first the pages of each, and then the documents that lead to them.
 
-    Raises `CheckError` for a frame out of order.
+    Raises `CheckError` if the rows of the frame are not in order.
     """
     check_pools(pools)
     rows = [encode(row) for row in snapshots(pools)]
     yield RenderedFile(EMPTY_PAGE_KEY, page_bytes(b"", None, ledger), FileKind.DOCUMENT)
     written: set[str] = set()
-    for market, token, places in _filters(pools, markets):
-        for file in _assets_list(market, token, [rows[place] for place in places], sorted(sizes), default_size, ledger):
+    for market, token, indices in _filters(pools, markets):
+        rows_of_filter = [rows[index] for index in indices]
+        for file in _assets_list(market, token, rows_of_filter, sorted(sizes), default_size, ledger):
             if file.key not in written:
                 yield file
             if file.kind is FileKind.PAGE:
@@ -94,7 +104,7 @@ def snapshots(pools: pl.DataFrame) -> list[PoolSnapshot]:
 
 
 def check_pools(pools: pl.DataFrame) -> None:
-    """Refuse a pools frame of which the rows do not ascend by market and pool, each once, with CheckError."""
+    """Raise `CheckError` if the rows of a pools frame do not ascend by market and pool, or a pool is there twice."""
     previous = ("", "")
     for row in pools.select("market", "pool").iter_rows():
         if row <= previous:
@@ -103,50 +113,53 @@ def check_pools(pools: pl.DataFrame) -> None:
 
 
 def _filters(pools: pl.DataFrame, markets: pl.DataFrame) -> Iterator[tuple[str | None, str | None, Sequence[int]]]:
+    """The market and the token of each filter, and the indices of its rows."""
     yield None, None, range(pools.height)
-    own = dict(_places(pools, "market"))
-    for market in sorted({*markets["market"], *own}):
-        yield market, None, own.get(market, ())
-    for token, places in _places(pools, "token_address"):
-        yield None, token, places
-    for market, token, places in _places(pools, "market", "token_address"):
-        yield market, token, places
+    by_market = dict(_indices_by(pools, "market"))
+    for market in sorted({*markets["market"], *by_market}):
+        yield market, None, by_market.get(market, ())
+    for token, indices in _indices_by(pools, "token_address"):
+        yield None, token, indices
+    for market, token, indices in _indices_by(pools, "market", "token_address"):
+        yield market, token, indices
 
 
-def _places(pools: pl.DataFrame, *names: str) -> Iterator[Any]:
-    rows = pools.select(names).with_row_index("place")
-    return rows.group_by(names, maintain_order=True).agg("place").sort(names).iter_rows()
+def _indices_by(pools: pl.DataFrame, *names: str) -> Iterator[Any]:
+    """The values of some columns, and the indices of the rows that have them."""
+    rows = pools.select(names).with_row_index("index")
+    return rows.group_by(names, maintain_order=True).agg("index").sort(names).iter_rows()
 
 
 def _assets_list(
     market: str | None, token: str | None, rows: Sequence[bytes], sizes: Sequence[int], default_size: int, ledger: int
 ) -> Iterator[RenderedFile]:
     folder = assets_folder(market, token)
-    # Of a market's pools of one token, which are one nearly always, nobody needs the page without rows.
+    """Render one list. Its pages come before its documents."""
+    # A market nearly always has one pool of a token, so nobody needs that list's page without rows.
     narrow = market is not None and token is not None
-    heads: dict[int, Page] = {}
+    first_pages: dict[int, Page] = {}
     for size in sizes:
         for page in chain(rows, size, ledger):
             if page.start == 0:
-                heads[size] = page
+                first_pages[size] = page
             if page.start or (size == default_size and rows and not narrow):
                 yield RenderedFile(PAGE.key(cursor=page.token), page.data, FileKind.PAGE, page.sha256)
-    index = heads[default_size]
-    left_out: list[str] = []
+    index = first_pages[default_size]
+    same_as_index: list[str] = []
     if narrow or not rows:
-        left_out.append("limit/0.json")
+        same_as_index.append("limit/0.json")
     else:
         yield RenderedFile(f"{folder}/limit/0.json", page_bytes(b"", index.token, ledger), FileKind.DOCUMENT)
-    for size, page in heads.items():
+    for size, page in first_pages.items():
         if page.data == index.data:
-            left_out.append(f"limit/{size}.json")
+            same_as_index.append(f"limit/{size}.json")
         else:
             yield RenderedFile(f"{folder}/limit/{size}.json", page.data, FileKind.DOCUMENT, page.sha256)
-    yield RenderedFile(f"{folder}/index.json", index.data, FileKind.DOCUMENT, index.sha256, tuple(left_out))
+    yield RenderedFile(f"{folder}/index.json", index.data, FileKind.DOCUMENT, index.sha256, tuple(same_as_index))
 
 
 class PeriodColumns(TypedDict):
-    """What lists and the site show of periods: a field of `exporter.tree.pools.AssetPeriod`, then the period's name."""
+    """The columns of periods in lists and on the site: a field of `exporter.tree.pools.AssetPeriod`, and the period."""
 
     mean_supply_apy_bps_7d: int | None
     mean_supply_apy_bps_30d: int | None
@@ -192,111 +205,113 @@ def with_list_columns(
     network: str,
     tokens: Mapping[str, Token] | None = None,
 ) -> pl.DataFrame:
-    """The pools frame with what lists show in addition: each pool's address in its app, its means, and its token."""
+    """The pools frame with more columns for lists: each pool's URL in its app, its means, and facts of its token."""
     apps = [app_url(network, *place) for place in pools.select("protocol", "market", "pool").iter_rows()]
     of_periods = (pl.Series(name, _of_period(name, periods), pl.Int64()) for name in PeriodColumns.__annotations__)
-    known = identities(network)
+    identities_of_network = identities(network)
     addresses = pools["token_address"].to_list()
-    said = [(tokens or {}).get(address) for address in addresses]
-    listed = [known.get(address) for address in addresses]
+    token_of_pool = [(tokens or {}).get(address) for address in addresses]
+    identity_of_pool = [identities_of_network.get(address) for address in addresses]
     return pools.with_columns(
         pl.Series("app_url", apps, pl.String()),
         *of_periods,
-        pl.Series("token_name", [token and token.name for token in said], pl.String()),
-        pl.Series("token_issuer", [token and token.issuer for token in said], pl.String()),
-        pl.Series("token_identity", [identity and asdict(identity) for identity in listed], _IDENTITY),
+        pl.Series("token_name", [token and token.name for token in token_of_pool], pl.String()),
+        pl.Series("token_issuer", [token and token.issuer for token in token_of_pool], pl.String()),
+        pl.Series("token_identity", [identity and asdict(identity) for identity in identity_of_pool], _IDENTITY),
     )
 
 
 def _of_period(column: str, periods: Sequence[Sequence[AssetPeriod]]) -> list[int | None]:
-    """A column of `PeriodColumns`, of each pool's ``periods``."""
+    """The values of a column of `PeriodColumns`, out of the periods of each pool."""
     field, _, name = column.rpartition("_")
-    at = [period.name for period in PERIODS].index(name)
-    return [getattr(own[at], field) for own in periods]
+    index = [period.name for period in PERIODS].index(name)
+    return [getattr(periods_of_pool[index], field) for periods_of_pool in periods]
 
 
 def render_pool_lists(pools: pl.DataFrame, protocols: Iterable[str], ledger: int) -> Iterator[RenderedFile]:
-    """The lists of all pools, of each of ``protocols`` also without pools, and of each market and token.
+    """Render the lists of all pools, and of the pools of each protocol, market and token.
 
-    The frame is one `with_list_columns`.
+    ``pools`` is a frame of `with_list_columns`. A protocol without pools has a list, too.
     """
-    given: set[str] = set()  # lists can end alike
+    written: set[str] = set()  # lists can share their last pages
     rows = [encode(PoolRow(*row)) for row in pools.select(document_fields(PoolRow)).iter_rows()]
-    for first, places in _flat_lists(pools, protocols):
-        for page in chain([rows[place] for place in places], PAGE_ROWS, ledger):
+    for first_key, indices in _flat_lists(pools, protocols):
+        for page in chain([rows[index] for index in indices], PAGE_ROWS, ledger):
             kind = FileKind.PAGE if page.start else FileKind.DOCUMENT
-            key = POOLS_PAGE.key(cursor=page.token) if page.start else first
-            if key not in given:
-                given.add(key)
+            key = POOLS_PAGE.key(cursor=page.token) if page.start else first_key
+            if key not in written:
+                written.add(key)
                 yield RenderedFile(key, page.data, kind, page.sha256)
 
 
 def _flat_lists(pools: pl.DataFrame, protocols: Iterable[str]) -> Iterator[tuple[str, Iterable[int]]]:
-    places = pools.select("protocol", "can_supply").with_row_index("place")
+    """The key of each list's first page, and the indices of its rows."""
+    every = pools.select("protocol", "can_supply").with_row_index("index")
     for protocol in (None, *protocols):
-        own = places if protocol is None else places.filter(pl.col("protocol") == protocol)
-        yield pools_key(protocol, only_open=False), own["place"]
-        yield pools_key(protocol, only_open=True), own.filter("can_supply")["place"]
-    for market, shown in _places(pools, "market"):
-        yield pools_of_key(market, None), shown
-    for token, shown in _places(pools, "token_address"):
-        yield pools_of_key(None, token), shown
+        chosen = every if protocol is None else every.filter(pl.col("protocol") == protocol)
+        yield pools_key(protocol, only_open=False), chosen["index"]
+        yield pools_key(protocol, only_open=True), chosen.filter("can_supply")["index"]
+    for market, indices in _indices_by(pools, "market"):
+        yield pools_of_key(market, None), indices
+    for token, indices in _indices_by(pools, "token_address"):
+        yield pools_of_key(None, token), indices
 
 
 def render_tokens(
-    tables: Tables, first_seen: Mapping[str, int], known: Mapping[str, TokenIdentity], native: str | None
+    tables: Tables, first_seen: Mapping[str, int], identity_of: Mapping[str, TokenIdentity], native: str | None
 ) -> Iterator[RenderedFile]:
-    """The list of tokens, and those of each symbol that can be asked for, identified ones first.
+    """Render the list of all tokens, and a list for each symbol that can be asked for, identified tokens first.
 
-    Symbols that differ only in case share a file. ``native`` is the native asset's contract, which calls itself
-    ``native`` and is found as XLM, too.
+    Symbols that differ only in case share a file. ``native`` is the contract of the native asset. Its symbol is
+    ``native``, but it is also listed as XLM.
     """
-    whole = token_list(tables, first_seen, known)
-    yield file_of(whole)
+    every_token = token_list(tables, first_seen, identity_of)
+    yield file_of(every_token)
     by_symbol: dict[str, list[TokenEntry]] = {}
-    for entry in whole.data:
+    for entry in every_token.data:
         for symbol in {entry.symbol.lower(), *(("xlm",) if entry.address == native else ())}:
             by_symbol.setdefault(symbol, []).append(entry)
     for symbol, entries in sorted(by_symbol.items()):
         key = TOKENS_OF_SYMBOL.key(symbol=symbol)
         if TOKENS_OF_SYMBOL.pattern.fullmatch(key):
-            own = sorted(entries, key=lambda entry: (entry.identity is None, entry.address))
-            yield RenderedFile(key, encode(TokenList(whole.observed_ledger, own)), FileKind.DOCUMENT)
+            identified_first = sorted(entries, key=lambda entry: (entry.identity is None, entry.address))
+            document = TokenList(every_token.observed_ledger, identified_first)
+            yield RenderedFile(key, encode(document), FileKind.DOCUMENT)
 
 
 def render_token_list(
-    tables: Tables, first_seen: Mapping[str, int], known: Mapping[str, TokenIdentity] | None = None
+    tables: Tables, first_seen: Mapping[str, int], identity_of: Mapping[str, TokenIdentity] | None = None
 ) -> RenderedFile:
-    """The list of tokens. Raises `CheckError` for a value that the API does not allow."""
-    return file_of(token_list(tables, first_seen, known))
+    """Render the list of all tokens. Raises `CheckError` for a value that the API does not allow."""
+    return file_of(token_list(tables, first_seen, identity_of))
 
 
 def token_list(
-    tables: Tables, first_seen: Mapping[str, int], known: Mapping[str, TokenIdentity] | None = None
+    tables: Tables, first_seen: Mapping[str, int], identity_of: Mapping[str, TokenIdentity] | None = None
 ) -> TokenList:
     """Every token with its best rates, ascending by address."""
     ranked = with_ranks(tables.pools)
     totals = {row["token_address"]: row for row in rows_as(_TokenTotals, _totals_of_tokens(ranked))}
     best_rates = {side: _best_rates(ranked, side) for side in SIDES}
     entries = []
-    for token in token_documents(tables, first_seen, known):
-        own = totals[token.address]
+    for token in token_documents(tables, first_seen, identity_of):
+        total = totals[token.address]
         entries.append(
             TokenEntry(
                 address=token.address,
                 symbol=token.symbol,
                 decimals=token.decimals,
-                market_count=own["market_count"],
-                pool_count=own["pool_count"],
-                open_pool_count=own["open_pool_count"],
-                priced_count=own["priced_count"],
-                supplied_usd_cents=digits(own["supplied_usd_cents"]),
-                borrowed_usd_cents=digits(own["borrowed_usd_cents"]),
-                unlisted_market_count=own["unlisted_market_count"],
-                unlisted_pool_count=own["unlisted_pool_count"],
-                unlisted_priced_count=own["unlisted_priced_count"],
-                unlisted_supplied_usd_cents=digits(own["unlisted_supplied_usd_cents"]),
-                unlisted_borrowed_usd_cents=digits(own["unlisted_borrowed_usd_cents"]),
+                market_count=total["market_count"],
+                pool_count=total["pool_count"],
+                open_pool_count=total["open_pool_count"],
+                priced_count=total["priced_count"],
+                supplied_usd_cents=digits(total["supplied_usd_cents"]),
+                borrowed_usd_cents=digits(total["borrowed_usd_cents"]),
+                unlisted_market_count=total["unlisted_market_count"],
+                unlisted_pool_count=total["unlisted_pool_count"],
+                unlisted_priced_count=total["unlisted_priced_count"],
+                unlisted_supplied_usd_cents=digits(total["unlisted_supplied_usd_cents"]),
+                unlisted_borrowed_usd_cents=digits(total["unlisted_borrowed_usd_cents"]),
                 best_supply=best_rates["supply"].get(token.address),
                 best_borrow=best_rates["borrow"].get(token.address),
                 issuer=token.issuer,
@@ -325,7 +340,7 @@ class _TokenTotals(TypedDict):
 
 
 def _totals_of_tokens(pools: pl.DataFrame) -> pl.DataFrame:
-    """The totals of each token's pools in listed markets, and in others. Values are sums in limbs."""
+    """The totals of each token's pools in listed markets, and in unlisted ones. Values are sums in limbs."""
     totals = [(pl.col("listed") & pl.col("can_supply").fill_null(value=False)).sum().alias("open_pool_count")]
     for prefix, is_own in (("", pl.col("listed")), ("unlisted_", ~pl.col("listed"))):
         supplied, borrowed = (pl.col(f"{name}_usd_cents").filter(is_own) for name in ("supplied", "borrowed"))
@@ -340,7 +355,7 @@ def _totals_of_tokens(pools: pl.DataFrame) -> pl.DataFrame:
 
 
 def _best_rates(ranked: pl.DataFrame, side: Side) -> dict[str, BestRate]:
-    """The best rate of each token that has a pool which counts; the frame is one `with_ranks`."""
+    """The best rate of each token that has a pool which counts. ``ranked`` is a frame of `with_ranks`."""
     of_side = ("{}_apy_bps", "comparable_{}_apy_bps", "{}_reward_apr_bps", "{}_rank_bps")
     names = ("market", "pool", "protocol", "market_name", *(name.format(side) for name in of_side))
     held = ("total_supplied", "supplied_usd_cents", "available_to_withdraw", "available_usd_cents")

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description of the API, from the operations and the models that write every file."""
+"""Makes the OpenAPI 3.1 description of the API, from its operations and from the models that write every file."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ YIELDS_MODELS: dict[str, type[msgspec.Struct]] = {
     "/v1/yields/pools": YieldsPools,
     "/v1/yields/borrow": YieldsBorrows,
 }
-"""Models of the documents in the shape of another service, which are not read back."""
+"""Models of documents that have the shape of another service. These documents are not read back."""
 
 _MODELS = {family.path: family.model for family in FAMILIES if family.model is not None} | YIELDS_MODELS
 
 DESCRIBED: tuple[tuple[str, type[msgspec.Struct], Operation], ...] = tuple(
     (path, _MODELS[path], operation) for path, operation in OPERATIONS.items()
 )
-"""What is described: each path, the model of its document, and its operation, in the order of the description."""
+"""Everything that is described: each path, the model of its document, and its operation, in order."""
 
 VERSION_FIELD = "x-exporter-version"
 """The field of `info` with the version of the exporter that wrote the document."""
@@ -117,7 +117,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
     "checkpoint_path": _in_path("checkpoint", "Ledger", "The ledger of a checkpoint: `risk.checkpoint` of a market."),
     "run_id_path": _in_path("run_id", "RunId", "The id of a run: `run_id` of `/v1/system/status`."),
 }
-"""By their names here; a schema that is a bare name is that kind of value of `exporter.tree.values`."""
+"""Descriptions of parameters, by name. A schema that is only a name is that kind of value in `exporter.tree.values`."""
 
 PROBLEMS: Mapping[str, Problem] = {
     "invalid_parameter": invalid_parameter("market", "usdc", "a contract address: C and 55 characters of A-Z and 2-7"),
@@ -140,10 +140,13 @@ PROBLEMS: Mapping[str, Problem] = {
     "range_not_satisfiable": problem(416, "The file has 2448 bytes; no byte of the range is among them."),
     "nothing_published": problem(503, "No run is published here: v1/system/status.json is missing."),
 }
-"""An example of each problem, by name. A host other than the preview server may answer 405 to 503 with its own body."""
+"""An example of each problem, by name.
+
+Other servers than the preview server may have their own bodies for 405 to 503.
+"""
 
 ALWAYS = ("method_not_allowed", "url_too_long", "range_not_satisfiable", "nothing_published")
-"""The problems that every route may answer with."""
+"""Names of the problems with which every route may answer."""
 
 
 _SCHEMAS = "#/components/schemas/"
@@ -182,7 +185,7 @@ _HEADERS = {
 
 @cache
 def openapi_document() -> OpenApiDocument:
-    """The description of the API, the same in every run of a version."""
+    """The description of the API. It is the same in every run of a version."""
     return OpenApiDocument(
         openapi="3.1.0",
         info={
@@ -243,7 +246,7 @@ def _responses(model: type[msgspec.Struct], operation: Operation) -> dict[str, o
         "304": {"description": "`If-None-Match` names the file as it is.", "headers": headers},
     }
     by_status: dict[int, dict[str, object]] = {}
-    # Where a tree has no such document at all, any path is a 404.
+    # If a tree does not have the document at all, its path answers 404.
     for name in (*operation.problems, "not_found", *ALWAYS):
         example = PROBLEMS[name]
         by_status.setdefault(example.status, {})[name] = {"value": msgspec.to_builtins(example)}
@@ -269,11 +272,11 @@ def _schemas() -> dict[str, object]:
 
 
 _CLOSED_SET = re.compile(r"\^\(([A-Za-z0-9_]+(?:\|[A-Za-z0-9_]+)+)\)\$")
-"""A pattern that admits some words and nothing else."""
+"""Matches a pattern that accepts a list of words and nothing else."""
 
 
 def _tolerant(schema: Any) -> Any:
-    """A schema by which a client ignores unknown fields, and in which a closed set of words is an enum."""
+    """The schema with which a client ignores unknown fields. A pattern of words becomes an enum."""
     if isinstance(schema, dict):
         kept = {name: value for name, value in schema.items() if (name, value) != ("additionalProperties", False)}
         if (words := _CLOSED_SET.fullmatch(str(kept.get("pattern")))) is not None:
@@ -291,7 +294,7 @@ def _tolerant(schema: Any) -> Any:
 
 
 def render_llms() -> RenderedFile:
-    """`/llms.txt`: what this tree is and how to read it, for language models."""
+    """Render `/llms.txt`, which says what this tree is and how to read it, for language models."""
     may_be_absent = PROOFS, CENSUS, RISK
     files = {family.path: family.template for family in FAMILIES if family not in may_be_absent}
     files |= {path: f"{path[1:]}.json" for path in YIELDS_MODELS}

@@ -1,7 +1,7 @@
-"""What the API's description says of each path: an operation, its tag, its words and what it may refuse.
+"""The operations of the API: what its description says of each path.
 
-`exporter.render.openapi` makes the OpenAPI document from these, from the table of families and from the models of
-documents. A path that has no operation here is not described.
+`exporter.render.openapi` makes the OpenAPI document from these, from the table of families, and from the models of
+documents. A path without an operation here is not described.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class Operation:
     """What the description says of a path.
 
     Attributes:
-        name: the id of the operation, from which generators of clients name a function.
+        name: the id of the operation. Generated clients name a function after it.
         tag: one of `TAGS`.
-        query: parameters of the query, by name in `exporter.render.openapi.PARAMETERS`. Those in the path follow from
-            the path.
-        problems: refusals, by name in `exporter.render.openapi.PROBLEMS`.
+        query: the names of its query parameters, in `exporter.render.openapi.PARAMETERS`. Parameters in the path follow
+            from the path.
+        problems: the names of the problems with which it may answer, in `exporter.render.openapi.PROBLEMS`.
     """
 
     name: str
@@ -48,7 +48,7 @@ _BUCKETS = (
 
 
 def _totals(name: str, tag: str, whose: str, problems: tuple[str, ...] = ()) -> Operation:
-    """The operation of a history of totals. All say the same of what a bucket has."""
+    """The operation of a history of totals. All of them describe a bucket in the same words."""
     return Operation(
         name,
         tag,
@@ -60,9 +60,9 @@ def _totals(name: str, tag: str, whose: str, problems: tuple[str, ...] = ()) -> 
 
 
 def _pools_of(name: str, parameter: str) -> Operation:
-    """The operation of one market's or token's pools.
+    """The operation of the pools of one market or one token.
 
-    It is described by its file: OpenAPI cannot say of query parameters that each is taken alone.
+    The path of its file is described, because OpenAPI cannot say that query parameters exclude each other.
     """
     return Operation(
         name,
@@ -87,7 +87,7 @@ YIELDS_OPERATIONS: Final[Mapping[str, Operation]] = {
     "/v1/yields/pools": _yields("pools", "lend"),
     "/v1/yields/borrow": _yields("borrow", "borrow"),
 }
-"""Operations of documents that have the shape of another service."""
+"""The operations of documents that have the shape of another service."""
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "/v1": Operation(
@@ -268,4 +268,4 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     ),
     **YIELDS_OPERATIONS,
 }
-"""Operations by the path that the description names, in its order."""
+"""The operations, by the path that the description names, in the order of the description."""

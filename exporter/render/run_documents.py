@@ -1,4 +1,4 @@
-"""The documents of markets, pools and tokens, of what a run covers, and its metrics."""
+"""Renders the documents of markets, pools and tokens, the list of protocols, and the metrics of a run."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ from exporter.tree.values import SkipReason
 _Part = TypeVar("_Part", bound=msgspec.Struct)
 
 LIST_COLUMNS = ("app_url", "token_name", "token_issuer", "token_identity")
-"""What documents of a pool have from `lists.with_list_columns`, in addition to the columns of the pools frame."""
+"""Columns of `lists.with_list_columns` that documents of a pool have besides those of the pools frame."""
 
-MOST_METRIC_POOLS = 2_000
-"""Those of listed markets, and then those of the highest value, of about 2 kB each."""
+MAX_METRIC_POOLS = 2_000
+"""Largest number of pools in the metrics, at about 2 kB each. Pools of listed markets come first, and then by value."""
 
 
 def render_markets(tables: Tables, cap: int) -> Iterator[RenderedFile]:
-    """The list of markets, and each summary with at most ``cap`` pools.
+    """Render the list of markets, and the document of each market with at most ``cap`` pools.
 
-    Raises `CheckError` for contradicting frames.
+    Raises `CheckError` if the frames of markets and pools contradict each other.
     """
     check_markets(tables.pools, tables.markets)
     rows = tables.markets.select(document_fields(documents.MarketEntry)).iter_rows()
@@ -96,13 +96,13 @@ def render_markets(tables: Tables, cap: int) -> Iterator[RenderedFile]:
 
 
 def pending_change(item: Pending) -> PendingChange:
-    """Something that is queued, as documents have it."""
+    """A queued change, as documents have it."""
     takes_effect = None if item.takes_effect is None else documents.timestamp(item.takes_effect)
     return PendingChange(item.pool, item.kind, item.value, takes_effect)
 
 
 def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
-    """Raise `CheckError`, naming the market, for frames that contradict each other."""
+    """Raise `CheckError`, which names a market, if the frames of pools and markets contradict each other."""
     strangers = sorted(pools.join(markets, "market", how="anti")["market"])
     if strangers:
         raise CheckError(f"pools: {strangers[0]} is not among the markets")
@@ -127,7 +127,7 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
 
 
 class _PoolStatus(TypedDict):
-    """Which pool it is, and the two statuses in the protocol's own words."""
+    """The columns that name a pool, and its two statuses in the protocol's own words."""
 
     market: str
     pool: str
@@ -142,7 +142,7 @@ def render_details(
     periods: Iterable[list[AssetPeriod]],
     first_seen: Mapping[tuple[str, str], int],
 ) -> Iterator[RenderedFile]:
-    """Render the detail of each pool that was read; the frame is one of `lists.with_list_columns`."""
+    """Render the document of each pool that was read. ``pools`` is a frame of `lists.with_list_columns`."""
     drawn, queued = rate_curves(tables.pools, tables.parameters, protocols), pending_by_market(tables.pending)
     columns = [*LIST_COLUMNS, *(written(column.name, column.document_type) for column in COLUMNS)]
     rows = chain.from_iterable(part.select(columns).iter_rows(named=True) for part in tables.pools.iter_slices(1_000))
@@ -179,7 +179,7 @@ def _filled(model: type[_Part], row: Mapping[str, object], **more: object) -> _P
 
 
 def _spoke(terms: SpokeTerms) -> AssetSpoke:
-    """A spoke as documents have it: amounts are texts, and at most what a column holds."""
+    """A spoke as documents have it. Amounts are texts, and are at most what a column can hold."""
     values = asdict(terms)
     for name in ("available_to_supply", "available_to_borrow", "supply_cap", "borrow_cap"):
         values[name] = None if values[name] is None else str(min(values[name], MAX_DECIMAL))
@@ -201,7 +201,7 @@ def rate_curves(
     parameters: Mapping[tuple[str, str], Sequence[Parameter]],
     protocols: Mapping[str, Protocol],
 ) -> Iterator[list[RatePoint]]:
-    """The borrow rate over the utilization, of each pool of the pools frame; empty where its protocol gives none."""
+    """The borrow rate over the utilization, for each pool of the frame; empty if its protocol has no curve."""
     for row in rows_as(_CurveRow, pools):
         model = protocols[row["protocol"]].rate_model
         parameters_of_pool = {item.name: item.value for item in parameters.get((row["market"], row["pool"]), ())}
@@ -211,13 +211,13 @@ def rate_curves(
 
 
 def basis_points(value: int, decimals: int) -> int:
-    """A value in units of 10^-decimals in basis points, rounded down, at most what JSON has."""
+    """A value in units of 10^-decimals in basis points, rounded down, and at most the largest integer of JSON."""
     bps: int = value * 10_000 // 10**decimals
     return min(bps, exact.JSON_INTEGER_MAX)
 
 
 def protocol_summary(tables: Tables) -> documents.ProtocolSummary:
-    """The counts and values of listed markets, of each protocol's, and of those that are not listed."""
+    """The counts and values of listed markets, in all and by protocol, and of unlisted markets apart."""
     totals = _totals_by_listing()
     [everything] = rows_as(_Totals, tables.markets.select(totals))
     by_protocol = tables.markets.group_by("protocol").agg(totals).sort("protocol")
@@ -249,7 +249,7 @@ def protocol_summary(tables: Tables) -> documents.ProtocolSummary:
 
 
 class _Totals(TypedDict):
-    """The columns of `_totals_by_listing`."""
+    """A row with the columns of `_totals_by_listing`."""
 
     market_count: int
     pool_count: int
@@ -268,7 +268,7 @@ class _ProtocolTotals(_Totals):
 
 
 def _totals_by_listing() -> list[pl.Expr]:
-    """The totals of a group of markets, of listed ones and of others apart. Values are sums in limbs."""
+    """Expressions for the totals of a group of markets, with unlisted markets apart. Values are sums in limbs."""
     totals = []
     for prefix, is_own in (("", pl.col("listed")), ("unlisted_", ~pl.col("listed"))):
         totals += [
@@ -281,13 +281,13 @@ def _totals_by_listing() -> list[pl.Expr]:
 
 
 def token_documents(
-    tables: Tables, first_seen: Mapping[str, int], known: Mapping[str, TokenIdentity] | None = None
+    tables: Tables, first_seen: Mapping[str, int], identity_of: Mapping[str, TokenIdentity] | None = None
 ) -> Iterator[documents.TokenDocument]:
     """The document of each token that a pool has, ascending by address.
 
-    Symbol and decimals are the token's contract's; a market may compute with others. ``first_seen`` has the lowest
-    ledger of each token in the history, this run's own included; ``known`` has the
-    identities of the network's list.
+    Symbol and decimals are those of the token's contract; a market may compute with others. ``first_seen`` has the
+    first ledger of each token in the history, which includes this run. ``identity_of`` has the network's list of
+    identities, by address; None looks it up.
     """
     columns = ("token_address", "market", "pool", "listed", "symbol", "decimals")
     rows = tables.pools.select(columns).sort("token_address", maintain_order=True).iter_rows()
@@ -304,7 +304,7 @@ def token_documents(
             pools=[documents.PoolReference(*place) for _, *place, _, _ in own],
             issuer=token.issuer,
             name=token.name,
-            identity=(known or {}).get(address),
+            identity=(identity_of or {}).get(address),
         )
 
 
@@ -312,13 +312,13 @@ SKIPPED_PER_PAGE = 500
 
 
 def skipped_counts(skipped: Iterable[documents.SkippedMarket]) -> documents.SkippedCounts:
-    """How many markets were skipped for each reason."""
+    """The number of markets that were skipped, by reason."""
     counted = Counter(item.reason for item in skipped)
     return documents.SkippedCounts(**{reason.value: counted[reason] for reason in SkipReason})
 
 
 def render_skipped(tables: Tables) -> Iterator[RenderedFile]:
-    """The pages of all markets that the run skipped; the first also where there is none."""
+    """Render the pages of all markets that the run skipped. There is a first page even if none was skipped."""
     starts = range(0, max(len(tables.skipped), 1), SKIPPED_PER_PAGE)
     for number, start in enumerate(starts, 1):
         rows = tables.skipped[start : start + SKIPPED_PER_PAGE]
@@ -328,25 +328,25 @@ def render_skipped(tables: Tables) -> Iterator[RenderedFile]:
 
 
 def digits(limbs: Limbs | None) -> str | None:
-    """A sum as documents have it; None if none of its numbers is known."""
+    """A sum as documents have it, in digits; None if none of its numbers is known."""
     value = whole(limbs)
     return None if value is None else str(value)
 
 
 def excluded_on(network: str) -> list[documents.Excluded]:
-    """Protocols that are left out on purpose on a network, by its name in the configuration."""
+    """The protocols that are left out on purpose, on the network with this name in the configuration."""
     text = files("exporter.deployments").joinpath("excluded.toml").read_text("utf-8")
     return msgspec.convert(tomllib.loads(text), dict[str, list[documents.Excluded]]).get(network, [])
 
 
 def unpriced_bps(tables: Tables) -> int:
-    """The share of listed markets' pools that were read and have no price, floored to basis points; 0 without any."""
+    """The part of the pools read in listed markets that have no price, in basis points, rounded down."""
     listed = tables.of_listed()
     return len(listed.unpriced) * 10_000 // max(listed.pools.height, 1)
 
 
 def unpriced_markets(tables: Tables) -> list[documents.UnpricedMarket]:
-    """Every market with pools that have no price, ascending."""
+    """The markets with pools that have no price, ascending."""
     unpriced = Counter(item.market for item in tables.unpriced)
     pools = Counter(tables.pools["market"])
     return [
@@ -356,15 +356,16 @@ def unpriced_markets(tables: Tables) -> list[documents.UnpricedMarket]:
 
 
 def render_metrics(tables: Tables) -> RenderedFile:
-    """`/metrics.txt`: the run for monitoring systems, as OpenMetrics 1.0, which reads as Prometheus' own text, too.
+    """Render `/metrics.txt` for monitoring systems, as OpenMetrics 1.0. Prometheus reads it as its own format, too.
 
-    What is not known has no line. What alarms hang on is of listed markets, so that no stranger sets one off.
-    Monitors refuse bodies of many megabytes, so at most `MOST_METRIC_POOLS` pools have lines.
+    Numbers that are not known have no line. Numbers on which alarms depend are of listed markets, so that nobody can
+    set off an alarm with a market of his own. At most `MAX_METRIC_POOLS` pools have lines, because monitoring systems
+    refuse bodies of many megabytes.
     """
     by_value = tables.pools.with_row_index("place").sort(
         "listed", "tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True
     )
-    shown = by_value.head(MOST_METRIC_POOLS).sort("place")
+    shown = by_value.head(MAX_METRIC_POOLS).sort("place")
     listed = tables.of_listed()
     priced = listed.pools.filter(pl.col("price_reason") == VALID_PRICE)
     text = (
@@ -385,7 +386,7 @@ def render_metrics(tables: Tables) -> RenderedFile:
 def protocol_list(
     tables: Tables, protocols: Mapping[str, Protocol], deployments: Sequence[Deployment], network: str
 ) -> documents.ProtocolList:
-    """What a run covers, what it could not read, and what is left out on purpose; protocols ascend by name."""
+    """The list of protocols, ascending by name: what a run covers, what it could not read, and what is left out."""
     unread = Counter(item.protocol for item in tables.unread)
     absent = Counter(item.protocol for item in tables.absent)
     protocol_of = dict(tables.markets.select("market", "protocol").iter_rows())

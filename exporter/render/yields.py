@@ -1,7 +1,8 @@
-"""``/v1/yields/pools`` and ``/v1/yields/borrow``: the pools in DefiLlama's shape (docs/integrators.md).
+"""Renders ``/v1/yields/pools`` and ``/v1/yields/borrow``: pools in the shape of DefiLlama (docs/integrators.md).
 
-Numbers are printed from exact integers. Both have pools of listed markets alone: readers of this shape rank by what it
-says. A pool that its contract has closed to suppliers is left out of the pools, and so are all but the largest.
+Numbers are printed from exact integers. Both files have only pools of listed markets, because readers of this shape
+rank by its numbers. A pool that its contract has closed to suppliers is left out of the first file. Both have only the
+largest pools.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from exporter.tree.values import doc
 
 CHAIN = "Stellar"
 
-MOST_POOLS = 2_000
-"""The most pools in one file, those with the most supplied: their shape has no pages."""
+MAX_POOLS = 2_000
+"""Largest number of pools in a file, because the shape has no pages. Those with the most supplied are taken."""
 
 
 class _OfferedPool(ListedPool):
-    """A pool that is in one of the files."""
+    """The row of a pool that is in one of the files."""
 
     project: str
 
 
-# The models of what follows, for the description of the API; files have the fields in another order.
+# These models only describe the API. Files have their fields in another order.
 
 
 class _YieldsRow(Struct, frozen=True, rename="camel"):
@@ -111,7 +112,8 @@ class YieldsBorrows(Struct, frozen=True):
 def render_yields(pools: pl.DataFrame, native: str | None, protocols: Mapping[str, Protocol]) -> Iterator[RenderedFile]:
     """Render both files.
 
-    ``pools`` is a frame of `exporter.render.lists.with_list_columns`, ``native`` the native asset's contract, if known.
+    ``pools`` is a frame of `exporter.render.lists.with_list_columns`. ``native`` is the contract of the native asset;
+    None if it is not known.
     """
     projects = {
         f"{name} {version}": project
@@ -132,8 +134,8 @@ def render_yields(pools: pl.DataFrame, native: str | None, protocols: Mapping[st
         "borrow": (priced, _borrow),
     }
     for name, (shown, shape) in offers.items():
-        rank = pl.col("supplied_usd_cents").rank("ordinal", descending=True)  # equal ones in their order
-        largest = shown.filter(rank <= MOST_POOLS)
+        rank = pl.col("supplied_usd_cents").rank("ordinal", descending=True)  # equals stay in their order
+        largest = shown.filter(rank <= MAX_POOLS)
         rows = [shape(row) for row in rows_as(_OfferedPool, largest)]
         outcome = {"status": "success"} if priced.height else {"status": "error", "message": NO_PRICE}
         yield RenderedFile(YIELDS.key(yields=name), encode(outcome | {"data": rows}), FileKind.DOCUMENT)
@@ -150,7 +152,7 @@ def _pool(row: _OfferedPool) -> Mapping[str, object]:
         "apy": hundredths(row["supply_apy_bps"] + reward),
         "rewardTokens": [row["reward_token"]] if reward else None,
         "apyMean30d": None if mean is None else hundredths(mean),
-        **_known("supplyCapUsd", row["supply_cap_usd_cents"]),
+        **_dollars_if_known("supplyCapUsd", row["supply_cap_usd_cents"]),
         "ilRisk": "no",
         "exposure": "single",
     }
@@ -168,16 +170,19 @@ def _borrow(row: _OfferedPool) -> Mapping[str, object]:
         "rewardTokens": [row["reward_token"]] if reward else None,
         "totalSupplyUsd": hundredths(supplied),
         "totalBorrowUsd": hundredths(borrowed),
-        # They ask not to give 0 only because borrowing is closed.
-        **_known("availableBorrowUsd", room),
-        **_known("debtCeilingUsd", row["borrow_cap_usd_cents"]),
+        # DefiLlama asks not to state 0 just because borrowing is closed.
+        **_dollars_if_known("availableBorrowUsd", room),
+        **_dollars_if_known("debtCeilingUsd", row["borrow_cap_usd_cents"]),
         **({} if factor is None else {"ltv": _decimal(min(factor, 10_000), 4)}),
         "borrowable": row["can_borrow"],
     }
 
 
 def _usd_cents(row: _OfferedPool) -> tuple[int, int]:
-    """What is supplied and what is borrowed, in US cents. Neither is null: a pool without a price is not offered."""
+    """What is supplied and what is borrowed, in US cents.
+
+    Both are known, because pools without a price are left out.
+    """
     return row["supplied_usd_cents"] or 0, row["borrowed_usd_cents"] or 0
 
 
@@ -193,13 +198,13 @@ def _head(row: _OfferedPool) -> dict[str, object]:
     }
 
 
-def _known(name: str, cents: int | None) -> dict[str, object]:
-    """US dollars, left out where there is no number: their tests refuse a null."""
+def _dollars_if_known(name: str, cents: int | None) -> dict[str, object]:
+    """A field with US dollars; nothing if there is no number, because DefiLlama's tests refuse a null."""
     return {} if cents is None else {name: hundredths(cents)}
 
 
 def hundredths(value: int) -> msgspec.Raw:
-    """A number of hundredths as a JSON number: cents as dollars, basis points as percent."""
+    """A number of hundredths as a JSON number, such as cents as dollars, or basis points as percent."""
     return _decimal(value, 2)
 
 

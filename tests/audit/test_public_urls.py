@@ -213,6 +213,7 @@ def test_every_kind_of_key_answers_its_urls() -> None:
         "checkpoint": "63",
         "digest": "a" * 12,
         "symbol": "usdc",
+        "token_symbol": "USDC",
         "tag": "assets",
         "about": "about",
         "number": "2",

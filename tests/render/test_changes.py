@@ -19,7 +19,14 @@ import exporter.render.run_documents
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter, Pending
 from exporter.protocols.compute import Tables
-from exporter.render.changes import MOST_CHANGES, MOST_ENTRIES, MOST_OF_A_MARKET, UNITS, earlier_changes, render_feeds
+from exporter.render.changes import (
+    MAX_CHANGES,
+    MAX_CHANGES_OF_MARKET,
+    MAX_FEED_ENTRIES,
+    UNITS,
+    earlier_changes,
+    render_feeds,
+)
 from exporter.render.openapi import render_llms
 from exporter.render.run_documents import render_metrics
 from exporter.tables import MARKETS_SCHEMA
@@ -252,10 +259,10 @@ def test_what_is_kept_is_bounded() -> None:
         after = tables(ledger, [pool()], {contract(n): {"status": f"s{ledger}"} for n in (*range(50, 60), 99)})
         document = compared(after, document, "made")
 
-    assert MOST_OF_A_MARKET == sum(change.market == busy for change in document.data)
-    assert 11 * MOST_OF_A_MARKET == len(document.data) <= MOST_CHANGES
+    assert MAX_CHANGES_OF_MARKET == sum(change.market == busy for change in document.data)
+    assert 11 * MAX_CHANGES_OF_MARKET == len(document.data) <= MAX_CHANGES
     assert 199 == document.data[0].observed_ledger
-    assert MOST_ENTRIES == feed_of(document, "feed.atom").findall(f"{ATOM}entry").__len__()
+    assert MAX_FEED_ENTRIES == feed_of(document, "feed.atom").findall(f"{ATOM}entry").__len__()
 
 
 def test_markets_of_strangers_push_nothing_out() -> None:
@@ -273,10 +280,10 @@ def test_markets_of_strangers_push_nothing_out() -> None:
 
     assert 80 == sum(change.listed for change in third.data)
     assert [True] * 40 == [change.listed for change in third.data[:40]]
-    assert MOST_CHANGES // 4 == sum(not change.listed for change in third.data)
-    assert 358 - MOST_CHANGES // 4 == third.changes.cut_count
+    assert MAX_CHANGES // 4 == sum(not change.listed for change in third.data)
+    assert 358 - MAX_CHANGES // 4 == third.changes.cut_count
     titles = [entry.findtext(f"{ATOM}title") for entry in feed_of(third, "feed.atom").findall(f"{ATOM}entry")]
-    assert 80 + MOST_ENTRIES // 4 == len(titles)
+    assert 80 + MAX_FEED_ENTRIES // 4 == len(titles)
 
 
 def feed_of(run: Compared, key: str) -> ElementTree.Element:
@@ -341,7 +348,7 @@ def test_metrics_are_read_by_the_monitor_s_own_parsers() -> None:
 
 def test_metrics_of_very_many_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the highest value have lines, in the order of the pools, and the number of the others is given."""
-    monkeypatch.setattr(exporter.render.run_documents, "MOST_METRIC_POOLS", 3)
+    monkeypatch.setattr(exporter.render.run_documents, "MAX_METRIC_POOLS", 3)
     worth = {A: 5, B: 9, X: None, Y: None, contract(30): None}
     rows = [pool(market, market, tvl_usd_cents=value) for market, value in sorted(worth.items())]
     text = render_metrics(tables(7, rows)).data.decode()

@@ -244,7 +244,7 @@ def listed_pools(tree: Path) -> pl.DataFrame:
 
 def test_yields_are_of_the_largest_pools(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there are more pools than a file may have, it has those with the most supplied, in the usual order."""
-    monkeypatch.setattr(yields, "MOST_POOLS", 3)
+    monkeypatch.setattr(yields, "MAX_POOLS", 3)
     items = read(tree, "v1/yields/borrow.json")["data"]
     largest = sorted(items, key=lambda item: -item["totalSupplyUsd"])[:3]
     cents = pl.col("^.*_usd_cents$").cast(pl.Int128)

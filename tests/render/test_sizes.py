@@ -18,7 +18,7 @@ from exporter.job.inputs import RunInputs, run_settings
 from exporter.job.rendering import render_run
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.compute import Tables
-from exporter.render.changes import MOST_CHANGES, WatchedFile
+from exporter.render.changes import MAX_CHANGES, WatchedFile
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import EVIDENCE, HISTORY_MANIFEST_KEY
 from exporter.tree.files import FileKind, RenderedFile
@@ -114,7 +114,7 @@ def with_many_changes(tables: Tables, network: str) -> Compared:
     before = msgspec.structs.replace(now.watched, observed_ledger=tables.ledger - 1, pools=pools)
     changes = compared(tables, replace(now, watched=before), network).changes
     assert changes.data
-    full = (changes.data * MOST_CHANGES)[:MOST_CHANGES]
+    full = (changes.data * MAX_CHANGES)[:MAX_CHANGES]
     return Compared(before, msgspec.structs.replace(changes, data=full))
 
 
