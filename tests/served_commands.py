@@ -21,9 +21,10 @@ def serving(*arguments: str, cwd: Path = PROJECT_ROOT) -> Iterator[str]:
     with subprocess.Popen(command, cwd=cwd, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            line = process.stdout.readline()
-            found = re.search(r"http://[^\s/]+", line)
-            assert found is not None, line
-            yield found[0]
+            # Markets that a configuration would name are said before the URL.
+            urls = (re.search(r"http://[^\s/]+", line) for line in process.stdout)
+            url = next((found[0] for found in urls if found is not None), None)
+            assert url is not None, f"{command} ended without a URL"
+            yield url
         finally:
             process.kill()

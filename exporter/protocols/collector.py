@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 
 from exporter.deployments import MARKET, Deployment
-from exporter.errors import NEVER_CONTAINED, DecodeError, error_text, pluralize
+from exporter.errors import NEVER_CONTAINED, Barrier, error_text, pluralize
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.codec.fields import Fields, expect, named
@@ -84,7 +84,7 @@ def instance_keys(contracts: Iterable[str | None]) -> list[bytes]:
 
 def code_of(instance: Entry | None) -> str | None:
     """The hash of the code that a contract runs, in 64 hex digits; None if its instance does not have one."""
-    with suppress(DecodeError):
+    with Barrier():
         code = None if instance is None else instance_of(instance.contract_data()).wasm_hash
         return None if code is None else code.hex()
     return None
@@ -295,10 +295,10 @@ class Collector:
 
     def take_pending(self, market: str, pool: str | None, kind: str, decode: Callable[[], Queued]) -> None:
         """Record a change that an entry has queued. An archived entry counts, because using it restores it."""
-        try:
+        with Barrier() as barrier:
             value, time = decode()
-        except DecodeError as error:
-            value, time = f"its entry cannot be read: {error}", None
+        if barrier.failure:
+            value, time = f"its entry cannot be read: {barrier.failure}", None
         if time is not None and time > MAX_TIMESTAMP_SECONDS:
             value, time = f"{value}; its time is after the year 9999", None
         if len(value) > _MAX_QUEUED_CHARACTERS:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 
-from exporter.errors import DecodeError
+from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import coded_instance, instance_key, variant_key
 from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, decoded_or_none, expect, named
@@ -359,12 +359,11 @@ def _config_value(entry: Entry | None) -> ScVal:
     """A pool's token and configuration. A vector without content stands for an entry that is missing."""
     if entry is None:
         return (scval.VEC, None)
-    try:
+    with Barrier():  # decoding the pool reports this, and here it must not cost the other pools
         pool = Fields.of(entry.value, "Pool")
-    except DecodeError:
-        return vec()
-    parts = (pool.get("token_address"), pool.get("config"))
-    return vec(*(value for value in parts if value is not None))
+        parts = (pool.get("token_address"), pool.get("config"))
+        return vec(*(value for value in parts if value is not None))
+    return vec()
 
 
 def _shown(config: Fields, rates: RateTerms, decimals: int) -> Iterator[Parameter]:

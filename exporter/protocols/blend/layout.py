@@ -6,10 +6,9 @@ Blend calls a market a "pool", and its pools "reserves". Names for the contract'
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
-from exporter.errors import DecodeError
+from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import (
     TEMPORARY,
@@ -267,10 +266,9 @@ def has_index(config_entry: Entry | None, index: int) -> bool:
 
     A ResConfig whose index cannot be decoded counts as fitting, because decoding the reserve reports it.
     """
-    try:
+    with Barrier():
         return config_entry is not None and Fields.of(config_entry.value, "ResConfig").u32("index") == index
-    except DecodeError:
-        return True
+    return True
 
 
 def decode_reserve(config_entry: Entry, data_entry: Entry, bstop_rate: int) -> Reserve:
@@ -341,7 +339,7 @@ def decode_queued_reserve(entry: Entry, now: Entry | None, *, new: str = "") -> 
     config = queued.struct("new_config")
     decode_config(config)  # raises if it is no configuration
     before: Iterable[Parameter] = ()
-    with suppress(DecodeError):  # decoding the reserve reports this
+    with Barrier():  # decoding the reserve reports this
         before = () if now is None else tuple(_config_parameters(Fields.of(now.value, "ResConfig")))
     terms = differences(before, _config_parameters(config))
     return f"new reserve {new}: {terms}" if new else terms, queued.u64("unlock_time")
@@ -355,7 +353,8 @@ def config_hash(instance: PoolInstance, assets: Iterable[str], configs: Iterable
 
 def _config_value(entry: Entry | None) -> ScVal:
     """A value that changes whenever the entry does: the entry's value or, if it cannot be decoded, its bytes."""
-    try:
-        return (scval.VEC, None) if entry is None else vec(entry.value)
-    except DecodeError:
-        return (scval.BYTES, b"" if entry is None else entry.raw.data)
+    if entry is None:
+        return (scval.VEC, None)
+    with Barrier():  # decoding the reserve reports this, and here it must not cost the other reserves
+        return vec(entry.value)
+    return (scval.BYTES, entry.raw.data)

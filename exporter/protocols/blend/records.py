@@ -7,7 +7,6 @@ address counts as a pool only if there is such a record, or if somebody vouches 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 
 from exporter.deployments import FACTORY, Deployment
 from exporter.errors import Barrier, DecodeError
@@ -80,7 +79,7 @@ async def with_factories(view: LedgerView, deployments: Sequence[Deployment]) ->
     completed = []
     for deployment in deployments:
         entry = entries.get(instance_key(deployment.backstop)) if deployment.backstop in lacking else None
-        with suppress(DecodeError):  # the reading reports this
+        with Barrier():  # the reading reports this
             if entry is not None:
                 deployment = with_contract(deployment, FACTORY, *named_contracts(entry, "PoolFact"))
         completed.append(deployment)
@@ -181,7 +180,7 @@ class Records:
         """The factory that has a record of a market; None if none has. An archived record counts, too."""
         for factory in self.factories.values():
             entry = entries.get(record_key(factory, market))
-            with suppress(DecodeError):
+            with Barrier():
                 if entry is not None and entry.value == (scval.BOOL, True):
                     return factory
         return None

@@ -7,7 +7,6 @@ rate contracts, then rewards and prices. A market or reserve that cannot be read
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 
 from exporter.deployments import Deployment
@@ -123,7 +122,7 @@ class _Reader(Collector):
         It is a vector without content if one of them cannot be read.
         """
         reserve = self.reserves.get((market, asset))
-        with suppress(DecodeError):
+        with Barrier():  # reading the reserve reports this, and here it must not cost the other reserves
             if reserve is not None:
                 models = (entries[key] for key in layout.rate_model_keys(reserve.rate_contract, asset))
                 model = layout.decode_rate_model(*models)

@@ -6,12 +6,11 @@ Each value is an entry of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from exporter.errors import DecodeError
+from exporter.errors import Barrier, DecodeError
 from exporter.exact import INT128_MAX
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import coded_instance, instance_key, variant_key
@@ -453,10 +452,9 @@ def decode_curve(vault: Vault, entries: Entries) -> Curve:
 
 def decode_speed(entry: Entry | None) -> int | None:
     """The reward in an entry, in base units a second. 0 without an entry; None if it cannot be decoded."""
-    try:
+    with Barrier():
         return 0 if entry is None else decode_amount(entry.value, "speed")
-    except DecodeError:
-        return None
+    return None
 
 
 def decode_amount(value: ScVal, what: str) -> int:
@@ -495,7 +493,7 @@ def config_hash(controller: str, vaults: Iterable[str], models: Iterable[str], e
     for key in sorted(set(keys)):
         entry = entries.get(key)
         if entry is not None:
-            with suppress(DecodeError):  # decoding the vault reports it, and here it must not cost the other vaults
+            with Barrier():  # decoding the vault reports it, and here it must not cost the other vaults
                 pairs.append(((scval.BYTES, key), entry.value))
     return config_hash_of(pairs)
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from exporter.deployments import Deployment
-from exporter.errors import DecodeError
+from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, variant_key
 from exporter.ledger.codec.fields import expect
@@ -108,7 +107,7 @@ class _Reader(Collector):
 
     def take_admin(self, market: str, role: str, contract: str) -> None:
         """Record who is the admin of a contract of a market."""
-        with suppress(DecodeError):
+        with Barrier():
             entry = self.entries.get(variant_key(contract, layout.ADMIN))
             if entry is not None and entry.value[0] == scval.ADDRESS:
                 self.reading.held.append(Held(market, "admin", role, entry.value[1]))
@@ -268,11 +267,11 @@ class _Reader(Collector):
             market, oracle, token = pool.market.address, str(pool.oracle), pool.token_address
             assets[oracle, token] = by_address(token)
             entry = self.entries[_symbol_key(market, token)]
-            try:
+            with Barrier() as barrier:
                 if entry is not None:
                     assets[oracle, token] = by_symbol(expect(entry.value, scval.SYMBOL, "OracleAssetSymbol"))
-            except DecodeError as error:
-                self.notice(f"market {market}, token {token}: {error}; its price is asked for by its address")
+            if barrier.failure:
+                self.notice(f"market {market}, token {token}: {barrier.failure}; its price is asked for by its address")
         self.reading.quotes = await read_asset_quotes(view, assets)
 
 
@@ -335,9 +334,15 @@ async def read_markets(
         ContractCall(vault, "get_total_ptokens") for (_, vault), item in pools if item.numbers.receipt_supply is None
     ]
     reader.answers = dict(zip(calls, await view.call(calls), strict=True))
-    markets_read = {market: reader.append_market(market) for market in reader.members}
+    markets_read: dict[str, Market] = {}
+
+    def append_market(market: str) -> None:
+        markets_read[market] = reader.append_market(market)
+
+    reader.each_market(reader.members, append_market)
     for (market, vault), decoded in pools:
-        with reader.record_unread(market, vault):
-            reader.append_vault(markets_read[market], vault, balances[decoded.token, vault])
+        if market in markets_read:
+            with reader.record_unread(market, vault):
+                reader.append_vault(markets_read[market], vault, balances[decoded.token, vault])
     await reader.read_prices(view)
     return reader.reading

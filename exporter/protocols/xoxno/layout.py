@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.errors import DecodeError
+from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import TEMPORARY, ContractData, coded_instance, variant_key
 from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, named
@@ -337,7 +337,6 @@ def config_hash(controller: Controller, pools: Iterable[tuple[HubAsset, Entry | 
 
 def _value_of(entry: Entry | None) -> ScVal:
     """An entry's value; an empty vector if there is none, or if it cannot be decoded."""
-    try:
+    with Barrier():  # reading the pool reports this, and here it must not cost the other pools
         return vec() if entry is None else entry.value
-    except DecodeError:
-        return vec()
+    return vec()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from exporter.errors import DecodeError
+from exporter.errors import Barrier
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval_encode import vec
@@ -64,7 +64,7 @@ def _quote(aggregator: str, token: str, result: CallResult, oracle: Entry | None
         return Quote(aggregator, token, failure="the price aggregator has no oracle for this token")
     if result.value is None:
         return Quote(aggregator, token, failure=f"quotes() failed: {result.reason}", is_known=result.refused)
-    try:
+    with Barrier() as barrier:
         statuses = dict(expect(result.value, scval.MAP, "quotes()") or ())
         if price_key(token) not in statuses:
             return Quote(aggregator, token, failure="quotes() gave no status of this token")
@@ -73,8 +73,7 @@ def _quote(aggregator: str, token: str, result: CallResult, oracle: Entry | None
         verdict = _verdict(status, price)
         limit = None if verdict else Fields.of(oracle.value, "the limit of age: Oracle").u64("max_price_stale_seconds")
         return Quote(aggregator, token, WAD_DECIMALS, price, time, verdict, limit)
-    except DecodeError as error:
-        return Quote(aggregator, token, failure=str(error), is_known=False)
+    return Quote(aggregator, token, failure=barrier.failure, is_known=False)
 
 
 def _verdict(status: Fields, price: int) -> str | None:

@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import NamedTuple
 
 from exporter.deployments import Deployment, deployments_of
-from exporter.errors import DecodeError
+from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.fields import Fields, expect
@@ -134,26 +134,24 @@ class _Reader(Collector):
         if market not in self.spokes:
             return None
         spokes = []
-        try:
+        with Barrier() as barrier:
             for number in self.spokes[market]:
                 asset = entries[layout.controller_key(market, "SpokeAsset", number, pool)]
                 if asset is not None:
                     spoke = entries[layout.controller_key(market, "Spoke", number)]
                     usage = entries[layout.controller_key(market, "SpokeUsage", number, pool)]
                     spokes.append(layout.decode_spoke(number, spoke, asset, usage))
-        except DecodeError as error:
-            self.notice(f"market {market}: what spokes allow with pool {pool.pool} cannot be determined: {error}")
-            return None
-        return tuple(spokes)
+            return tuple(spokes)
+        self.notice(f"market {market}: what spokes allow with pool {pool.pool} cannot be determined: {barrier.failure}")
+        return None
 
     def hub_active(self, market: str, hub: int, entries: Entries) -> bool | None:
         """Whether a hub is active. A hub without an entry is not. None if its entry cannot be decoded."""
         entry = entries[layout.controller_key(market, "Hub", hub)]
-        try:
+        with Barrier() as barrier:
             return entry is not None and Fields.of(entry.value, "Hub").boolean("is_active")
-        except DecodeError as error:
-            self.notice(f"market {market}: whether hub {hub} is active is not known: {error}")
-            return None
+        self.notice(f"market {market}: whether hub {hub} is active is not known: {barrier.failure}")
+        return None
 
     def take_pools(self, market: str, entries: Entries) -> None:
         """Record a market, and each of its hub markets as a pool."""
