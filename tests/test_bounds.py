@@ -6,6 +6,7 @@ import gzip
 import os
 import tracemalloc
 import zlib
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,15 +15,17 @@ import pytest
 from exporter.bounds import MIB, Body, Gunzip, TooLargeError, decompress, gzip_lines, read_regular_file
 from exporter.errors import DecodeError
 
-ZEROS = gzip.compress(bytes(64 * MIB))
-TWICE = gzip.compress(ZEROS)
+
+@cache
+def packed_zeros(times: int) -> bytes:
+    """64 MiB of zeros, compressed this many times."""
+    return gzip.compress(bytes(64 * MIB) if times == 1 else packed_zeros(times - 1))
 
 
-@pytest.mark.parametrize(
-    ("encoding", "data"), [("gzip", ZEROS), ("gzip, gzip", TWICE), ("gzip, x-gzip", TWICE), ("", bytes(8 * MIB))]
-)
-def test_a_body_costs_no_more_than_its_limit(encoding: str, data: bytes) -> None:
+@pytest.mark.parametrize("encoding", ["gzip", "gzip, gzip", "gzip, x-gzip", ""])
+def test_a_body_costs_no_more_than_its_limit(encoding: str) -> None:
     """A body that unpacks to more than is accepted is refused, however often it was compressed."""
+    data = packed_zeros(len(encoding.split())) if encoding else bytes(8 * MIB)
     body = Body(encoding, 4 * MIB)
     tracemalloc.start()
     with pytest.raises(TooLargeError, match="4,194,304 bytes"):

@@ -19,7 +19,7 @@ import msgspec
 from exporter.config import Settings
 from exporter.errors import ConfigError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
-from exporter.render.site.templates import template_folder
+from exporter.render.template_files import template_folder
 from exporter.stores import scheme_of
 from exporter.tree import families, headers, problems, routes, values
 from exporter.tree.files import FileKind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import pytest
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ from tests.render.rendering import LEDGER, contract, pool, pools_frame, system_s
 MARKET, TOKEN, OTHER = contract(1), contract(2), contract(3)
 
 
+@cache
 def page(*tokens: str, next_cursor: str | None = None) -> bytes:
     """An assets page of MARKET with one row a token."""
     return encode(AssetsPage(snapshots(pools_frame(pool(MARKET, token) for token in tokens)), next_cursor, LEDGER))

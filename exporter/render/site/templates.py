@@ -6,8 +6,6 @@ from base64 import b64encode
 from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,15 +14,9 @@ import jinja2
 from exporter.errors import pluralize
 from exporter.protocols import PROTOCOLS
 from exporter.render.site import text
+from exporter.render.template_files import template_folder
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.problems import MISSING_PAGE, MISSING_PAGE_ASSETS
-
-
-def template_folder() -> Path:
-    """Where the templates are: inside the installed package, or next to it in a source checkout."""
-    package = Path(str(files("exporter")))
-    installed = package / "_site_templates"
-    return installed if installed.is_dir() else package.parent / "site_templates"
 
 
 def protocol_title(protocol: str) -> str:
