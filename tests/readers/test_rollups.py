@@ -49,14 +49,14 @@ def first_plot(reader: str, base: str, rows: list[Row]) -> str:
 
 
 def expected_rates_of_usdc(rows: list[Row]) -> list[list[object]]:
-    """The day and the borrow rate of each pool of USDC at the last run of each closed day."""
+    """The day and the borrow rate, in percent, of each pool of USDC at the last run of each closed day."""
     newest = max(row["ledger_close_time"] // 86_400 for row in rows)
     last: dict[int, int] = {}
     for row in rows:
         day = row["ledger_close_time"] // 86_400
         last[day] = max(last.get(day, 0), row["observed_ledger"])
     chosen = [row for row in rows if row["observed_ledger"] in last.values() and row["symbol"] == "USDC"]
-    days = [(row["ledger_close_time"] // 86_400, row["comparable_borrow_apy_bps"] / 10_000) for row in chosen]
+    days = [(row["ledger_close_time"] // 86_400, row["comparable_borrow_apy_bps"] / 100) for row in chosen]
     found = [[str(datetime.fromtimestamp(day * 86_400, UTC).date()), rate] for day, rate in days if day < newest]
     assert found
     return sorted(found)
@@ -65,7 +65,7 @@ def expected_rates_of_usdc(rows: list[Row]) -> list[list[object]]:
 @pytest.mark.parametrize("over_http", [False, True])
 @pytest.mark.parametrize("reader", READERS)
 def test_rates_of_usdc(published: Path, url: str, published_rows: list[Row], reader: str, over_http: bool) -> None:
-    """Five lines of the page give the borrow rates of all pools of USDC, as fractions, from a folder and a server."""
+    """Five lines of the page plot the borrow rates of all pools of USDC, in percent, from a folder and a server."""
     found = ask(reader, first_plot(reader, url if over_http else str(published), published_rows), what="rates")
 
     assert {"rates": expected_rates_of_usdc(published_rows)} == found
