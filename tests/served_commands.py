@@ -16,15 +16,25 @@ PROJECT_ROOT = Path(__file__).resolve().parent.parent
 @contextmanager
 def serving(*arguments: str, cwd: Path = PROJECT_ROOT) -> Iterator[str]:
     """Run ``exporter serve`` or ``exporter localnet`` on a free port; gives the URL, without a slash at its end."""
+    with serving_with_markets(*arguments, cwd=cwd) as (url, _):
+        yield url
+
+
+@contextmanager
+def serving_with_markets(*arguments: str, cwd: Path = PROJECT_ROOT) -> Iterator[tuple[str, str]]:
+    """The same; gives the URL, and the tables ``[[markets]]`` that the command says are to be configured."""
     command = [sys.executable, "-m", "exporter", *arguments, "--port", "0"]
     environment = os.environ | {"PYTHONPATH": str(PROJECT_ROOT)}
     with subprocess.Popen(command, cwd=cwd, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            # Markets that a configuration would name are said before the URL.
-            urls = (re.search(r"http://[^\s/]+", line) for line in process.stdout)
-            url = next((found[0] for found in urls if found is not None), None)
-            assert url is not None, f"{command} ended without a URL"
-            yield url
+            markets = ""
+            for line in process.stdout:
+                url = re.search(r"http://[^\s/]+", line)
+                if url is not None:
+                    yield url[0], markets
+                    return
+                markets += line
+            raise AssertionError(f"{command} ended without a URL")
         finally:
             process.kill()

@@ -17,7 +17,7 @@ from pathlib import Path
 from time import perf_counter, sleep
 
 from tests.s3.wire_bucket import Call, WireBucket
-from tests.served_commands import serving
+from tests.served_commands import serving_with_markets
 from tools.bench.job import publish, steps_of
 from tools.bench.publish import in_bucket, variables
 from tools.bench.table import Row
@@ -31,7 +31,7 @@ def run(quick: bool = False) -> list[Row]:
     s3, rpc, closes = (0.001, 0.001, 0.5) if quick else (S3_SECONDS, RPC_SECONDS, 5.0)
     pools = str(24 if quick else POOLS)
     with (
-        serving(
+        serving_with_markets(
             "localnet",
             "--pools",
             pools,
@@ -39,17 +39,17 @@ def run(quick: bool = False) -> list[Row]:
             f"{closes * 1000:.0f}ms",
             "--latency",
             f"{rpc * 1000:.0f}ms",
-        ) as url,
+        ) as (url, markets),
         WireBucket(latency=s3) as bucket,
         tempfile.TemporaryDirectory(prefix="bench-") as name,
     ):
         environment = {**os.environ, **bucket.environment("bench")}
-        publish(Path(name), url, "s3://bucket/live", environment)
+        publish(Path(name), url, markets, "s3://bucket/live", environment)
         sleep(1.2 * closes)  # a later ledger
         before = dict(bucket.objects)
         bucket.forget()
         began, before_it = perf_counter(), os.times()
-        report = publish(Path(name), url, "s3://bucket/live", environment)
+        report = publish(Path(name), url, markets, "s3://bucket/live", environment)
         seconds, after_it = perf_counter() - began, os.times()
         calls = list(bucket.calls)
         files = [
