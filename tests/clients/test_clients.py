@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -113,6 +114,45 @@ def typescript_client(tree: Path, tmp_path: Path) -> Path:
     options = ("--strict", "--target", "es2022", "--module", "esnext", "--moduleResolution", "bundler")
     run(programs / "tsc", *options, "--lib", "es2022,dom", "walk.ts", cwd=tmp_path)
     return tmp_path / "walk.js"
+
+
+def lint(program: str, *arguments: str | Path, cwd: Path) -> tuple[int, str]:
+    """How a linter ends, and what it says. It reports to nobody and looks for no newer version of itself."""
+    linter = INSTALLED / "node_modules" / ".bin" / program
+    if not linter.is_file():
+        pytest.skip(f"{program} is not installed in build/clients; scripts/suite clients does that")
+    environment = os.environ | {"REDOCLY_TELEMETRY": "off", "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true"}
+    command = [str(part) for part in (linter, "lint", *arguments)]
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def judged(description: Path, folder: Path) -> list[tuple[int, str]]:
+    """What the default rules of Redocly and of Spectral say of a description; any finding is an error."""
+    (folder / "spectral.yaml").write_text('extends: ["spectral:oas"]\n')
+    redocly = lint("redocly", description, "--extends", "recommended", "--format", "json", cwd=folder)
+    spectral = lint("spectral", "-F", "hint", "-r", folder / "spectral.yaml", description, cwd=folder)
+    return [redocly, spectral]
+
+
+@pytest.mark.slow
+def test_linters_find_nothing(tree: Path, tmp_path: Path) -> None:
+    """The description passes the default rules of Redocly and Spectral without an error, a warning or a hint."""
+    (redocly, said), spectral = judged(tree / "v1/openapi.json", tmp_path)
+
+    assert (0, 0) == (redocly, spectral[0]), said + spectral[1]
+    assert [] == json.loads(said[said.index("{") : said.rindex("}") + 1])["problems"]
+
+
+@pytest.mark.slow
+def test_linters_find_what_is_wrong(tree: Path, tmp_path: Path) -> None:
+    """Each linter refuses a path whose parameter nobody describes."""
+    description = json.loads((tree / "v1/openapi.json").read_bytes())
+    path = next(name for name in description["paths"] if "{" in name)
+    description["paths"][path]["get"]["parameters"] = []
+    (tmp_path / "openapi.json").write_text(json.dumps(description))
+
+    assert [True, True] == [code != 0 for code, _ in judged(tmp_path / "openapi.json", tmp_path)]
 
 
 @pytest.mark.slow
