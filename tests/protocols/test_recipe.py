@@ -28,7 +28,16 @@ from exporter.localnet.recording import RecordedAnswer
 from exporter.localnet.server import create_app, running
 from exporter.protocols import PROTOCOLS, register
 from exporter.protocols.accrual import AccrualRule
-from exporter.protocols.protocol import Discovery, MarketEvents, PoolEntries, PriceRule, Protocol, Views, Words
+from exporter.protocols.protocol import (
+    Discovery,
+    MarketEvents,
+    PoolEntries,
+    PriceRule,
+    Protocol,
+    RateModel,
+    Views,
+    Words,
+)
 from tests.protocols.made_ledger import contract, entry, instance, stellar_asset
 from tests.protocols.pawn import NAME, PAWN, WASM_HASH, YEAR
 
@@ -133,7 +142,12 @@ def test_recipe_names_everything(project_root: Path) -> None:
     """The recipe speaks of every field of the interface, and of its groups."""
     recipe = (project_root / "docs" / "adding-a-protocol.md").read_text()
     groups = {"": Protocol, "words.": Words, "prices.": PriceRule, "discovery.": Discovery, "views.": Views}
-    groups |= {"discovery.events.": MarketEvents, "discovery.pool_entries.": PoolEntries, "accrual.": AccrualRule}
+    groups |= {
+        "rate_model.": RateModel,
+        "discovery.events.": MarketEvents,
+        "discovery.pool_entries.": PoolEntries,
+        "accrual.": AccrualRule,
+    }
     names = [f"{prefix}{each.name}" for prefix, group in groups.items() for each in fields(group)]
 
     assert [] == [name for name in names if f"`{name}`" not in recipe]

@@ -131,7 +131,9 @@ class World:
         self.protocol = protocol
         self.chain = Changed(network or _network())
         self.time = self.chain.close_time(self.chain.latest)
-        self.market = next(market for named, market in LISTED if named == protocol)
+        markets = [market for named, market in LISTED if named == protocol]
+        assert markets, f"the recorded network has no market of {protocol} (docs/adding-a-protocol.md, The tests)"
+        self.market = markets[0]
         self.deployments: list[Deployment] = [item for item in deployments_of("local") if item.protocol == protocol]
         self.answers: dict[tuple[str, str], Answer] = {}
         self.source = Source(self.chain, self.answers)
