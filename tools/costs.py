@@ -27,6 +27,7 @@ PER_10000_QUESTIONS = 0.01  # HTTPS requests to CloudFront
 RETENTION_MINUTES = 24 * 60
 MINUTES_OF_A_MONTH = 60 * 24 * 365.25 / 12
 BUCKET_MINUTES = (5, 60, 1440, 10080)  # of a pool; totals have those of a day alone
+CSV_MINUTES = 1440  # a pool's days as CSV are written again when a day closes
 BUCKET_ENTRY_BYTES = 350  # one bucket of one history in a page, as JSON
 PARQUET_ROW_BYTES = 133  # one pool in the file of one run; less after compaction
 STATE_ROW_BYTES = 17  # one observation of a pool in the state that a run reads; it holds half a week on average
@@ -73,10 +74,10 @@ def month(pools: int, interval_minutes: int) -> tuple[int, float, float, float]:
     runs = MINUTES_OF_A_MONTH / interval_minutes
     totals = size.histories - pools
     closing = round(
-        pools * sum(min(1, interval_minutes / minutes) for minutes in BUCKET_MINUTES)
+        pools * sum(min(1, interval_minutes / minutes) for minutes in (*BUCKET_MINUTES, CSV_MINUTES))
         + totals * min(1, interval_minutes / 1440)
     )
-    files = size.documents + size.site + size.pages + len(BUCKET_MINUTES) * pools + totals
+    files = size.documents + size.site + size.pages + (len(BUCKET_MINUTES) + 1) * pools + totals
     retained = max(1.0, RETENTION_MINUTES / interval_minutes)
     puts = size.documents + size.site + size.pages + closing + FEW_REQUESTS
     lists = FEW_REQUESTS + files / 1000
