@@ -1,12 +1,13 @@
-"""Which pools have the best rates: one rule for the site, the API, the docs and assistants.
+"""Finds the pools with the best rates, by one rule for the site, the API, the docs and assistants.
 
-A pool counts for lending or borrowing if its market is listed, its contract lets anybody do that now, its price is
-valid, at most `PRICE_SECONDS` old and not far off what other listed markets say, it is worth at least `LEAST_VALUE`,
-and there is room for that much more. These pools are ranked by the yield compounded daily, with the reward if that is
-funded and has a price: lending adds it, borrowing subtracts it. Of equals the pool of greater value comes first.
+A pool counts for lending or borrowing if its market is listed, and its contract lets anybody do that now. Its price
+must be valid, at most `PRICE_SECONDS` old, and not far from the prices of other listed markets. It must be worth at
+least `MIN_VALUE_CENTS`, and have room for that much more. These pools are ranked by the yield compounded daily. A
+reward that is funded and has a price is added for lending, and subtracted for borrowing. If two pools are equal, the
+pool of greater value comes first.
 
-A market without a listing never counts, and says nothing of the prices of others: anybody can create one, with an
-oracle of his own.
+A market that is not listed never counts, and its prices are not compared with others, because anybody can create one
+with an oracle of their own.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from typing import Literal
 
 import polars as pl
 
-LEAST_VALUE = 100_000
-"""US cents. A pool of less value is not offered."""
+MIN_VALUE_CENTS = 100_000
+"""The smallest value of a pool that counts, in US cents."""
 
 PRICE_SECONDS = 86_400
-"""The greatest age of a price at the close of the ledger."""
+"""The greatest age of a price when the ledger closes, in seconds."""
 
-MOST_TIMES_OFF = 2
-"""A price of more than this times the median of other listed markets, or of less than that part of it, is odd."""
+MAX_PRICE_RATIO = 2
+"""A price is odd if it is more than this many times the median of other listed markets, or the median is of it."""
 
-LEAST_OTHERS = 2
-"""From how many other listed markets on their median says what a price should be near."""
+MIN_OTHER_MARKETS = 2
+"""The smallest number of other listed markets with which a price is compared."""
 
 Side = Literal["supply", "borrow"]
 SIDES: tuple[Side, ...] = ("supply", "borrow")
@@ -36,11 +37,15 @@ ODD_PRICE = "odd price"
 NOT_LISTED = "not listed"
 
 REASONS = (NOT_LISTED, "closed", "not known", "no price", "old price", ODD_PRICE, "too small", "no room")
-"""Why a pool does not count, in the order in which it is checked."""
+"""The reasons why a pool does not count, in the order in which they are checked."""
 
 
 def with_ranks(pools: pl.DataFrame) -> pl.DataFrame:
-    """Add to a pools frame ``{side}_rank_bps``, the rank, and ``no_{side}``, why a pool does not count, or null."""
+    """Add two columns for each side to a pools frame.
+
+    ``{side}_rank_bps`` is the rate by which pools are ranked. ``no_{side}`` says why a pool does not count; null if it
+    does.
+    """
     odd = pools.with_columns(odd_prices(pools))
     ranked = odd.with_columns(
         expression for side in SIDES for expression in (_rank(side).alias(f"{side}_rank_bps"), _why_not(side))
@@ -49,19 +54,19 @@ def with_ranks(pools: pl.DataFrame) -> pl.DataFrame:
 
 
 def in_order(ranked: pl.DataFrame, side: Side) -> pl.DataFrame:
-    """All rows that count, the best first."""
+    """The rows that count, the best first."""
     return ranked.filter(pl.col(f"no_{side}").is_null()).sort(
         f"{side}_rank_bps", "tvl_usd_cents", descending=[side == "supply", True], maintain_order=True
     )
 
 
 def best_of_tokens(ranked: pl.DataFrame, side: Side) -> pl.DataFrame:
-    """The best row of each token that has a row which counts."""
+    """The best row of each token, among the rows that count."""
     return in_order(ranked, side).unique("token_address", keep="first", maintain_order=True)
 
 
 def why_none_of_tokens(ranked: pl.DataFrame, side: Side) -> pl.DataFrame:
-    """The row that passed the most checks, of each token that has no row which counts. Its reason is why."""
+    """For each token without a row that counts, the row that passed the most checks. Its reason explains the token."""
     reason = pl.col(f"no_{side}")
     checks_passed = reason.replace_strict(list(REASONS), list(range(len(REASONS))), return_dtype=pl.Int64)
     none_counts = ranked.filter(reason.is_not_null().all().over("token_address"))
@@ -70,15 +75,16 @@ def why_none_of_tokens(ranked: pl.DataFrame, side: Side) -> pl.DataFrame:
 
 
 def is_listed() -> pl.Expr:
-    """Whether a row is of a listed market. Rows of an earlier version do not say, and count as listed."""
+    """Whether the market of a row is listed. Rows of an earlier version do not say it, and count as listed."""
     return pl.col("listed").fill_null(value=True)
 
 
 def odd_prices(pools: pl.DataFrame) -> pl.Series:
-    """Which rows of a pools frame have a price far off the median of other listed markets; it is called `ODD_PRICE`.
+    """Whether the price in each row is far from the median of other listed markets. The column is named `ODD_PRICE`.
 
-    Only fresh and valid prices of listed markets are compared, in exact integers, each market counting once for a
-    token; with several pools of it, by the lower median of theirs. Fewer than `LEAST_OTHERS` others say nothing.
+    Only fresh and valid prices of listed markets are compared, in exact integers. Each market counts once for a token;
+    if it has several pools of the token, by the lower median of their prices. A price is not odd if there are fewer
+    than `MIN_OTHER_MARKETS` others.
     """
     fresh = (_age() <= PRICE_SECONDS).fill_null(value=True)
     compared = is_listed() & pl.col("oracle_price").is_not_null() & fresh
@@ -97,8 +103,8 @@ def odd_prices(pools: pl.DataFrame) -> pl.Series:
         if is_compared:
             prices.setdefault(token, {}).setdefault(market, []).append(scaled(token, price, decimals))
     own = {
-        token: {market: sorted(found)[(len(found) - 1) // 2] for market, found in markets.items()}
-        for token, markets in prices.items()
+        token: {market: _lower_median(market_prices) for market, market_prices in by_market.items()}
+        for token, by_market in prices.items()
     }
     ordered = {token: sorted(markets.values()) for token, markets in own.items()}
     odd = [
@@ -108,18 +114,23 @@ def odd_prices(pools: pl.DataFrame) -> pl.Series:
     return pl.Series(ODD_PRICE, odd, pl.Boolean())
 
 
+def _lower_median(numbers: Sequence[int]) -> int:
+    return sorted(numbers)[(len(numbers) - 1) // 2]
+
+
 def _is_odd(price: int, own: int, ordered: Sequence[int]) -> bool:
-    """Whether a price is odd; ``ordered`` are the prices of all markets, among them the market's ``own``."""
+    """Whether a price is odd. ``ordered`` are the prices of all markets, including the market's ``own``."""
     count = len(ordered) - 1
-    if count < LEAST_OTHERS:
+    if count < MIN_OTHER_MARKETS:
         return False
-    place = bisect_left(ordered, own)
+    own_index = bisect_left(ordered, own)
 
     def other(index: int) -> int:
-        return ordered[index if index < place else index + 1]
+        """The price at an index of the ordered prices without the market's own."""
+        return ordered[index if index < own_index else index + 1]
 
     twice_median = other((count - 1) // 2) + other(count // 2)
-    return 2 * price > MOST_TIMES_OFF * twice_median or 2 * price * MOST_TIMES_OFF < twice_median
+    return 2 * price > MAX_PRICE_RATIO * twice_median or 2 * price * MAX_PRICE_RATIO < twice_median
 
 
 def _rank(side: Side) -> pl.Expr:
@@ -143,8 +154,8 @@ def _why_not(side: Side) -> pl.Expr:
         pl.col("tvl_usd_cents").is_null(),
         _age() > PRICE_SECONDS,
         pl.col(ODD_PRICE),
-        pl.col("tvl_usd_cents") < LEAST_VALUE,
-        room < LEAST_VALUE,
+        pl.col("tvl_usd_cents") < MIN_VALUE_CENTS,
+        room < MIN_VALUE_CENTS,
     )
     return pl.coalesce(pl.when(fail).then(pl.lit(reason)) for fail, reason in zip(fails, REASONS, strict=True)).alias(
         f"no_{side}"

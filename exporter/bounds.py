@@ -1,8 +1,8 @@
-"""How large what somebody else wrote may be, as it is stored and unpacked: the one place for it.
+"""Limits the size of everything that somebody else wrote, as it is stored and as it is unpacked.
 
-Whoever writes a file decides what it unpacks to: a kilobyte of gzip becomes a megabyte, and that becomes a gigabyte if
-it was compressed twice. So every reader of a tree, bucket, archive, lake or server takes its limit from here, and
-unpacks through here step by step. What exceeds a limit is an error before the memory is used.
+Whoever writes a file decides what it unpacks to: a kilobyte of gzip can become a megabyte, and a gigabyte if it was
+compressed twice. So every reader of a tree, a bucket, an archive, a lake or a server takes its limits from here, and
+unpacks step by step with these functions. What exceeds a limit is an error before the memory is used.
 `exporter.parquet_bounds` does the same for Parquet.
 """
 
@@ -21,67 +21,73 @@ from exporter.errors import DecodeError
 MIB: Final = 2**20
 
 FILE_BYTES: Final = 512 * MIB
-"""The limit of a file that is read as a whole: of a tree, a store, or given by name."""
+"""The limit of a file that is read as a whole, from a tree or a store, or because a user named it."""
 
 DOCUMENT_BYTES: Final = 64 * MIB
-"""The limit of one document of a tree that no manifest gives the size of, and of small state."""
+"""The limit of a document whose size no manifest states, and of small state."""
 
 TOGETHER_BYTES: Final = 512 * MIB
-"""The limit of files that are in memory at the same time because they were asked for together."""
+"""The limit of all files together that are in memory at the same time."""
 
 EVIDENCE_BYTES: Final = 256 * MIB
 EVIDENCE_LINE_BYTES: Final = 32 * MIB
-"""Limits of evidence when it is unpacked. A pool of mainnet has about 10 kB."""
+"""The limits of unpacked evidence, and of a line in it. A pool of mainnet needs about 10 kB."""
 
 LAKE_OBJECT_BYTES: Final = 64 * MIB
 LAKE_LEDGER_BYTES: Final = 64 * MIB
 LAKE_BATCH_BYTES: Final = 512 * MIB
-"""Limits of a lake's object as it is compressed, and of a ledger and all ledgers in it. Those of mainnet have 2 MB."""
+"""The limits of a compressed object of a lake, of a ledger in it, and of all its ledgers.
+
+A ledger of mainnet has 2 MB.
+"""
 
 CHANGES_BYTES: Final = 4096 * MIB
-"""The limit of a backfill's own file of changes when it is unpacked: of up to some thousand ledgers."""
+"""The limit of a backfill's unpacked file of changes, which has those of up to some thousand ledgers."""
 
 ARCHIVE_STATE_BYTES: Final = MIB
 ARCHIVE_RECORD_BYTES: Final = 32 * MIB
 ARCHIVE_RECORDS_FILE_BYTES: Final = 1024 * MIB
 ARCHIVE_BUCKET_BYTES: Final = 32 * 1024 * MIB
-"""Limits of an archive's files when they are unpacked. Buckets are streamed, one record in memory."""
+"""The limits of an archive's unpacked files. Buckets are streamed, with one record in memory."""
 
 PARQUET_BYTES: Final = 2048 * MIB
 PARQUET_ROWS: Final = 2**22
 PARQUET_VALUES: Final = 2**28
 PARQUET_FOOTER_BYTES: Final = 4 * MIB
 PARQUET_DICTIONARY_VALUES: Final = 2**23
-"""Limits of a Parquet file: its rows and footer, and of the columns that are read of it their pages unpacked, their
-values, and the values in dictionaries of texts. A month of mainnet at 5 minutes has 1.5 million rows."""
+"""The limits of a Parquet file.
+
+They bound its rows and its footer and, for the columns that are read, their unpacked pages, their values, and the
+values in dictionaries of texts. A month of mainnet with a run every 5 minutes has 1.5 million rows.
+"""
 
 STEP_BYTES: Final = MIB
-"""How much is unpacked at once."""
+"""The most bytes that are unpacked in one step."""
 
 MAX_ENCODINGS: Final = 2
-"""How often a body may have been compressed."""
+"""The largest number of times that a body may have been compressed."""
 
 _GZIP_NAMES: Final = frozenset({"gzip", "x-gzip"})
 
 
 class TooLargeError(DecodeError):
-    """What was read is, or unpacks to, more than is accepted; the message has no name of the file."""
+    """Content is larger than accepted, or unpacks to more. The message does not name the file."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"it has more than {most:,} bytes when decompressed, which are the most that are accepted")
 
 
 class Gunzip:
-    """Unpacks gzip that comes in pieces, of one or more members, to at most ``most`` bytes."""
+    """Unpacks gzip that comes in pieces, and may have several members, to at most ``most`` bytes."""
 
     def __init__(self, most: int) -> None:
         self._most, self._left = most, most
         self._member = zlib.decompressobj(wbits=31)
         self.begun = False
-        """Whether anything came."""
+        """Whether any content came."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What a piece unpacks to, in steps of bounded size. Raises `DecodeError`, and `TooLargeError`."""
+        """The content of a piece, in steps of bounded size. Raises `DecodeError` or `TooLargeError`."""
         while data:
             if self._member.eof:
                 self._member = zlib.decompressobj(wbits=31)
@@ -104,10 +110,10 @@ class Gunzip:
 
 
 class Body:
-    """Collects an HTTP body that comes in pieces as they were sent, to at most ``most`` bytes unpacked."""
+    """Collects an HTTP body that comes in pieces, compressed as they were sent, up to ``most`` unpacked bytes."""
 
     def __init__(self, encoding: str, most: int) -> None:
-        """Take the ``Content-Encoding``. Raises `DecodeError` for one that was not asked for."""
+        """Take the ``Content-Encoding``. Raises `DecodeError` if it was not asked for."""
         names = [name for each in encoding.split(",") if (name := each.strip().lower()) not in ("", "identity")]
         if len(names) > MAX_ENCODINGS or not _GZIP_NAMES.issuperset(names):
             raise DecodeError("it has a compression that was not asked for")
@@ -116,7 +122,7 @@ class Body:
         self._content = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece. Raises `DecodeError`, and `TooLargeError`."""
+        """Take the next piece. Raises `DecodeError` or `TooLargeError`."""
         for piece in _through(self._layers, data):
             self._content += piece
             if len(self._content) > self._most:
@@ -124,12 +130,12 @@ class Body:
 
     @property
     def size(self) -> int:
-        """How many bytes came so far, unpacked."""
+        """The number of unpacked bytes so far."""
         return len(self._content)
 
     @property
     def content(self) -> bytes:
-        """What came so far, unpacked."""
+        """The unpacked content so far."""
         return bytes(self._content)
 
     def finish(self) -> bytes:
@@ -149,7 +155,10 @@ def _through(layers: list[Gunzip], data: bytes) -> Iterator[bytes]:
 
 
 def gzip_lines(content: bytes, most: int, most_line: int) -> Iterator[bytes]:
-    """The lines of gzip, each with its end. Raises `DecodeError`, also for more or longer lines than are accepted."""
+    """The lines in gzip, each with its end.
+
+    Raises `DecodeError`, also if there are more or longer lines than accepted.
+    """
     gunzip, rest = Gunzip(most), bytearray()
     view = memoryview(content)
     for begin in range(0, len(view), STEP_BYTES):
@@ -168,7 +177,7 @@ def gzip_lines(content: bytes, most: int, most_line: int) -> Iterator[bytes]:
 
 
 def decompress(data: bytes, most: int = LAKE_BATCH_BYTES) -> bytes:
-    """The content of zstd frames, which need not state their size. Raises `DecodeError`, and `TooLargeError`."""
+    """The content of zstd frames, which need not state their size. Raises `DecodeError` or `TooLargeError`."""
     import pyarrow as pa
 
     parts, total = [], 0
@@ -185,9 +194,10 @@ def decompress(data: bytes, most: int = LAKE_BATCH_BYTES) -> bytes:
 
 
 def read_regular_file(path: Path, most: int = FILE_BYTES) -> bytes | None:
-    """Read a regular file; None for a folder, a pipe or a device. Never follows a link, and never waits for a pipe.
+    """The bytes of a regular file. None for a folder, a pipe or a device.
 
-    Raises `OSError`, and `TooLargeError`, also for a file that grows while it is read.
+    It never follows a link, and never waits for a pipe. Raises `OSError` or `TooLargeError`, also for a file that grows
+    while it is read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -203,7 +213,7 @@ def read_regular_file(path: Path, most: int = FILE_BYTES) -> bytes | None:
             raise TooLargeError(most)
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(status.st_size + 1)
-            if len(data) > status.st_size:  # it grows
+            if len(data) > status.st_size:  # the file grows
                 data += file.read(most + 1 - len(data))
     finally:
         os.close(descriptor)

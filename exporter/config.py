@@ -1,4 +1,4 @@
-"""Settings of a run: from a TOML file, the environment and flags, the later winning over the earlier."""
+"""The settings of a run, from a TOML file, the environment and flags. A later source wins over an earlier one."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ MAX_CONFIG_BYTES = 1 << 20
 _Section = TypeVar("_Section", bound=Struct)
 
 MAX_LEDGER_AGE = timedelta(minutes=15)
-"""The default of every network but the local one."""
+"""The default of ``network.max_ledger_age`` for every network that is not simulated."""
 
 DURATIONS: Final = {
     "network.request_timeout": DurationRange("1s", "10m"),
     "network.read_deadline": DurationRange("1s", "1d"),
-    "network.max_ledger_age": DurationRange("0s", "365d", whole="s"),
-    "output.retention": DurationRange("1h", "365d", whole="h"),
-    "schedule.interval": DurationRange("1m", "7d", whole="m"),
+    "network.max_ledger_age": DurationRange("0s", "365d", unit="s"),
+    "output.retention": DurationRange("1h", "365d", unit="h"),
+    "schedule.interval": DurationRange("1m", "7d", unit="m"),
 }
-"""The keys that take a duration, each with what it accepts."""
+"""The keys that take a duration, with the range that each accepts."""
 
 ACCEPTED: dict[str, str] = {
     "network.name": f"one of {', '.join(NETWORKS)}",
@@ -70,7 +70,7 @@ ACCEPTED: dict[str, str] = {
     "exclude": 'a list of addresses of markets, pools or oracles, or of "MARKET/POOL", that a run leaves alone',
     "allow_unread": 'a list of "MARKET" or "MARKET/POOL" that are known to be dead',
 }
-"""What each key accepts, in the words of error messages and docs/configuration.md."""
+"""What each key accepts, in the words that error messages and docs/configuration.md show."""
 
 ENVIRONMENT: dict[str, str] = {
     "EXPORTER_NETWORK": "network.name",
@@ -83,14 +83,14 @@ ENVIRONMENT: dict[str, str] = {
     "EXPORTER_REPORT": "output.report",
     "EXPORTER_INTERVAL": "schedule.interval",
 }
-"""Environment variables and the key each one sets.
+"""The environment variables, with the key that each one sets.
 
-RPC URLs are separated by white space or commas. Headers are ``NAME: VALUE``, one a line, or a JSON object.
+RPC URLs are separated by white space or commas. Headers are lines ``NAME: VALUE``, or a JSON object.
 """
 
 
 class _Renamed(NamedTuple):
-    """The present name of something that was renamed, and the unit that its number was in."""
+    """The present name of something that was renamed, and the unit of the number that it took before."""
 
     now: str
     unit: str
@@ -110,12 +110,15 @@ _READ_ELSEWHERE = (
     "EXPORTER_PAGES",
     "EXPORTER_REAL_DATA",
 )
-# The tests' own, and what Kubernetes sets in every container next to a service that is called "exporter".
+# Variables of the tests, and those that Kubernetes sets in every container next to a service named "exporter".
 _FOREIGN = re.compile(r"EXPORTER_(TEST|SERVICE|PORT)(_.*)?")
 
 
 class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How the network is asked. ``max_ledger_age``: None is 15 minutes, and no limit for a simulated network."""
+    """The network, and how it is asked.
+
+    A ``max_ledger_age`` of None is 15 minutes, and no limit for a simulated network.
+    """
 
     name: str = "mainnet"
     passphrase: str | None = None
@@ -131,7 +134,7 @@ class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class OutputSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The output: where the tree goes, how it is paged, and how long earlier runs stay."""
+    """Where the tree goes, how large its pages are, and how long earlier runs stay."""
 
     uri: str = "./public"
     page_sizes: tuple[Annotated[int, Meta(ge=1, le=10_000)], ...] = (1, 5, 10, 20, 50, 100, 200)
@@ -143,26 +146,26 @@ class OutputSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class ScheduleSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The schedule. ``interval`` is the time from run to run that readers are promised; None: no promise."""
+    """The schedule. ``interval`` is the time from run to run that readers are promised; None if nothing is promised."""
 
     interval: timedelta | None = None
 
 
 class HistorySettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The history: whether runs compact it, and how many whole months keep a file for each day."""
+    """Whether runs compact the history, and how many whole months keep a file for each day."""
 
     compact: bool = True
     months: Annotated[int, Meta(ge=0, le=1200)] = 2
 
 
 class DiscoverySettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Discovery: whether a run looks for markets that the configuration does not name."""
+    """Whether a run looks for markets that the configuration does not name."""
 
     enabled: bool = True
 
 
 class MarketSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A market that is always read, and counts as listed."""
+    """A market that is always read and counts as listed."""
 
     protocol: str
     address: str
@@ -181,28 +184,30 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     allow_unread: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
 
-    def may_be_unread(self, place: str) -> bool:
+    def may_be_unread(self, name: str) -> bool:
         """Whether ``MARKET`` or ``MARKET/POOL`` is known to be dead, by itself or with its market."""
-        return not {place, place.partition("/")[0]}.isdisjoint(self.allow_unread)
+        market = name.partition("/")[0]
+        return name in self.allow_unread or market in self.allow_unread
 
     def without_endpoints(self) -> Settings:
-        """The same settings without URLs and headers of RPCs, for whoever asks none: they may hold keys."""
+        """The settings without URLs and headers of RPCs, which may contain keys, for callers that ask no RPC."""
         return structs.replace(self, network=structs.replace(self.network, rpc_urls=(), rpc_headers={}))
 
     @property
     def passphrase(self) -> str:
+        """The passphrase of the network."""
         return self.network.passphrase or NETWORKS[self.network.name].passphrase
 
     @property
     def max_ledger_age(self) -> timedelta:
-        """How old the ledger of an RPC may be; zero: any age."""
+        """The largest age of an RPC's ledger. Zero allows any age."""
         if self.network.max_ledger_age is not None:
             return self.network.max_ledger_age
         return timedelta(0) if network_of(self.passphrase).simulated else MAX_LEDGER_AGE
 
 
 class Configuration(Struct, frozen=True):
-    """Settings, and the origin of each key that is not at its default."""
+    """Settings, with the origin of each key that does not have its default."""
 
     settings: Settings
     origins: dict[str, str]
@@ -211,7 +216,10 @@ class Configuration(Struct, frozen=True):
 def load(
     path: Path | None, flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
 ) -> Configuration:
-    """Put the settings together, flags by key. Raises `ConfigError` with the key and where it came from."""
+    """The settings of a file, flags (by key) and the environment.
+
+    Raises `ConfigError`, which names the key and where its value comes from.
+    """
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     if path is not None:
@@ -236,7 +244,7 @@ def load(
 
 
 def load_settings(path: Path | str | None = None, values: Mapping[str, Any] | None = None) -> Settings:
-    """The settings of a TOML file, the environment (``EXPORTER_*``) and values by key, the later winning.
+    """The settings of a TOML file, the environment (``EXPORTER_*``), and values by key. The later wins.
 
     docs/configuration.md lists the keys.
 
@@ -244,7 +252,7 @@ def load_settings(path: Path | str | None = None, values: Mapping[str, Any] | No
         './public'
 
     Raises:
-        ConfigError: something is not acceptable; the message names the key and what is accepted.
+        ConfigError: a setting is not valid. The message names the key and what it accepts.
     """
     return load(None if path is None else user_path(path), values).settings
 
@@ -270,14 +278,14 @@ def _refuse_renamed(merged: Mapping[str, Any], origins: Mapping[str, str]) -> No
 
 
 def _said_of_renamed(old: str, renamed: _Renamed, value: object, written: str) -> str:
-    """The message about an old name: the new name, with the same value if that was a whole number."""
+    """The message about an old name. It has the new name, with the same value if that is a whole number."""
     number = bare_number(value)
     example = written.format(f"{30 if number is None else number}{renamed.unit}")
     return f"{old} is now {renamed.now}; write {'a duration such as ' if number is None else ''}{example}"
 
 
 def _read_durations(merged: Mapping[str, Any], origins: Mapping[str, str]) -> None:
-    """Put a ``timedelta`` in the place of each duration. Raises `ConfigError`."""
+    """Replace each written duration by a ``timedelta``. Raises `ConfigError`."""
     for key, accepted in DURATIONS.items():
         section, _, name = key.partition(".")
         table = merged.get(section)
@@ -303,7 +311,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise ConfigError(f"the configuration file {path} is not UTF-8 ({error.reason}); save it as UTF-8") from None
-    except ValueError as error:  # also of an integer with too many digits
+    except ValueError as error:  # this includes integers with too many digits
         raise ConfigError(f"the configuration file {path} is not TOML: {error}") from None
     except RecursionError:
         raise ConfigError(
@@ -335,7 +343,7 @@ def _from_text(key: str, text: str) -> Any:
 
 
 def _headers_from_text(text: str) -> Any:
-    """Headers as lines ``NAME: VALUE`` or as JSON. Raises `ConfigError`, which quotes nothing of them."""
+    """The headers in lines ``NAME: VALUE`` or in JSON. Raises `ConfigError`, which quotes nothing of them."""
     if text.lstrip().startswith("{"):
         try:
             return msgspec.json.decode(text)
@@ -354,26 +362,26 @@ def _headers_from_text(text: str) -> Any:
 
 
 def _structure(model: type[_Section], table: object, section: str, origins: Mapping[str, str]) -> _Section:
-    """The settings of a table. ``section`` is its name, empty for the whole configuration. Raises `ConfigError`.
+    """The settings in a table. ``section`` is its name, or empty for the whole configuration. Raises `ConfigError`.
 
-    Each key is converted alone, so that an error is known to be of that key.
+    Each key is converted by itself, so that it is clear to which key an error belongs.
     """
     if not isinstance(table, Mapping):
         raise _error(section, f"it is {_type_name(table)}, not a table", origins)
-    known = {item.name: item for item in structs.fields(model)}
+    fields = {item.name: item for item in structs.fields(model)}
     dot = f"{section}." if section else ""
     for name in table:
-        if name not in known:
+        if name not in fields:
             keys = sorted(accepted for accepted in ACCEPTED if accepted.startswith(dot))
             raise ConfigError(f"unknown key {dot}{name}; known keys are {', '.join(keys)}")
-    missing = [name for name, item in known.items() if item.required and name not in table]
+    missing = [name for name, item in fields.items() if item.required and name not in table]
     if missing:
         raise _error(f"{dot}{missing[0]}", "it is missing", origins)
-    return model(**{name: _value(known[name].type, value, f"{dot}{name}", origins) for name, value in table.items()})
+    return model(**{name: _value(fields[name].type, value, f"{dot}{name}", origins) for name, value in table.items()})
 
 
 def _value(kind: Any, value: object, key: str, origins: Mapping[str, str]) -> object:
-    """The value of a key, which may be a table or a list of tables."""
+    """The value of a key, which may be a table or a list of tables. Raises `ConfigError`."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         return _structure(kind, value, key, origins)
     inner = get_args(kind)[0] if get_origin(kind) is tuple else None
@@ -386,7 +394,7 @@ def _value(kind: Any, value: object, key: str, origins: Mapping[str, str]) -> ob
 
 
 def _type_name(value: object) -> str:
-    """The type of a value of TOML, as its specification calls it."""
+    """The type of a TOML value, in the words of TOML's specification."""
     names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", list: "an array"}
     return names.get(type(value), "a date or time")
 
@@ -398,7 +406,7 @@ def _error(key: str, message: str, origins: Mapping[str, str]) -> ConfigError:
 
 
 def _named(key: str, origins: Mapping[str, str]) -> str:
-    """The key, and where its value came from, if not from the defaults."""
+    """The key, with the origin of its value if it does not have its default."""
     return f"{key} (from {origins[key]})" if key in origins else key
 
 

@@ -1,4 +1,4 @@
-"""The output of a command while it works, all on standard error: progress on a terminal, lines, or JSON lines."""
+"""The output of a command while it works: progress on a terminal, lines, or JSON lines. All goes to standard error."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LOG_FORMATS = ("auto", "text", "json")
 
 
 def own_command(*arguments: str) -> str:
-    """A command of the exporter as a user can type it here: by the path or the Python that started this process."""
+    """A command of the exporter as a user can type it, with the path or the Python that started this process."""
     started = Path(sys.argv[0])
     program = [sys.argv[0]] if started.name == "exporter" else [sys.executable, "-m", "exporter"]
     return shlex.join([*program, *arguments])
 
 
 def _echo(text: str, stream: TextIO) -> None:
-    """Write at once. A closed log stops no work; a closed standard output ends the command (``BrokenPipeError``)."""
+    """Write a text at once. A closed log stops nothing. A closed standard output raises ``BrokenPipeError``."""
     try:
         click.echo(text, file=stream, nl=False)
     except BrokenPipeError:
@@ -37,17 +37,17 @@ def _echo(text: str, stream: TextIO) -> None:
 
 
 class Console:
-    """Prints events as text or JSON lines.
+    """Prints events as text or as JSON lines.
 
-    The format ``auto`` is text, with progress on a terminal. ``stamped`` text begins with the time, unless it goes to
-    a terminal. ``quiet`` prints only warnings and errors.
+    The format ``auto`` is text, with progress on a terminal. ``stamped`` text begins with the time, unless it goes to a
+    terminal. A ``quiet`` console prints only warnings and errors.
     """
 
     def __init__(
         self, log_format: str = "auto", stream: TextIO | None = None, *, stamped: bool = False, quiet: bool = False
     ) -> None:
         self._json = log_format == "json"
-        # Python has no standard streams where its parent closed them.
+        # Python has no standard streams if its parent closed them.
         self._stream = stream or sys.stderr or StringIO()
         self._progress = log_format == "auto" and self._stream.isatty() and not quiet
         self._stamped = stamped and not self._stream.isatty()
@@ -56,9 +56,11 @@ class Console:
 
     @property
     def is_json(self) -> bool:
+        """Whether events are printed as JSON lines."""
         return self._json
 
     def event(self, name: str, message: str, **facts: Any) -> None:
+        """Print an event. JSON lines also have its name and facts."""
         if self._quiet and name not in ("warning", "error"):
             return
         at = datetime.now(UTC)
@@ -71,16 +73,18 @@ class Console:
         _echo(f"{before}{line}\n{after}", self._stream)
 
     def warning(self, message: str, **facts: Any) -> None:
+        """Print a warning, in which URLs are cut down to their hosts."""
         message = without_keys(message)
         self.event("warning", message if self._json else f"warning: {message}", **facts)
 
     def error(self, message: str, exit_code: int) -> None:
+        """Print an error, in which URLs are cut down to their hosts."""
         message = without_keys(message)
         self.event("error", message if self._json else f"error: {message}", exit_code=exit_code)
 
     @contextmanager
     def step(self, name: str, doing: str) -> Iterator[dict[str, Any]]:
-        """Report a step. A terminal shows it while it runs; when it is done, one line has its time and its facts."""
+        """Report a step. A terminal shows it while it runs. When it is done, one line has its time and its facts."""
         facts: dict[str, Any] = {}
         began = monotonic()
         if self._progress:
@@ -102,6 +106,7 @@ class Console:
 
     @contextmanager
     def progress(self, label: str) -> Iterator[Progress]:
+        """A counter that a terminal shows until the block ends."""
         progress = Progress(label, self._stream if self._progress else None)
         try:
             yield progress
@@ -127,11 +132,13 @@ class Progress:
         self._count, self._shown = 0, 0.0
 
     def advance(self, by: int = 1) -> None:
+        """Count on."""
         self._count += by
         if self._stream is not None and monotonic() - self._shown > 0.1:
             self._shown = monotonic()
             _echo(f"\r\x1b[2K  {self._label} {self._count:,}", self._stream)
 
     def close(self) -> None:
+        """Clear the line."""
         if self._stream is not None:
             _echo("\r\x1b[2K", self._stream)

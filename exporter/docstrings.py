@@ -1,7 +1,7 @@
-"""Docstrings that are shown at run time, also where Python leaves them out (``PYTHONOPTIMIZE=2``, ``python -OO``).
+"""Restores docstrings that Python leaves out (``PYTHONOPTIMIZE=2``, ``python -OO``), if they are used at run time.
 
-Help texts, the API's description and the assistant's tools are made of docstrings, and a published file must not depend
-on how Python was started.
+Help texts, the API's description and the assistant's tools are made from docstrings, and a published file must not
+depend on how Python was started.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import click
 
 
 def restore(*modules: ModuleType) -> None:
-    """Give classes, their methods, functions and commands of these modules their docstrings back from the source."""
+    """Set the docstrings of all classes, methods, functions and commands in these modules again, from their source."""
     if sys.flags.optimize < 2:
         return
     for module in modules:
@@ -32,7 +32,7 @@ def restore(*modules: ModuleType) -> None:
 
 
 def docstrings(module: ModuleType) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The docstrings in a module's source, each with the names that lead to what it describes."""
+    """The docstrings in a module's source, each with the names that lead from the module to its object."""
     yield from _below(ast.parse(inspect.getsource(module)), ())
 
 
@@ -48,5 +48,5 @@ def _below(parent: ast.Module | ast.ClassDef, above: tuple[str, ...]) -> Iterato
 
 
 def _is_property(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether the name leads to something else than what is described: a property, which nobody is shown."""
+    """Whether a definition is a property, whose docstring cannot be set and is shown nowhere."""
     return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)

@@ -1,7 +1,7 @@
 """Durations as people write them: a whole number and a unit, such as ``90s``, ``15m``, ``2h`` or ``7d``.
 
-Options and configuration keys take them in this form alone. A number without a unit is refused: it was seconds in one
-place, minutes in another and hours in a third.
+Options and configuration keys take only this form. A number without a unit is refused, because it was seconds for one
+key, minutes for another and hours for a third.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _UNITS: Final = {
     "s": timedelta(seconds=1),
     "ms": timedelta(milliseconds=1),
 }
-"""The units, the longest first. ``d`` is 24 hours."""
+"""The units, beginning with the longest. ``d`` is 24 hours."""
 
 _NAMES: Final = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds"}
 _WRITTEN: Final = re.compile(r"([0-9]{1,9})(ms|[smhd])", re.ASCII)
@@ -25,13 +25,13 @@ _BARE_NUMBER: Final = re.compile(r"([0-9]{1,9})(?:\.0*)?", re.ASCII)
 
 
 def parse_duration(written: object) -> timedelta:
-    """The duration that a text says.
+    """The duration in a text.
 
         >>> parse_duration("90s")
         datetime.timedelta(seconds=90)
 
     Raises:
-        ValueError: it says none; the message says how to write one.
+        ValueError: the text is not a duration. The message says how to write one.
     """
     if isinstance(written, timedelta):
         return written
@@ -39,7 +39,7 @@ def parse_duration(written: object) -> timedelta:
     if match is not None:
         return int(match[1]) * _UNITS[match[2]]
     if (number := bare_number(written)) is not None:
-        quote = "" if isinstance(written, str) else '"'  # as TOML has it
+        quote = "" if isinstance(written, str) else '"'  # a number comes from TOML, where a duration needs quotes
         seconds, minutes, hours, days = (f"{quote}{number}{unit}{quote}" for unit in "smhd")
         raise ValueError(f"{number} has no unit; write {seconds}, {minutes}, {hours} or {days}")
     shown = repr(written[:40]) if isinstance(written, str) else f"a value of type {type(written).__name__}"
@@ -47,7 +47,7 @@ def parse_duration(written: object) -> timedelta:
 
 
 def bare_number(written: object) -> int | None:
-    """The whole number, below 10^9, that was written without a unit, as text or as a number; None: it is no such."""
+    """A whole number below 10^9 that was written without a unit, as text or as a number. None for anything else."""
     if isinstance(written, str):
         match = _BARE_NUMBER.fullmatch(written)
         return None if match is None else int(match[1])
@@ -57,7 +57,7 @@ def bare_number(written: object) -> int | None:
 
 
 def duration_text(duration: timedelta) -> str:
-    """A duration as `parse_duration` takes it, in the longest unit that divides it."""
+    """A duration in the form that `parse_duration` takes, in the longest unit that divides it."""
     unit = next((name for name, length in _UNITS.items() if duration and not duration % length), "s")
     return f"{duration // _UNITS[unit]}{unit}"
 
@@ -67,16 +67,16 @@ class DurationRange(NamedTuple):
 
     lowest: str
     highest: str
-    whole: str = "ms"
-    """The unit of which it is a whole number."""
+    unit: str = "ms"
+    """The unit of which a duration must be a whole number."""
 
     def parse(self, written: object) -> timedelta:
-        """The duration that a text says. Raises `ValueError` as `parse_duration` does, and for one out of range."""
+        """The duration in a text. Raises `ValueError`, also if it is out of range."""
         duration = parse_duration(written)
-        if not parse_duration(self.lowest) <= duration <= parse_duration(self.highest) or duration % _UNITS[self.whole]:
+        if not parse_duration(self.lowest) <= duration <= parse_duration(self.highest) or duration % _UNITS[self.unit]:
             raise ValueError(f"{duration_text(duration)} is not accepted")
         return duration
 
     def __str__(self) -> str:
-        whole = "" if self.whole == "ms" else f" of whole {_NAMES[self.whole]}"
-        return f"a duration{whole} from {self.lowest} to {self.highest}"
+        unit = "" if self.unit == "ms" else f" of whole {_NAMES[self.unit]}"
+        return f"a duration{unit} from {self.lowest} to {self.highest}"

@@ -1,7 +1,7 @@
-"""Every error that the exporter raises on purpose, the exit codes of all commands, and words of messages.
+"""Every error that the exporter raises on purpose, the exit codes of all commands, and helpers for messages.
 
-Messages name the thing that is wrong and say what to do. No message may carry an endpoint's URL, because it may hold a
-key; name endpoints by their label.
+A message names what is wrong and says what to do. It must not have an endpoint's URL, which may contain a key;
+endpoints are named by their labels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
 
     Attributes:
         meaning: what happened.
-        situation: what readers have now, for whoever is called by an alarm. None where nobody has to do anything.
+        situation: what readers have now, for somebody whom an alarm calls. None if nobody has to do anything.
         is_published: whether a run that ends with this code has published its tree.
     """
 
@@ -66,25 +66,25 @@ class ExitCode(IntEnum):
 
 
 class ExporterError(Exception):
-    """The root of all errors raised on purpose; ``exit_code`` is what a command ends with."""
+    """The base of all errors that are raised on purpose. ``exit_code`` is the code with which a command ends."""
 
     exit_code: ExitCode = ExitCode.UNEXPECTED
 
 
 class ConfigError(ExporterError):
-    """A configuration key, flag or argument is not acceptable; the message names it and what is accepted."""
+    """A configuration key, flag or argument is not valid. The message names it and what is accepted."""
 
     exit_code = ExitCode.CONFIG
 
 
 class SourceError(ExporterError):
-    """The source of the ledger failed; the last published run stays."""
+    """The source of the ledger failed. The last published run stays."""
 
     exit_code = ExitCode.SOURCE
 
 
 class AllEndpointsFailedError(SourceError):
-    """Every endpoint failed within the bounds on tries and time; ``answers`` says how each did."""
+    """Every endpoint failed within the bounds on tries and time. ``answers`` says how each one did."""
 
     def __init__(self, message: str, answers: Sequence[str]) -> None:
         super().__init__(message)
@@ -100,7 +100,7 @@ class NetworkMismatchError(SourceError):
 
 
 class NoCommonLedgerError(SourceError):
-    """Within the bounds, no ledger was found at which every entry read is known."""
+    """Within the bounds there was no ledger at which everything that was read is known to hold."""
 
 
 class NoRoomError(SourceError):
@@ -108,7 +108,7 @@ class NoRoomError(SourceError):
 
 
 class WorkerDiedError(SourceError):
-    """The workers are gone, or one died over its work again and again; what was finished is kept."""
+    """The workers are gone, or one died over its work again and again. Finished work is kept."""
 
 
 class SnapshotFileError(SourceError):
@@ -120,15 +120,15 @@ class LakeError(SourceError):
 
 
 class ArchiveError(SourceError):
-    """A history archive cannot be read, or what it holds does not have the digest that it must have."""
+    """A history archive cannot be read, or a file in it does not have the digest that it must have."""
 
 
 class ArchiveFileMissingError(ArchiveError):
-    """A history archive has no file of that name: a checkpoint it does not have, or a copy that is not whole."""
+    """A history archive lacks a file, because it does not have the checkpoint, or is an incomplete copy."""
 
 
 class NotNewerError(SourceError):
-    """The ledger that was read is not above the one that is already published."""
+    """The ledger that was read is not newer than the published one."""
 
 
 class DecodeError(ExporterError):
@@ -138,27 +138,27 @@ class DecodeError(ExporterError):
 
 
 NEVER_CONTAINED = (SourceError, MemoryError)
-"""Errors that end a run wherever they happen: without the source or memory, nothing else can be read either."""
+"""Errors that end a run wherever they happen, because without the source or memory nothing else can be read either."""
 
 MAX_ERROR_TEXT = 300
-"""Largest number of characters that the status and the report show of an error."""
+"""The status and the report show at most this many characters of an error."""
 
 
 def error_text(error: Exception) -> str:
-    """An error as the status and the report show it. One that nobody foresaw is named with its type."""
+    """The text of an error in the status and the report. An unforeseen error has its type, too."""
     text = str(error) if isinstance(error, DecodeError) else f"the reader failed: {type(error).__name__}: {error}"
     return text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 1] + "…"
 
 
 class Barrier:
-    """Contains a failure of the block inside it, also one that nobody foresaw; `NEVER_CONTAINED` passes.
+    """Contains a failure of the block inside it, also an unforeseen one. Only errors of `NEVER_CONTAINED` pass.
 
         with Barrier() as barrier:
             return decode(entry)
         return missing(barrier.failure)
 
     Attributes:
-        failure: what failed, as `error_text` says it; empty if nothing did.
+        failure: the `error_text` of what failed; empty if nothing did.
     """
 
     def __init__(self, record: Callable[[str], object] | None = None) -> None:
@@ -178,7 +178,7 @@ class Barrier:
 
 
 class CheckError(ExporterError):
-    """A rendered file does not say what the tables say; the tree is not published."""
+    """A rendered file does not say what the tables say. The tree is not published."""
 
     exit_code = ExitCode.CHECK
 
@@ -202,7 +202,7 @@ class RefutedError(ExporterError):
 
 
 class StoreError(ExporterError):
-    """A folder or bucket refused an operation, or what is in it is damaged; the message names the key."""
+    """A folder or bucket refused an operation, or is damaged. The message names the key."""
 
     exit_code = ExitCode.STORE
 
@@ -246,21 +246,24 @@ _TREE_FILE: Final = re.compile(r"/(?:v1|history|static)/[^?#]*\.(?:json|parquet|
 
 
 def without_keys(text: str) -> str:
-    """A message in which every web URL is cut down to its host and a tree's file at its end: a URL may hold a key."""
+    """The message with every web URL cut down to its host and, if it ends with a tree's file, that file.
 
-    def shortened(found: re.Match[str]) -> str:
-        authority, slash, path = found["rest"].partition("/")
+    A URL may contain a key.
+    """
+
+    def shortened(url: re.Match[str]) -> str:
+        authority, slash, path = url["rest"].partition("/")
         host = re.split(r"[?#]", authority.rpartition("@")[2], maxsplit=1)[0]
         file = _TREE_FILE.search(slash + path)
-        kept = found["rest"][len(found["rest"].rstrip(":,;.")) :]  # the punctuation belongs to the sentence
+        punctuation = url["rest"][len(url["rest"].rstrip(":,;.")) :]  # it belongs to the sentence
         if file is not None:
-            return f"{found['scheme']}://{host}{'/…' if file.start() else ''}{(slash + path)[file.start() :]}"
-        shown = "/…" if path.strip("/:,;.") or host != authority else slash
-        return f"{found['scheme']}://{host}{shown}{kept if shown else ''}"
+            return f"{url['scheme']}://{host}{'/…' if file.start() else ''}{(slash + path)[file.start() :]}"
+        rest = "/…" if path.strip("/:,;.") or host != authority else slash
+        return f"{url['scheme']}://{host}{rest}{punctuation if rest else ''}"
 
     return _WEB_URL.sub(shortened, text)
 
 
 def printable(text: str) -> str:
-    """The text in one line, with every control, format and surrogate character as a space."""
+    """The text in one line, in which every control, format and surrogate character is a space."""
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())

@@ -1,7 +1,7 @@
 """Exact sums over groups of a frame.
 
-Polars sums an Int128 column in 128 bits, and wraps without a word. So each number is cut into three limbs of 13 digits,
-whose sums fit, and `whole` puts the sums of the limbs together as an integer of any size.
+Polars sums an Int128 column in 128 bits, and wraps silently. So each number is cut into three limbs of 13 digits, whose
+sums fit, and `joined` puts the sums of the limbs together as an integer of any size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LIMB = 10**13
 
 
 class Limbs(TypedDict):
-    """A sum in parts, as `exact_sum` gives it: high × 10^26 + middle × 10^13 + low."""
+    """A sum in the parts that `exact_sum` gives. It is high × 10^26 + middle × 10^13 + low."""
 
     high: int
     middle: int
@@ -22,10 +22,10 @@ class Limbs(TypedDict):
 
 
 def exact_sum(numbers: pl.Expr, times: pl.Expr | None = None) -> pl.Expr:
-    """The sum of a group's numbers, for `whole`; null if none of them is known.
+    """The limbs of the sum of a group's numbers; null if none of the numbers is known.
 
-    A number has at most 38 digits, and ``times``, which each of them is multiplied by, at most 16. The sum is exact for
-    a billion rows.
+    Each number is multiplied by ``times`` first. A number has at most 38 digits, and ``times`` at most 16. The sum is
+    exact for a billion rows.
     """
     factor = pl.lit(1, pl.Int128) if times is None else times.cast(pl.Int128)
     wide = numbers.cast(pl.Int128)
@@ -34,8 +34,8 @@ def exact_sum(numbers: pl.Expr, times: pl.Expr | None = None) -> pl.Expr:
     return pl.when(numbers.count() > 0).then(pl.struct(sums))
 
 
-def whole(limbs: Limbs | None) -> int | None:
-    """The integer that the limbs of a sum make; None for no sum."""
+def joined(limbs: Limbs | None) -> int | None:
+    """The sum whose limbs these are; None without a sum."""
     if limbs is None:
         return None
     return (limbs["high"] * _LIMB + limbs["middle"]) * _LIMB + limbs["low"]

@@ -1,9 +1,9 @@
-"""Opening a Parquet file that somebody else wrote, without trusting what it says of its size.
+"""Opens a Parquet file that somebody else wrote, without trusting what the file says about its size.
 
-A few kilobytes of Parquet can stand for any number of rows: a run of equal values costs five bytes, and a value of a
-dictionary counts once however often it is used. Footer and page headers state sizes that the content need not have. So
-before a column is read, its page headers are walked and counted; `exporter.bounds` has the limits. The layouts are
-those of parquet.thrift in Thrift's compact protocol.
+A few kilobytes of Parquet can stand for any number of rows: a run of equal values takes five bytes, and a value of a
+dictionary is stored once however often it is used. The footer and the page headers state sizes that the content need
+not have. So before a column is read, its page headers are read and counted. `exporter.bounds` has the limits. The
+layouts are those of parquet.thrift in Thrift's compact protocol.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from exporter.tree.parquet_footer import CompactReader
 
 _MAGIC: Final = b"PAR1"
 _CODECS: Final[dict[int, str | None]] = {0: None, 1: "snappy", 2: "gzip", 6: "zstd"}
-"""By their numbers, as pyarrow names them. Those of LZ4 are left out: no writer of a history uses them."""
+"""pyarrow's names of the codecs, by their numbers. LZ4 is left out, because no writer of a history uses it."""
 
-# Field numbers: of the footer, a row group, a column chunk's metadata, and an element of the schema.
+# These are the numbers of fields in the footer, a row group, a column chunk's metadata, and an element of the schema.
 _SCHEMA, _ROWS, _GROUPS = 2, 3, 4
 _GROUP_COLUMNS, _GROUP_ROWS = 1, 3
 _CHUNK_META = 3
@@ -40,7 +40,7 @@ _REPEATED, _BYTE_ARRAY = 2, 6
 
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 _ENCODINGS: Final = frozenset({0, 2, 3, 4, 5, 6, 8, 9})
-"""All but DELTA_BYTE_ARRAY, in which each value may repeat a whole earlier one."""
+"""The accepted encodings: all except DELTA_BYTE_ARRAY, in which a value may repeat a whole earlier one."""
 
 _MAX_PAGE_HEADER: Final = 2**16
 
@@ -48,7 +48,7 @@ Fields = dict[int, Any]
 
 
 class _Budget:
-    """What may still be unpacked of a file."""
+    """How much of a file may still be unpacked."""
 
     def __init__(self) -> None:
         self._bytes, self._dictionary_values = PARQUET_BYTES, PARQUET_DICTIONARY_VALUES
@@ -74,17 +74,17 @@ class _Page(NamedTuple):
 
 
 MAX_CHECKED: Final = 1_000
-"""How many files are remembered as checked; the oldest is forgotten first."""
+"""At most this many files are remembered as checked. The oldest is forgotten first."""
 
 _checked: dict[tuple[bytes, frozenset[str] | None], None] = {}
-"""By the digest of a file and the columns: those that passed. A run opens a file of the history several times."""
+"""The files that passed, by digest and columns. A run opens a file of the history several times."""
 
 
 def open_parquet(data: bytes, columns: Collection[str] | None = None) -> pq.ParquetFile:
-    """A file whose ``columns`` (None: all) can be read within bounds.
+    """A Parquet file whose ``columns`` (None: all) can be read within bounds.
 
-    Raises `DecodeError` for what is no Parquet file, what has nested columns or an encoding that a history never has,
-    and what unpacks to more than is accepted.
+    Raises `DecodeError` if the bytes are not a Parquet file, have nested columns or an encoding that a history never
+    has, or unpack to more than is accepted.
     """
     if len(data) < 12 or data[:4] != _MAGIC or data[-4:] != _MAGIC:
         raise DecodeError("it is not a Parquet file")
@@ -92,13 +92,13 @@ def open_parquet(data: bytes, columns: Collection[str] | None = None) -> pq.Parq
     if size > min(PARQUET_FOOTER_BYTES, len(data) - 12):
         raise DecodeError(f"its footer would have {size:,} bytes, and {PARQUET_FOOTER_BYTES:,} are accepted")
     begin = len(data) - 8 - size
-    # pyarrow ends the process at some footers that contradict themselves, so it opens only what was checked.
-    place = hashlib.sha256(data).digest(), None if columns is None else frozenset(columns)
+    # pyarrow ends the process for some footers that contradict themselves, so it opens only files that were checked.
+    identity = hashlib.sha256(data).digest(), None if columns is None else frozenset(columns)
     try:
-        if place not in _checked:
+        if identity not in _checked:
             footer: Fields = CompactReader(data[begin:-8]).structure()
             _check(data[:begin], footer, columns)
-            _checked[place] = None
+            _checked[identity] = None
             if len(_checked) > MAX_CHECKED:
                 del _checked[next(iter(_checked))]
         return pq.ParquetFile(
@@ -143,14 +143,14 @@ def _column_names(schema: list[Fields]) -> list[str]:
 
 
 def _walk(pages: bytes, chunk: Fields, name: str, rows: int, budget: _Budget) -> None:
-    """Take from the budget what a column of a row group has in memory, at most. Raises `DecodeError`."""
+    """Take from the budget the most memory that a column of a row group can need. Raises `DecodeError`."""
     if chunk[_CODEC] not in _CODECS:
         raise DecodeError(f"its column {name!r} has a compression that no history has ({chunk[_CODEC]})")
     codec = _CODECS[chunk[_CODEC]]
     if chunk[_VALUES] != rows:
         raise DecodeError(f"its column {name!r} says that it has {chunk[_VALUES]:,} values in {rows:,} rows")
     if not rows:
-        return  # it need not have a page
+        return  # a column without rows need not have a page
     begin = chunk[_DATA_OFFSET]
     if 0 < chunk.get(_DICTIONARY_OFFSET, 0) < begin:
         begin = chunk[_DICTIONARY_OFFSET]
@@ -195,7 +195,7 @@ def _page(data: bytes, begin: int, end: int) -> _Page:
 
 
 def _longest(data: bytes, page: _Page, codec: str | None) -> int:
-    """The length of a dictionary's longest value: each costs as much wherever it is used."""
+    """The length of the longest value in a dictionary. Every use of a value may need as much memory."""
     packed = data[page.begin : page.begin + page.packed]
     content = packed if codec is None else pa.decompress(packed, page.unpacked, codec=codec, asbytes=True)
     at, longest = 0, 0

@@ -1,8 +1,8 @@
-"""The frames of a run; everything that is published is made from them.
+"""The frames of a run, from which everything is made that is published.
 
-Amounts are token base units, prices are in units of 10^-``oracle_decimals`` US dollars, times are unix seconds,
-``_bps`` are basis points rounded down. A rate or index of N decimals is an integer in units of 10^-N. Rows ascend by
-market, then pool. The columns follow from the documents: those of pools from `exporter.tree.pools`.
+Amounts are in base units of the token, prices in units of 10^-``oracle_decimals`` US dollars, times in unix seconds,
+and ``_bps`` in basis points, rounded down. A rate or index with N decimals is an integer in units of 10^-N. Rows ascend
+by market, then pool. The columns follow from the models of documents, and those of pools from `exporter.tree.pools`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MAX_DECIMAL = 10**38 - 1
 """The largest amount in a history file, whose type is ``decimal(38,0)``. An Int128 reaches 1.7e38."""
 
 YEAR = 31_536_000
-"""Seconds, of 365 days: what rewards and yearly rates are given for."""
+"""The seconds of a year of 365 days, for which rewards are stated."""
 
 MAX_TIMESTAMP_SECONDS = 253_402_300_799
-"""The last second of the year 9999; later times cannot be shown by most readers of Parquet."""
+"""The last second of the year 9999. Most readers of Parquet cannot show later times."""
 
 FRAME_DTYPES: Mapping[ParquetType, pl.DataType] = {
     ParquetType.UTF8: pl.String(),
@@ -45,11 +45,14 @@ _Row = TypeVar("_Row")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the pools frame, from its field in `exporter.tree.pools`.
+    """A column of the pools frame, as its field in `exporter.tree.pools` describes it.
 
     Attributes:
-        document_type: the annotated type of the field, whose values documents have.
-        source, position, meaning: as in `exporter.tree.pools.ColumnNote`.
+        name: the column's name, which is the field's.
+        document_type: the annotated type of the field in documents.
+        source: who gives the column (`exporter.tree.pools.ColumnNote`).
+        position: the column's position in a Parquet file.
+        meaning: what the column holds, with its unit.
     """
 
     name: str
@@ -60,10 +63,12 @@ class Column:
 
     @property
     def type(self) -> ParquetType:
+        """The type of the column in a Parquet file."""
         return column_type(self.document_type)
 
     @property
     def nullable(self) -> bool:
+        """Whether the column can be null."""
         return self.source == "optional" or NoneType in _parts(self.document_type)
 
 
@@ -74,7 +79,7 @@ def _parts(kind: Any) -> Iterator[Any]:
 
 
 def column_type(kind: Any) -> ParquetType:
-    """The type of a column for a kind of value of documents."""
+    """The type of a column that has this kind of value in documents."""
     extras = [part.extra or {} for part in _parts(kind) if isinstance(part, Meta)]
     return next(
         (extra["column"] for extra in extras if "column" in extra),
@@ -83,33 +88,35 @@ def column_type(kind: Any) -> ParquetType:
 
 
 def columns_of(model: type[Struct]) -> dict[str, pl.DataType]:
-    """The columns of a frame that has a document's fields."""
-    return {found.name: FRAME_DTYPES[column_type(found.type)] for found in fields(model)}
+    """The columns of a frame that has the fields of a document."""
+    return {item.name: FRAME_DTYPES[column_type(item.type)] for item in fields(model)}
 
 
-def bucket_columns(model: type[Struct], *place: str) -> dict[str, pl.DataType]:
-    """The columns of a frame of buckets: whose they are, and in place of their two times the start (unix seconds)."""
+def bucket_columns(model: type[Struct], *owner: str) -> dict[str, pl.DataType]:
+    """The columns of a frame of time buckets, which begin with those that say whose the buckets are.
+
+    The start in unix seconds replaces the two times that documents have.
+    """
     _, _, *rest = columns_of(model).items()
-    return {**dict.fromkeys(place, pl.String()), "start": pl.Int64(), **dict(rest)}
+    return {**dict.fromkeys(owner, pl.String()), "start": pl.Int64(), **dict(rest)}
 
 
 def rows_as(kind: type[_Row], frame: pl.DataFrame) -> list[_Row]:
-    """The rows of a frame as dicts, typed: ``kind`` is a TypedDict that has the columns to take, under their names.
+    """The rows of a frame as typed dicts. ``kind`` is a TypedDict that has the names of the columns to take.
 
-    mypy finds a misspelt column where a row is used. Raises `polars.exceptions.ColumnNotFoundError` if the frame does
-    not have a column that ``kind`` has.
+    So mypy finds a misspelt column. Raises `polars.exceptions.ColumnNotFoundError` if the frame lacks a column.
     """
     return cast(list[_Row], frame.select(*kind.__annotations__).rows(named=True))
 
 
 def time_text(seconds: pl.Expr) -> pl.Expr:
-    """Unix seconds as documents write a time; null where that cannot be written as a date."""
-    known = pl.when(seconds.is_between(0, MAX_TIMESTAMP_SECONDS)).then(seconds)
-    return pl.from_epoch(known, "s").dt.strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Times (unix seconds) as documents write them. Null for a time that cannot be written as a date."""
+    writable = pl.when(seconds.is_between(0, MAX_TIMESTAMP_SECONDS)).then(seconds)
+    return pl.from_epoch(writable, "s").dt.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def written(name: str, kind: Any) -> pl.Expr:
-    """A column of a frame as documents have values of a kind: numbers of 128 bits are digits, times texts."""
+    """A column of a frame in the form that documents have: numbers of 128 bits as digits, times as texts."""
     if str in _parts(kind):
         match FRAME_DTYPES[column_type(kind)]:
             case pl.Int128():
@@ -120,8 +127,8 @@ def written(name: str, kind: Any) -> pl.Expr:
 
 
 def document_fields(model: type[Struct]) -> list[pl.Expr]:
-    """The fields of a document as it has them, each from the column of its name."""
-    return [written(found.name, found.type) for found in fields(model)]
+    """The fields of a document in its form, each from the column with its name."""
+    return [written(item.name, item.type) for item in fields(model)]
 
 
 def _columns_in(model: type[Struct]) -> Iterator[Column]:
@@ -146,35 +153,33 @@ def _frame(*sources: Source) -> dict[str, pl.DataType]:
 
 
 POOLS_SCHEMA = _frame("required", "optional", "derived")
-"""The pools frame: one row for each pool that was read."""
+"""The columns of the pools frame, which has a row for each pool that was read."""
 
 REQUIRED_COLUMNS = _frame("required")
-"""The columns that every protocol's `project` gives, one row a pool."""
+"""The columns that every protocol's `project` gives for each pool."""
 
 OPTIONAL_COLUMNS = _frame("optional")
-"""The columns that a protocol's `project` may also give: what can be done, how much of it, at what risk, and its
-rewards; the rest is null.
+"""The columns that a protocol's `project` may give: operations, amounts, risk and rewards. Otherwise they are null.
 
-An amount is only given for what can be done: `exporter.protocols.compute` makes it 0 where its gate is closed, and null
-where that is not known.
+`exporter.protocols.compute` makes an amount 0 if its gate is closed, and null if the gate's state is not known.
 """
 
 MARKETS_SCHEMA: dict[str, pl.DataType] = {
     **columns_of(MarketEntry),
     **dict.fromkeys(("oracle", "config_hash", "wasm_hash"), pl.String()),
-    "unread_count": pl.Int64(),  # of its pools, those that were not read
-    "listed_source": pl.String(),  # null where it is not listed
+    "unread_count": pl.Int64(),  # pools of the market that were not read
+    "listed_source": pl.String(),  # null if the market is not listed
 }
-"""The markets frame: one row for each market that was read."""
+"""The columns of the markets frame, which has a row for each market that was read."""
 
 BACKSTOPS_SCHEMA: dict[str, pl.DataType] = {"market": pl.String(), **columns_of(MarketBackstop)}
-"""The backstops frame: one row for each market that names one."""
+"""The columns of the backstops frame, which has a row for each market that names a backstop."""
 
 SHARED = (
     *("market", "pool", "token_address", "decimals", "protocol", "version"),
     *("market_name", "market_status", "oracle", "wasm_hash"),
 )
-"""The columns of the pools frame that say which pool it is, of which market."""
+"""The columns of the pools frame that identify the pool and its market."""
 
 Gate = Literal["can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate"]
 """A column that says whether an operation is possible."""
@@ -188,9 +193,9 @@ GATES: dict[Gate, GatedAmount] = {
     "can_borrow": "available_to_borrow",
     "can_supply": "available_to_supply",
 }
-"""The gate of each amount."""
+"""The amount behind each gate."""
 
 VALID_PRICE = "valid"
 
 ACTIVE = frozenset({"active", "admin_active", "partly_paused"})
-"""Statuses of markets, in the protocols' own words, in which both lending and borrowing are open."""
+"""The statuses of markets, in the protocols' own words, in which both lending and borrowing are open."""

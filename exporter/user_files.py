@@ -1,7 +1,7 @@
-"""Paths that a user names: ``~`` is the home, and one file is written where the user says, whatever is there.
+"""Reads and writes at paths that a user names, in which ``~`` is the home.
 
 A regular file is replaced in one step, through links, so that a reader never sees half of it. A device, a pipe or a
-socket is written into and stays what it is. ``-`` is standard output.
+socket is written into, and stays what it is. ``-`` is standard output.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from exporter.errors import ConfigError
 STANDARD_OUTPUT = Path("-")
 
 READER_SECONDS = 30.0
-"""Seconds to wait for a reader of a pipe."""
+"""How long a reader of a pipe is waited for, in seconds."""
 
 _READER_PAUSE_SECONDS = 0.05
 
 
 def user_path(text: str | Path) -> Path:
-    """The path that a user means: ``~`` and ``~name`` are homes. Raises `ConfigError` where there is no such home."""
+    """The path that a user means, in which ``~`` and ``~name`` are homes. Raises `ConfigError` for an unknown home."""
     try:
         return Path(text).expanduser()
     except RuntimeError:
@@ -38,7 +38,7 @@ def user_path(text: str | Path) -> Path:
 
 def is_written_into(target: Path) -> bool:
     """Whether the target is standard output, a device, a pipe or a socket, which stays what it is."""
-    # A regular file behind /dev/stdout is held open by somebody who would not see it replaced.
+    # Somebody holds a regular file behind /dev/stdout open, and would not notice that it is replaced.
     if target == STANDARD_OUTPUT or str(target).startswith(("/dev/std", "/dev/fd/", "/proc/")):
         return True
     try:
@@ -50,9 +50,9 @@ def is_written_into(target: Path) -> bool:
 
 @contextmanager
 def writing(target: Path, setting: str) -> Iterator[Path]:
-    """Give a path to write a file to. It becomes the target when the block ends, and is forgotten if the block fails.
+    """Give a path to which the block writes a file. The file becomes the target when the block ends without an error.
 
-    Raises `ConfigError`, which names the ``setting`` that the target comes from, and ``BrokenPipeError`` where standard
+    Raises `ConfigError`, which names the ``setting`` that the target comes from, or ``BrokenPipeError`` if standard
     output is closed.
     """
     with _refused(target, setting):

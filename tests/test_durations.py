@@ -78,7 +78,7 @@ def test_the_longest_unit_is_written() -> None:
 
 def test_a_range() -> None:
     """The lowest and the highest are accepted; what is beyond, or no whole number of the unit, is not."""
-    accepted = DurationRange("1h", "2d", whole="h")
+    accepted = DurationRange("1h", "2d", unit="h")
 
     assert [1, 48] == [accepted.parse(text) // timedelta(hours=1) for text in ("60m", "2d")]
     assert "a duration of whole hours from 1h to 2d" == str(accepted)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.exact import JSON_INTEGER_MAX
-from exporter.exact_sums import exact_sum, whole
+from exporter.exact_sums import exact_sum, joined
 from exporter.tables import MAX_DECIMAL
 
 NUMBERS = st.none() | st.integers(-MAX_DECIMAL, MAX_DECIMAL) | st.sampled_from((0, MAX_DECIMAL, -MAX_DECIMAL))
@@ -30,7 +30,7 @@ def test_sums_of_any_size_are_exact(rows: list[tuple[str, int | None, int]]) -> 
         total, products = sum(number for number, _ in known), sum(number * factor for number, factor in known)
         expected[group] = (total, products) if known else (None, None)
 
-    assert expected == {group: (whole(total), whole(products)) for group, total, products in sums.iter_rows()}
+    assert expected == {group: (joined(total), joined(products)) for group, total, products in sums.iter_rows()}
 
 
 def test_a_sum_in_128_bits_would_wrap() -> None:
@@ -38,4 +38,4 @@ def test_a_sum_in_128_bits_would_wrap() -> None:
     frame = pl.DataFrame({"number": [MAX_DECIMAL, MAX_DECIMAL]}, {"number": pl.Int128()})
 
     assert 2 * MAX_DECIMAL != frame["number"].sum()
-    assert 2 * MAX_DECIMAL == whole(frame.select(exact_sum(pl.col("number"))).item())
+    assert 2 * MAX_DECIMAL == joined(frame.select(exact_sum(pl.col("number"))).item())

@@ -48,8 +48,8 @@ class Duration(click.ParamType[timedelta]):
 
     name = "duration"
 
-    def __init__(self, lowest: str, highest: str, *, whole: str = "ms") -> None:
-        self._range = DurationRange(lowest, highest, whole)
+    def __init__(self, lowest: str, highest: str, *, unit: str = "ms") -> None:
+        self._range = DurationRange(lowest, highest, unit)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         try:

@@ -214,7 +214,7 @@ def export(console: Console, uri: str, out: Path, file_format: str | None, raw: 
 @click.option("--from", "start", metavar="WHEN", help="First day, RFC 3339 time (UTC) or ledger.")
 @click.option("--to", "end", metavar="WHEN", help="Up to this day, time or ledger.  [default: its newest]")
 @click.option(
-    "--every", type=Duration("1m", "365d", whole="s"), default="1h", show_default=True, help="A row each 10m, 1h, 1d."
+    "--every", type=Duration("1m", "365d", unit="s"), default="1h", show_default=True, help="A row each 10m, 1h, 1d."
 )
 @click.option("--archive", metavar="URI", help="A history archive to start from.")
 @click.option("--trust", type=FILE, help="With --archive: the organisations to trust.  [default: the known ones]")

@@ -146,7 +146,7 @@ def prove(
     help="Earlier runs to verify, if their evidence is in the tree.",
 )
 @click.option(
-    "--max-age", type=Duration("1s", "365d", whole="s"), help="End with 3 if the ledger is older: 30m, 2h, 1d."
+    "--max-age", type=Duration("1s", "365d", unit="s"), help="End with 3 if the ledger is older: 30m, 2h, 1d."
 )
 @allow_option
 @reporting

@@ -107,7 +107,7 @@ def mcp(uri: str) -> None:
 @click.option("--seed", type=int, default=1, show_default=True, help="Each seed moves the markets differently.")
 @click.option(
     "--past",
-    type=Duration("0d", "365d", whole="d"),
+    type=Duration("0d", "365d", unit="d"),
     default="40d",
     show_default=True,
     help="The length of a new output's history.",

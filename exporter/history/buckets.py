@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from exporter.best import LEAST_VALUE, is_listed
+from exporter.best import MIN_VALUE_CENTS, is_listed
 from exporter.exact import printed_price
-from exporter.exact_sums import exact_sum, whole
+from exporter.exact_sums import exact_sum, joined
 from exporter.history.realized import realized_column
 from exporter.history.time_buckets import MEANS, MEDIANS, Bucket
 from exporter.tables import ACTIVE, MAX_DECIMAL, bucket_columns
@@ -324,7 +324,7 @@ def _totals() -> Iterator[pl.Expr]:
         yield pl.col("market").filter(is_own).n_unique().cast(pl.Int64).alias(f"{prefix}market_count")
         yield is_own.sum().cast(pl.Int64).alias(f"{prefix}pool_count")
         yield (is_own & priced).sum().cast(pl.Int64).alias(f"{prefix}priced_count")
-    lending = pl.col("active") & pl.col("listed") & priced & (pl.col("tvl_usd_cents") >= LEAST_VALUE)
+    lending = pl.col("active") & pl.col("listed") & priced & (pl.col("tvl_usd_cents") >= MIN_VALUE_CENTS)
     lendable = lending & (pl.col("borrowed_usd_cents") < pl.col("supplied_usd_cents"))
     for basis in ("", "comparable_"):
         yield pl.col(f"{basis}supply_apy_bps").filter(lending).max().alias(f"best_{basis}supply_apy_bps")
@@ -347,12 +347,12 @@ def _parts_of_means() -> Iterator[pl.Expr]:
 
 def _digits(grouped: pl.DataFrame, name: str) -> pl.Series:
     """A column of sums as digits."""
-    sums = map(whole, grouped[name])
+    sums = map(joined, grouped[name])
     return pl.Series(name, [None if value is None else str(value) for value in sums], pl.String)
 
 
 def _quotients(grouped: pl.DataFrame, name: str) -> pl.Series:
     """A column of means, rounded down; null where the pools weigh nothing."""
-    parts = zip(map(whole, grouped[f"weighted_{name}"]), map(whole, grouped[f"weights_of_{name}"]), strict=True)
+    parts = zip(map(joined, grouped[f"weighted_{name}"]), map(joined, grouped[f"weights_of_{name}"]), strict=True)
     means = [weighted // weights if weighted is not None and weights else None for weighted, weights in parts]
     return pl.Series(name, means, pl.Int64)

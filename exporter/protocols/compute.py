@@ -11,7 +11,7 @@ import polars as pl
 from exporter import exact
 from exporter.deployments.listing import NOTHING_LISTED, MarketListings
 from exporter.errors import NEVER_CONTAINED, Barrier, ExactDivisionError, ExactError, error_text
-from exporter.exact_sums import exact_sum, whole
+from exporter.exact_sums import exact_sum, joined
 from exporter.ledger.oracles import Quote
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import AnyPool, Held, Parameter, Pending, ProtocolReading
@@ -398,7 +398,7 @@ def _totals_of_markets(pools: pl.DataFrame) -> pl.DataFrame:
             for rate, weight in _WEIGHTS_OF_MEANS.items()
         ),
     )
-    values = {name: list(map(whole, sums[name])) for name in _VALUES_OF_MARKETS}
+    values = {name: list(map(joined, sums[name])) for name in _VALUES_OF_MARKETS}
     columns: dict[str, list[str] | list[int | None]] = {
         "market": sums["market"].to_list(),
         "priced_count": sums["priced_count"].to_list(),
@@ -406,7 +406,7 @@ def _totals_of_markets(pools: pl.DataFrame) -> pl.DataFrame:
     for name, totals in values.items():
         columns[name] = [None if total is None or total > MAX_DECIMAL else total for total in totals]
     for rate, weight in _WEIGHTS_OF_MEANS.items():
-        products = map(whole, sums[f"weighted_{rate}"])
+        products = map(joined, sums[f"weighted_{rate}"])
         columns[f"mean_{rate}_apy_bps"] = [
             product // weights if product is not None and weights else None
             for product, weights in zip(products, values[weight], strict=True)

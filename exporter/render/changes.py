@@ -18,7 +18,7 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from exporter.best import LEAST_VALUE, NOT_LISTED
+from exporter.best import MIN_VALUE_CENTS, NOT_LISTED
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import NOBODY, Parameter
 from exporter.protocols.compute import Tables
@@ -467,7 +467,7 @@ def render_feeds(changes: ChangeList, now: WatchedValues, network: str, updated:
 
 def watched_pools(tables: Tables) -> list[WatchedPool]:
     """The watched values of each pool."""
-    worth = pl.col("tvl_usd_cents") >= LEAST_VALUE
+    worth = pl.col("tvl_usd_cents") >= MIN_VALUE_CENTS
     columns = tables.pools.select(
         "market",
         "pool",

@@ -17,7 +17,7 @@ import polars as pl
 from exporter import exact
 from exporter.deployments import Deployment
 from exporter.errors import CheckError
-from exporter.exact_sums import Limbs, exact_sum, whole
+from exporter.exact_sums import Limbs, exact_sum, joined
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import Parameter, Pending
 from exporter.protocols.compute import Tables, pending_by_market
@@ -118,8 +118,8 @@ def check_markets(pools: pl.DataFrame, markets: pl.DataFrame) -> None:
                 f"markets: {market}: pool_count is {pool_count}, but {read or 0} pools were read "
                 f"and {unread_count} were not"
             )
-        if tvl != whole(limbs):
-            raise CheckError(f"markets: {market}: tvl_usd_cents is {tvl}, but its pools sum up to {whole(limbs)}")
+        if tvl != joined(limbs):
+            raise CheckError(f"markets: {market}: tvl_usd_cents is {tvl}, but its pools sum up to {joined(limbs)}")
         if priced_count != (with_value or 0):
             raise CheckError(
                 f"markets: {market}: priced_count is {priced_count}, but {with_value or 0} pools have a value"
@@ -329,7 +329,7 @@ def render_skipped(tables: Tables) -> Iterator[RenderedFile]:
 
 def digits(limbs: Limbs | None) -> str | None:
     """A sum as documents have it, in digits; None if none of its numbers is known."""
-    value = whole(limbs)
+    value = joined(limbs)
     return None if value is None else str(value)
 
 

@@ -9,14 +9,16 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.best import LEAST_VALUE
+from exporter.best import MIN_VALUE_CENTS
 from exporter.history.buckets import BUCKETS_FRAME, ENDS, NETWORK, PARTS, TOTALS_FRAME, totals_of
 
 Row = dict[str, Any]
 
 MONEY = ("supplied_usd_cents", "borrowed_usd_cents", "tvl_usd_cents")
 LARGEST_RATE = 2**53 - 1
-CENTS = st.none() | st.sampled_from([0, 1, LEAST_VALUE - 1, LEAST_VALUE, 10**38 - 1]) | st.integers(0, 10**38 - 1)
+CENTS = (
+    st.none() | st.sampled_from([0, 1, MIN_VALUE_CENTS - 1, MIN_VALUE_CENTS, 10**38 - 1]) | st.integers(0, 10**38 - 1)
+)
 RATES = st.none() | st.integers(-5, 10_000) | st.just(LARGEST_RATE)
 
 ROWS = st.fixed_dictionaries(
@@ -57,7 +59,7 @@ def judged(rows: Sequence[Row]) -> list[tuple[object, ...]]:
 def _total(scope: str, name: str, start: int, rows: Sequence[Row]) -> Row:
     own = [row for row in rows if row["listed"] or scope == "market"]
     priced = [row for row in own if _is_priced(row)]
-    lending = [row for row in priced if row["active"] and row["listed"] and row["tvl_usd_cents"] >= LEAST_VALUE]
+    lending = [row for row in priced if row["active"] and row["listed"] and row["tvl_usd_cents"] >= MIN_VALUE_CENTS]
     lendable = [row for row in lending if row["borrowed_usd_cents"] < row["supplied_usd_cents"]]
     total: Row = {"scope": scope, "id": name, "start": start, **_sums(own, "")}
     for basis in ("", "comparable_"):

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from exporter.best import LEAST_VALUE
+from exporter.best import MIN_VALUE_CENTS
 from exporter.deployments.identified_tokens import identified_tokens
 from exporter.deployments.networks import network_of
 from exporter.history.buckets import NETWORK
@@ -149,7 +149,7 @@ class _Site:
             "ledger": tables.ledger,
             "closed": timestamp(tables.close_time),
             "close_time": tables.close_time,
-            "least_value": LEAST_VALUE,
+            "least_value": MIN_VALUE_CENTS,
             "network_name": network,
             "elsewhere": not_mainnet(passphrase),
             "native": xlm or "",

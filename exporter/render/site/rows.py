@@ -9,7 +9,7 @@ from typing import Any, Generic, TypedDict, TypeVar
 import polars as pl
 
 from exporter.best import ODD_PRICE, SIDES, Side, best_of_tokens, why_none_of_tokens, with_ranks
-from exporter.exact_sums import Limbs, exact_sum, whole
+from exporter.exact_sums import Limbs, exact_sum, joined
 from exporter.ledger.tokens import Token
 from exporter.protocols.compute import Tables
 from exporter.protocols.numbers import MarketRow
@@ -196,7 +196,7 @@ def token_rows(pools: pl.DataFrame, rows: Sequence[SitePool], tokens: Mapping[st
                 pool_count=len(own[address]),
                 listed_count=total["listed_count"],
                 priced_count=total["priced_count"],
-                tvl_usd_cents=whole(total["tvl_usd_cents"]),
+                tvl_usd_cents=joined(total["tvl_usd_cents"]),
                 supply=best_pool(address, "supply"),
                 borrow=best_pool(address, "borrow"),
                 no_supply=why_none["supply"].get(address, ""),
