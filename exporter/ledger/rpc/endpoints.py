@@ -1,9 +1,9 @@
 """RPC endpoints: their URLs, the bounds on asking them, and one HTTP POST to one of them.
 
-Every way in which a POST can fail becomes an `AttemptError`. There is one general answer to a failure: ask the next
-endpoint, and after a growing wait the same ones again. Only those that repetition cannot help (`Failure.lasting`) end
-an endpoint's part in a call. Redirects are not followed: one could lead anywhere, with the key of the URL in a Referer
-or a path.
+Every way in which a POST can fail becomes an `AttemptError`. The answer to a failure is nearly always the same: the
+client asks the next endpoint, and after a growing wait it asks the same ones again. Only a failure that repetition
+cannot help (`Failure.lasting`) ends an endpoint's part in a call. Redirects are not followed, because a redirect could
+lead anywhere and take the key in the URL along, in a Referer header or in a path.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ CALL_SECONDS: Final = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcLimits:
-    """Bounds on an `exporter.ledger.rpc.client.RpcSource`; a *call* is one of its methods, or one batch of keys.
+    """The bounds on an `exporter.ledger.rpc.client.RpcSource`. A *call* is one of its methods, or one batch of keys.
 
-    Raises `ConfigError` for a rate at which calls could not begin within their deadline.
+    Raises `ConfigError` if the rate is so low that calls could not begin within their deadline.
     """
 
     max_in_flight: int = 4  # calls worked on at once; each has at most one HTTP request under way
@@ -58,7 +58,7 @@ class RpcLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """The clock and chance of a client; tests put in their own to be fast and repeatable."""
+    """The clock, the sleep and the random numbers of a client. Tests replace them, to be fast and repeatable."""
 
     clock: Callable[[], float] = time.monotonic  # seconds, never goes back
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
@@ -66,13 +66,13 @@ class Timing:
 
 
 UNSTATED_WAIT_S: Final = 5.0
-"""How long an endpoint is left alone that wants fewer requests and does not say until when."""
+"""How long an endpoint is left alone if it demands fewer requests without saying for how long."""
 
 _SLOWER: Final = 0.7
-"""What an endpoint's rate is multiplied by when it wants fewer requests; never below one in `UNSTATED_WAIT_S`."""
+"""The factor on an endpoint's rate when it demands fewer requests. The rate stays above one in `UNSTATED_WAIT_S`."""
 
 RpcHeaders: TypeAlias = Mapping[str, str | Mapping[str, str]]
-"""Values of HTTP headers by name, for all endpoints, or by name within a host."""
+"""The values of HTTP headers: by name, for all endpoints, or by host and then by name."""
 
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}", re.ASCII)
 _HEADER_VALUE: Final = re.compile(r"[!-~](?:[ -~]{0,4094}[!-~])?", re.ASCII)
@@ -82,7 +82,7 @@ _OWN_HEADERS: Final = frozenset(
         *("host", "te", "trailer", "transfer-encoding", "upgrade"),
     )
 )
-"""What the client says itself."""
+"""The headers that the client sets itself, so that no configuration may give them."""
 
 MAX_ENDPOINTS: Final = 16
 MAX_URL_LENGTH: Final = 2_048
@@ -91,7 +91,7 @@ _HOST_NAME: Final = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII)
 
 @dataclass(eq=False, repr=False)
 class Endpoint:
-    """One RPC endpoint and what is known of it. It has no ``repr``, which would show the URL."""
+    """One RPC endpoint and how it has behaved so far. It has no ``repr``, because that would show the URL."""
 
     position: int
     url: httpx.URL
@@ -106,7 +106,7 @@ class Endpoint:
     network_check: asyncio.Task[Failure | None] | None = None  # under way, or passed
 
     def reserve(self, now: float, requests_per_second: float) -> float:
-        """Take the next free slot of the rate; returns the seconds to wait for it."""
+        """Take the next free slot of the rate, and return how many seconds to wait for it."""
         slot = max(now, self.next_slot, self.held_until)
         self.next_slot = slot + 1 / min(requests_per_second, self.most_per_second)
         return slot - now
@@ -114,8 +114,8 @@ class Endpoint:
     def hold(self, asked_at: float, now: float, seconds: float, requests_per_second: float) -> None:
         """Leave the endpoint alone for some seconds, and ask it less often from then on.
 
-        ``asked_at`` is when the request was sent that it refused. Requests that were under way when the pause before
-        began say nothing new, so they slow nothing down.
+        ``asked_at`` is when the refused request was sent. The rate falls only if that was after the previous pause
+        began: requests that were already under way then say nothing new.
         """
         if asked_at >= self.held_since:
             slower = _SLOWER * min(requests_per_second, self.most_per_second)
@@ -124,10 +124,12 @@ class Endpoint:
 
 
 def parse_endpoints(rpc_urls: Sequence[str], headers: RpcHeaders | None = None) -> list[Endpoint]:
-    """Check RPC URLs and name them: by host and port, with ``#1``, ``#2`` ... where several share these.
+    """The endpoints of some RPC URLs, which are checked.
 
-    ``headers`` go with each request to an endpoint: all of them, where all endpoints have one host, or those of its
-    host. Raises `ConfigError` that says which of ``rpc_urls`` is wrong by its position, without quoting it.
+    The label of an endpoint is its host and port, with ``#1``, ``#2`` ... if several endpoints share these. Each
+    request to an endpoint has its ``headers``: those of its host, or all of them if all endpoints have one host.
+
+    Raises `ConfigError`, which names a wrong URL by its position in ``rpc_urls`` and does not quote it.
     """
     if isinstance(rpc_urls, str) or not 1 <= len(rpc_urls) <= MAX_ENDPOINTS:
         raise ConfigError(f"rpc_urls must be a list of 1 to {MAX_ENDPOINTS} URLs")
@@ -139,17 +141,18 @@ def parse_endpoints(rpc_urls: Sequence[str], headers: RpcHeaders | None = None) 
         seen[host] += 1
         label = f"{host}#{seen[host]}" if shared[host] > 1 else host
         endpoints.append(Endpoint(position, url, label))
-    given = _parse_headers(headers or {}, endpoints)
+    by_host = _parse_headers(headers or {}, endpoints)
     for endpoint in endpoints:
-        endpoint.headers = given.get(endpoint.url.host, {}) | given.get(endpoint.url.netloc.decode("ascii"), {})
+        host_and_port = endpoint.url.netloc.decode("ascii")
+        endpoint.headers = by_host.get(endpoint.url.host, {}) | by_host.get(host_and_port, {})
     return endpoints
 
 
 def _parse_headers(headers: RpcHeaders, endpoints: Sequence[Endpoint]) -> dict[str, dict[str, str]]:
-    """The headers by host, or host and port. Raises `ConfigError`, which quotes neither a name nor a value."""
+    """The headers by host, or by host and port. Raises `ConfigError`, which quotes neither a name nor a value."""
     hosts = {each.url.host for each in endpoints}
-    places = hosts | {each.url.netloc.decode("ascii") for each in endpoints}
-    by_place: dict[str, dict[str, str]] = {}
+    hosts_and_ports = {each.url.netloc.decode("ascii") for each in endpoints}
+    by_host: dict[str, dict[str, str]] = {}
     for name, value in headers.items():
         if isinstance(value, str):
             if len(hosts) > 1:
@@ -157,12 +160,12 @@ def _parse_headers(headers: RpcHeaders, endpoints: Sequence[Endpoint]) -> dict[s
                     "network.rpc_headers: the rpc_urls have several hosts, and a key of one is no business of another: "
                     'say for which host each header is, as {"rpc.example.org": {"NAME": "VALUE"}}'
                 )
-            by_place.setdefault(next(iter(hosts)), {})[name] = value
-        elif name.lower() in places:
-            by_place.setdefault(name.lower(), {}).update(value)
+            by_host.setdefault(next(iter(hosts)), {})[name] = value
+        elif name.lower() in hosts | hosts_and_ports:
+            by_host.setdefault(name.lower(), {}).update(value)
         else:
             raise ConfigError("network.rpc_headers has headers for a host that is not in rpc_urls; correct one of them")
-    for each in by_place.values():
+    for each in by_host.values():
         for name, value in each.items():
             if not _HEADER_NAME.fullmatch(name) or name.lower() in _OWN_HEADERS:
                 raise ConfigError(
@@ -174,10 +177,11 @@ def _parse_headers(headers: RpcHeaders, endpoints: Sequence[Endpoint]) -> dict[s
                     "network.rpc_headers: a value cannot be sent; accepted are 1 to 4096 visible ASCII characters, "
                     "with spaces between them"
                 )
-    return by_place
+    return by_host
 
 
 def _parse(text: str, name: str) -> httpx.URL:
+    """The URL of an endpoint. Raises `ConfigError`, which calls the URL by ``name``."""
     url = url_or_none(text) if len(text) <= MAX_URL_LENGTH and not any(map(str.isspace, text)) else None
     if url is None or url.scheme not in ("http", "https"):
         raise ConfigError(f"{name} must be a URL with a host, such as https://rpc.example.org/path")
@@ -192,8 +196,8 @@ def _parse(text: str, name: str) -> httpx.URL:
 
 
 def url_or_none(text: str) -> httpx.URL | None:
-    """A URL with a host that can be one, and a port below 65536 if any; None for any other text."""
-    # Returning None, not raising on: the original exception quotes the URL, and would hang on to the new one.
+    """The URL in a text, with a possible host and no port above 65535. None for any other text."""
+    # None is returned, because httpx's exception quotes the URL and would be the context of one that is raised here.
     try:
         url = httpx.URL(text)
         host = url.raw_host.decode("ascii")
@@ -207,31 +211,31 @@ def url_or_none(text: str) -> httpx.URL | None:
 
 
 UNUSABLE: Final = "unusable answer"
-"""The name of a failure: not JSON, not as documented, or contradicting itself."""
+"""The name of a failure: the answer is not JSON, not as documented, or contradicts itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed request.
-
-    ``name`` is what the report counts by, such as ``timeout``, ``http 503`` or ``rpc -32603``. ``text`` says it in
-    words: our own, or an RPC's message, which must be cleaned before it is shown. ``code`` is an HTTP status or a
-    JSON-RPC code. ``lasting`` failures will not go away within one call; those of the request rather than its endpoint
-    are not to ``blame`` on it for later calls. It is not to be asked again for ``retry_after_s``. It takes at most
-    ``most_keys`` in a request, where that was what was wrong.
-    """
+    """One failed request."""
 
     name: str
+    """The name that the report counts by, such as ``timeout``, ``http 503`` or ``rpc -32603``."""
     text: str
+    """The failure in words: our own, or an RPC's message, which must be cleaned before it is shown."""
     code: int | None = None
+    """The HTTP status or the JSON-RPC code."""
     lasting: bool = False
+    """Whether the failure will not go away within one call."""
     blame: bool = True
+    """Whether later calls ask the endpoint after the others. They do not if the request itself was at fault."""
     retry_after_s: float | None = None
+    """The seconds for which the endpoint demands not to be asked again."""
     most_keys: int | None = None
+    """The most keys that the endpoint takes in a request, if too many were what was wrong."""
 
 
 class AttemptError(Exception):
-    """One request failed; the client turns this into its next step and never lets it out."""
+    """The error of one failed request. The client handles it: it never reaches a caller of the client."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.text)
@@ -249,10 +253,10 @@ _HEADERS: Final = {
 }
 _CONNECT_TIMEOUT_S: Final = 10.0
 TOO_MANY_REQUESTS: Final = 429
-"""Of HTTP, and as gateways put it into JSON-RPC."""
+"""The HTTP status of too many requests, which gateways also use as a JSON-RPC code."""
 
 _PASSING: Final = frozenset({408, 425, TOO_MANY_REQUESTS})
-"""Of the HTTP statuses from 300 to 499. Any other says that the URL, the key or the method is not accepted there."""
+"""The HTTP statuses from 300 to 499 that may pass. Any other says that the URL, the key or the method is refused."""
 
 _ADVICE: Final[dict[int, str]] = {
     401: "it wants a key, or another one: check rpc_urls",
@@ -267,7 +271,7 @@ _ADVICE: Final[dict[int, str]] = {
 def http_client(
     endpoints: Sequence[Endpoint], limits: RpcLimits, transport: httpx.AsyncBaseTransport | None
 ) -> httpx.AsyncClient:
-    """A client for `post`. Raises `ConfigError` for settings of the environment that it cannot be made with."""
+    """A client for `post`. Raises `ConfigError` if the environment's settings of proxies or certificates are wrong."""
     pool = httpx.Limits(max_connections=limits.max_in_flight)
     if transport is not None:
         return httpx.AsyncClient(transport=transport, trust_env=False, follow_redirects=False, limits=pool)
@@ -277,12 +281,12 @@ def http_client(
 async def post(
     client: httpx.AsyncClient, endpoint: Endpoint, body: bytes, timeout_s: float, limits: RpcLimits
 ) -> bytes:
-    """The body of the answer to ``body``. Raises `AttemptError` for anything but HTTP 200 within the bounds."""
+    """The body of the answer to the request ``body``. Raises `AttemptError` unless it is HTTP 200 within the bounds."""
     headers = {**_HEADERS, **endpoint.headers}
     timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S))
     content = b""
-    # The AttemptError is raised outside of the except blocks: an exception of httpx holds the request with its
-    # URL, and must not go along as the context of ours.
+    # The AttemptError is raised outside of the except blocks: an exception of httpx holds the request with its URL, and
+    # must not become the context of ours.
     try:
         async with (
             asyncio.timeout(timeout_s),

@@ -1,8 +1,8 @@
-"""Keeping endpoint URLs, which may hold keys, out of every message and log.
+"""Endpoint URLs may hold keys; what is here keeps them out of every message and log.
 
-A URL's path, query and user information are secrets, and so are the headers that go with it. What others say (error
-messages of an RPC, of the HTTP library) may echo them, so it passes through a `Redactor` before it becomes part of an
-error or a report.
+A URL's path, query and user information are secrets, and so are the headers of its requests. The messages of an RPC or
+of the HTTP library may echo them. So each such message passes through a `Redactor` before it becomes part of an error
+or a report.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from exporter.errors import printable
 
 REPLACEMENT: Final = "[endpoint]"
 MESSAGE_LENGTH: Final = 300
-"""Characters of somebody else's message that an error of ours may quote."""
+"""The most characters of somebody else's message that an error of ours may quote."""
 
-# What of a text is searched, so that a hostile answer costs no time.
+# Only so many characters of a text are searched, so that a hostile answer costs no time.
 _SEARCHED_LENGTH: Final = 16_384
 # A shorter piece of a path ("v1", "rpc") is not a secret, and replacing it would garble innocent texts.
 _SHORTEST_PIECE: Final = 4
 _LONGEST_WORD: Final = 20
 
-# These log request lines with the URL, headers with the credentials, and answers' headers that may echo either.
+# These loggers write request lines with the URL, headers with the credentials, and answers' headers that may echo both.
 _HTTP_LOGGERS: Final = (
     *("httpx", "httpcore", "httpcore.connection", "httpcore.http11", "httpcore.http2"),
     *("httpcore.proxy", "httpcore.socks"),
@@ -46,7 +46,7 @@ def quiet_http_loggers() -> None:
 
 
 class Redactor:
-    """Replaces everything secret about some URLs, and some values of headers, wherever it occurs in a text."""
+    """A filter of texts. It replaces every secret part of some URLs, and of some values of headers."""
 
     def __init__(self, urls: Iterable[str], header_values: Iterable[str] = ()) -> None:
         pieces = {piece for url in urls for piece in _secret_pieces(url)}
@@ -55,12 +55,13 @@ class Redactor:
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)", re.IGNORECASE)
 
     def clean(self, text: str) -> str:
-        """The text fit for an error or a report: one line, at most `MESSAGE_LENGTH` characters, nothing secret."""
+        """The text, fit for an error or a report: one line of at most `MESSAGE_LENGTH` characters, without secrets."""
         text = self._pattern.sub(REPLACEMENT, printable(text[:_SEARCHED_LENGTH]))
         return text if len(text) <= MESSAGE_LENGTH else text[: MESSAGE_LENGTH - 1].rstrip() + "…"
 
 
 def _secret_pieces(url: str) -> set[str]:
+    """The secret parts of a URL, in each form in which a message may echo them."""
     try:
         parts = urlsplit(url)
     except ValueError:  # not a URL at all; it is refused elsewhere, and even then must not be shown
@@ -76,7 +77,10 @@ def _secret_pieces(url: str) -> set[str]:
 
 
 def _pieces_of_a_header(value: str) -> set[str]:
-    """A value, and the words of it that are more than words: "Bearer" must stay readable in a message."""
+    """The secret parts of a header's value: all of it, and those of its words that look like a key.
+
+    A plain word such as "Bearer" is no secret, so it stays readable in a message.
+    """
     parts = re.split(r"[\s,;=]+", value)
     pieces = {value, *filter(_looks_like_a_key, parts)}
     for part in parts:
@@ -87,5 +91,5 @@ def _pieces_of_a_header(value: str) -> set[str]:
 
 
 def _looks_like_a_key(segment: str) -> bool:
-    """Whether a part of a path is more than a word: "soroban" by itself must stay readable in a message."""
+    """Whether a part of a path may be a key. A plain word such as "soroban" is none, and stays readable."""
     return len(segment) >= _LONGEST_WORD or any(each.isdigit() or each.isupper() for each in segment)

@@ -1,8 +1,7 @@
-"""Requests to an RPC and its answers, as bytes: JSON-RPC 2.0 with strictly decoded results, and their XDR.
+"""The bytes of requests to an RPC and of its answers: JSON-RPC 2.0 with strictly decoded results, and their XDR.
 
-Anything that is not exactly as Stellar RPC has it (docs/rpc.md), or that contradicts itself, makes the answer unusable:
-it raises `AttemptError` and never becomes data. Fields that are not read here are skipped, as they differ between
-versions.
+An answer that contradicts itself, or that is not exactly as Stellar RPC gives it (docs/rpc.md), is unusable: it raises
+`AttemptError` and never becomes data. Fields that are not read here are skipped, because they differ between versions.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ T = TypeVar("T")
 _CURSOR: Final = re.compile(r"([0-9]{1,19})-[0-9]{1,10}", re.ASCII)
 _RANGE: Final = re.compile(r"ledger range: (\d{1,10}) - (\d{1,10})\b")
 OUT_OF_RANGE: Final = -32600
-"""Of getEvents and getLedgers: the ledger is not among those kept. Of other methods: the request is not one."""
+"""The code by which getEvents and getLedgers say that a ledger is not kept. For other methods: an invalid request."""
 _REFUSALS: Final = frozenset({OUT_OF_RANGE, -32601, -32602})
-"""Codes that say that the request, the method, or its parameters are not accepted, so that repeating does not help."""
+"""The codes that refuse the request, the method or its parameters, so that asking again does not help."""
 _DIGITS: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
 _KEYS: Final = re.compile(r"\bkeys?\b", re.IGNORECASE)
 _TOO_MANY: Final = re.compile(r"exceed|maximum|\bmax\b|limit|at most|too many|more than", re.IGNORECASE)
 _NUMBER: Final = re.compile(r"(?<![\w.-])[0-9]{1,4}(?![\w-]|\.[0-9])", re.ASCII)
 _SEARCHED_LENGTH: Final = 1_000
-"""Characters of an error's message in which a limit is looked for."""
+"""The number of characters of an error's message in which a limit is searched."""
 
 
 class RpcError(Struct):
@@ -51,7 +50,7 @@ class RpcError(Struct):
 
 
 class Reply(Struct, Generic[T]):
-    """A JSON-RPC answer; exactly one of ``result`` and ``error`` is there."""
+    """A JSON-RPC answer. Exactly one of ``result`` and ``error`` is there."""
 
     id: int | str | None = None
     result: T | None = None
@@ -59,27 +58,27 @@ class Reply(Struct, Generic[T]):
 
 
 class NetworkResult(Struct, rename="camel"):
-    """Result of getNetwork; whatever a node says of its protocol may be anything but a number, and is ignored then."""
+    """The result of getNetwork. ``protocol_version`` is ignored if it is not a number."""
 
     passphrase: Annotated[str, Meta(min_length=1)]
     protocol_version: Any = None
 
 
 class LedgerInfo(Struct, rename="camel"):
-    """One ledger of getLedgers; the close time is a number or a string of digits, by method and version."""
+    """One ledger of getLedgers. Its close time is a number or a string of digits, by the RPC's version."""
 
     sequence: Ledger
     ledger_close_time: int | str
 
 
 class LedgersResult(Struct):
-    """Result of getLedgers."""
+    """The result of getLedgers."""
 
     ledgers: Annotated[list[LedgerInfo], Meta(min_length=1)]
 
 
 class EntryInfo(Struct, rename="camel"):
-    """One entry of getLedgerEntries; bytes are base64 in JSON."""
+    """One entry of getLedgerEntries. Bytes are base64 in JSON."""
 
     key: bytes
     xdr: bytes
@@ -88,7 +87,7 @@ class EntryInfo(Struct, rename="camel"):
 
 
 class EntriesResult(Struct, rename="camel"):
-    """Result of getLedgerEntries. Go writes an empty list as null where it was never filled."""
+    """The result of getLedgerEntries. ``entries`` is null for none, because Go writes a list without elements so."""
 
     latest_ledger: Ledger
     entries: list[EntryInfo] | None
@@ -101,7 +100,7 @@ class CallResult(Struct):
 
 
 class SimulationResult(Struct, rename="camel"):
-    """Result of simulateTransaction: an ``error``, or one element of ``results`` and the transaction data."""
+    """The result of simulateTransaction: an ``error``, or one element of ``results`` and the transaction data."""
 
     latest_ledger: Ledger
     error: str | None = None
@@ -110,7 +109,7 @@ class SimulationResult(Struct, rename="camel"):
 
 
 class EventInfo(Struct, rename="camel"):
-    """One event of getEvents in the base64 format. Older RPCs also give those of calls that failed."""
+    """One event of getEvents, in the base64 format. Older RPCs also give events of calls that failed."""
 
     ledger: Ledger
     contract_id: str
@@ -121,7 +120,7 @@ class EventInfo(Struct, rename="camel"):
 
 
 class EventsResult(Struct, rename="camel"):
-    """Result of getEvents; ``cursor`` is that of the last event, or the end of the ledgers that were looked at."""
+    """The result of getEvents. ``cursor`` is that of the last event, or the end of the searched ledgers."""
 
     latest_ledger: Ledger
     cursor: Annotated[str, Meta(max_length=40)]
@@ -137,13 +136,13 @@ EVENTS: Final = msgspec.json.Decoder(Reply[EventsResult])
 
 
 def encode_request(request_id: int, method: str, params: Mapping[str, object] | None) -> bytes:
-    """The body of one JSON-RPC request; parameters go by name, as the RPC refuses them by position."""
+    """The body of one JSON-RPC request. Its parameters have names, because the RPC refuses them by position."""
     request: dict[str, object] = {"jsonrpc": "2.0", "id": request_id, "method": method}
     return msgspec.json.encode(request if params is None else request | {"params": params})
 
 
 def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_id: int) -> T:
-    """The result in an answer's body. Raises `AttemptError` for an RPC error and for an unusable answer."""
+    """The result in an answer's body. Raises `AttemptError` for an RPC's error, and for an unusable answer."""
     try:
         reply = decoder.decode(body)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, other fields or types
@@ -163,14 +162,14 @@ def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_i
         raise AttemptError(
             Failure(f"rpc {code}", text, code, lasting, blame=not lasting, retry_after_s=wait, most_keys=most_keys)
         )
-    return unusable(problem)  # outside of the except blocks, so that no foreign exception goes along
+    return unusable(problem)  # outside of the except block, so that no foreign exception is the context of ours
 
 
 def most_keys_in(message: str) -> int | None:
-    """How many keys an endpoint takes in a request, where its error says that there were too many; at least 1.
+    """How many keys an endpoint takes in a request, by an error's message that there were too many: at least 1.
 
-    stellar-rpc says "key count (200) exceeds maximum supported (100)". Gateways in front of it have words of their own,
-    so the smallest number of a message about too many keys counts.
+    stellar-rpc says "key count (200) exceeds maximum supported (100)". Gateways in front of it have their own words, so
+    of a message about too many keys the smallest number counts. None for any other message.
     """
     text = message[:_SEARCHED_LENGTH]
     if not (_KEYS.search(text) and _TOO_MANY.search(text)):
@@ -232,7 +231,7 @@ def entries_of(result: EntriesResult, asked: Collection[bytes]) -> dict[bytes, R
 
 
 def call_parts(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...]]:
-    """The returned ScVal XDR of a simulation without error, and the keys it looked at."""
+    """The ScVal XDR that a simulation without error returned, and the LedgerKey XDR of every entry that it read."""
     if result.results is None or len(result.results) != 1 or not result.transaction_data:
         unusable("a simulation must give one result and its transaction data, or an error")
     value = result.results[0].xdr
@@ -246,7 +245,7 @@ def call_parts(result: SimulationResult) -> tuple[bytes, tuple[bytes, ...]]:
 
 
 def events_params(filters: Sequence[EventFilter], start: int | str) -> dict[str, object]:
-    """The parameters of ``getEvents``. A cursor replaces the ledger to start at."""
+    """The parameters of ``getEvents``. ``start`` is a ledger, or the cursor of the page before."""
     asked = [
         {
             "type": "contract",
@@ -262,22 +261,25 @@ def events_params(filters: Sequence[EventFilter], start: int | str) -> dict[str,
 
 
 def range_in(answer: str) -> tuple[int, int] | None:
-    """The oldest and the latest ledger with events, where an answer says that another one was asked for."""
+    """The oldest and the latest ledger that the RPC keeps, by an error's message. None if it names no range."""
     match = _RANGE.search(answer)
     oldest, latest = (int(match[1]), int(match[2])) if match else (0, 0)
     return (oldest, latest) if 1 <= oldest <= latest < 2**32 else None
 
 
 def events_page(result: EventsResult, start: int | str) -> EventsPage:
-    """The page of a ``getEvents`` result. A bad event is counted, a bad cursor makes the answer unusable."""
+    """The page of a ``getEvents`` result that starts at ``start``, a ledger or a cursor.
+
+    An event that cannot be decoded is counted. A bad cursor makes the answer unusable.
+    """
     at = _CURSOR.fullmatch(result.cursor)
     if at is None:
         unusable("the cursor of a page of events is not one")
     ledger = int(at[1]) >> 32
     events: list[ContractEvent] = []
-    given = result.events or []
+    infos = result.events or []
     undecodable = 0
-    for info in given:
+    for info in infos:
         if info.ledger > result.latest_ledger:
             unusable("an event is of a ledger after the one that the answer is of")
         if info.in_successful_contract_call:
@@ -288,7 +290,7 @@ def events_page(result: EventsResult, start: int | str) -> EventsPage:
                 events.append(ContractEvent(info.contract_id, info.ledger, tuple(values[:-1]), values[-1]))
             except (DecodeError, msgspec.ValidationError):
                 undecodable += 1
-    full = len(given) >= MAX_EVENTS_PER_PAGE  # there may be more of the last event's ledger
+    full = len(infos) >= MAX_EVENTS_PER_PAGE  # there may be more of the last event's ledger
     through = min(ledger - 1 if full else ledger, result.latest_ledger)
     if full or through < result.latest_ledger:
         cursor = result.cursor
@@ -331,11 +333,14 @@ def invocation_envelope(call: ContractCall) -> bytes:
 
 
 _data_extension = xdr_walk.union("extension of transaction data", {0: 0, 1: xdr_walk.array(4)})
-"""With the indexes of archived entries that the call would restore."""
+"""A walk over the extension of transaction data: the indexes of archived entries that the call would restore."""
 
 
 def footprint_parts(transaction_data: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """The LedgerKey XDR of what a SorobanTransactionData reads, and of what it writes. Raises `DecodeError`."""
+    """The LedgerKey XDR of the entries that a SorobanTransactionData reads, and of those that it writes.
+
+    Raises `DecodeError`.
+    """
     parts: list[tuple[bytes, ...]] = []
     try:
         position = _data_extension(transaction_data, 0)

@@ -1,4 +1,7 @@
-"""RedStone's adapter and its SEP-40 contract (docs/oracles.md, "RedStone"); times in entries are in milliseconds."""
+"""The rule of RedStone's adapter and of its SEP-40 contract (docs/oracles.md, "RedStone").
+
+Times in entries are in milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ ADAPTER_OF: Final = {
         "CA526Y2NQWGWVVQ7RFFPGAZMU66PSYJ3UC2MTVAV4ZU7OM5BOPHDXUSG"
     )
 }
-"""Mainnet's SEP-40 contract with its adapter. The instances of other deployments show neither; their code does."""
+"""The adapter of mainnet's SEP-40 contract, by that contract. No instance names an adapter; only the code does."""
 
 MAX_AGE_MS: Final = 30 * 60 * 60 * 1000
 MISSING: Final = "Error(Storage, MissingValue)"
@@ -40,7 +43,10 @@ _STRKEY: Final = re.compile(rb"C[A-Z2-7]{55}")
 
 
 def recognises(host: StorageHost, contract: Contract) -> bool:
-    """Whether a contract has the settings of the SEP-40 one, or is a known adapter, or its code has its functions."""
+    """Whether a contract is RedStone's.
+
+    It is if it has the settings of the SEP-40 contract, or is a listed adapter, or its code has an adapter's functions.
+    """
     if _is_sep40(contract) or contract.address in ADAPTER_OF.values():
         return True
     code = host.code(contract) or b"" if string("owner") in contract.storage else b""
@@ -48,7 +54,7 @@ def recognises(host: StorageHost, contract: Contract) -> bool:
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """The answer of a function of SEP-40, or of one of the adapter's reading functions."""
+    """The result of a call: of a function of SEP-40, or of one of the adapter's reading functions."""
     return _sep40(host, contract, call) if _is_sep40(contract) else _adapter(host, contract, call)
 
 
@@ -63,13 +69,13 @@ def _adapter(host: StorageHost, contract: Contract, call: Call) -> ScVal:
             stored = host.data(contract.address, vec(symbol("Feed"), feed))
             if stored is None:
                 raise TrapError(MISSING)
-            known = items(Fields.of(stored, "Feed").get("price_data") or vec(), "price_data")
-            return vec(*known[max(len(known) - limit, 0) :])
+            prices = items(Fields.of(stored, "Feed").get("price_data") or vec(), "price_data")
+            return vec(*prices[max(len(prices) - limit, 0) :])
     raise unknown_function(call)
 
 
 def _fresh(host: StorageHost, contract: Contract, feed: ScVal) -> ScVal:
-    """A feed's last price, unless it is 30 hours old or older."""
+    """A feed's last price. Raises `TrapError` if there is none, or if it is 30 hours old or older."""
     stored = host.data(contract.address, feed)
     if stored is None:
         raise TrapError(MISSING)
@@ -102,7 +108,10 @@ def _sep40(host: StorageHost, contract: Contract, call: Call) -> ScVal:
 def _of_feed(
     host: StorageHost, contract: Contract, asset: ScVal, most: int, function: str, *arguments: ScVal
 ) -> list[ScVal]:
-    """The prices of an asset's feed in the decimals of the contract, or void if one has too many digits."""
+    """The prices of an asset's feed, in ``most`` decimals. A price that does not fit into an i128 is void.
+
+    ``function`` and ``arguments`` are the call of the adapter. Without a feed, or if that call fails, there are none.
+    """
     feed = host.data(contract.address, vec(symbol("AssetToFeed"), asset))
     answered = None if feed is None else host.try_call(_adapter_of(host, contract), function, feed, *arguments)
     if feed is None or answered is None:
@@ -119,6 +128,10 @@ def _of_feed(
 
 
 def _adapter_of(host: StorageHost, contract: Contract) -> str:
+    """The adapter that a SEP-40 contract asks: the listed one, or else the only contract address in its code.
+
+    Raises `NotFromStorageError` if neither is there.
+    """
     listed = ADAPTER_OF.get(contract.address)
     if listed is not None:
         return listed

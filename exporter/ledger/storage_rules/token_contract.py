@@ -1,4 +1,4 @@
-"""Symbols and decimals of token contracts, and their balances of a contract (docs/oracles.md, "Tokens")."""
+"""The rule of token contracts: their symbol, their decimals, and what a contract holds (docs/oracles.md, "Tokens")."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def recognises(_host: StorageHost, contract: Contract) -> bool:
 
 
 def answer(host: StorageHost, contract: Contract, call: Call) -> ScVal:
-    """The token's ``symbol()``, ``decimals()`` and ``name()``, and a contract's ``balance()`` of a Stellar asset."""
+    """The result of ``symbol()``, ``decimals()`` or ``name()``, or of a contract's ``balance()`` of a Stellar asset."""
     match call:
         case ["symbol" | "decimals" | "name"]:
             return present(contract.fields.struct("METADATA").get(_METADATA[call[0]]))
