@@ -165,8 +165,7 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
             settings = load(None, flags | {"network.rpc_urls": [url]}, environment={}).settings
             return exporter.run(settings, console=console)
 
-    for _ in range(FIRST_MOVES):
-        network.advance(network.pools)
+    network.settle(FIRST_MOVES)
     if past_ledgers:
         from exporter.localnet.lake_writer import live_into_lake, live_through, remember
 

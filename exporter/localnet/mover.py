@@ -29,6 +29,8 @@ class Mover:
     ) -> None:
         self._random, self._prices = random, prices
         self._labels, self._copies = labels or {}, copies
+        self.changes_terms = False
+        """Whether a pool's first move also sets the terms of its size; a run would report them as changed."""
         self._sizes: dict[
             tuple[bytes, str], tuple[MarketSize, float, float]
         ] = {}  # with its dollars and utilization now
@@ -82,7 +84,7 @@ class Mover:
         """Give a pool its size and its terms. All its amounts change in proportion."""
         size = self._size_of(pool, draft.before)
         self._sizes[pool.key, pool.token] = size, size.dollars, size.utilization
-        if pool.term is not None:
+        if self.changes_terms and pool.term is not None:
             for name, number in size.terms.items():
                 draft.put(pool.term(name), number)
         total = pool.owed(draft.look) + pool.free(draft.look)

@@ -127,6 +127,13 @@ class RecordedNetwork(LocalNetwork):
             moved = self._random.sample(self.pools, min(MOVES_PER_LEDGER, len(self.pools)))
         return self.close(self._mover.moves(moved, self.look, time) | self.prices.advance(time))
 
+    def settle(self, ledgers: int) -> None:
+        """Give every pool its size and the terms that go with it, and move all of them in so many ledgers."""
+        self._mover.changes_terms = True
+        for _ in range(ledgers):
+            self.advance(self.pools)
+        self._mover.changes_terms = False
+
     def close(self, written: Mapping[bytes, bytes | None] | None = None, events: Iterable[Event] = ()) -> int:
         ledger = self.chain.latest + 1
         time = self.chain.close_time(self.chain.latest) + self.close_seconds

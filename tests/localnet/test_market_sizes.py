@@ -32,7 +32,8 @@ ONE_DOLLAR = {"USDC", "USDT0", "USST"}
 def test_a_demo_looks_like_the_market(seed: int, days: int) -> None:
     """After days of moves each protocol has its size, and each pool a rate and a utilization that a market has."""
     network = RecordedNetwork(seed=seed, close_seconds=86_400)
-    for _ in range(3 + days):
+    network.settle(3)
+    for _ in range(days):
         network.advance(network.pools)
     rows = list(tables_of(network).pools.iter_rows(named=True))
 
@@ -70,6 +71,17 @@ def test_a_first_move_gives_the_size() -> None:
     assert 24 == sum(map(len, market_sizes().values()))
     assert set() == {labels[market] for market in by_market} - market_sizes().keys()
     assert abs(supplied / 100 / listed - 1) < 0.05
+
+
+def test_only_settling_changes_terms() -> None:
+    """A network that goes on from where it was recorded keeps its terms: no run finds them changed."""
+    kept, settled = RecordedNetwork(), RecordedNetwork()
+    before = tables_of(kept).markets["config_hash"].to_list()
+    kept.advance(kept.pools)
+    settled.settle(1)
+
+    assert before == tables_of(kept).markets["config_hash"].to_list()
+    assert before != tables_of(settled).markets["config_hash"].to_list()
 
 
 def test_copies_are_smaller_and_strangers_have_a_size() -> None:
