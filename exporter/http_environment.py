@@ -1,8 +1,8 @@
 """The environment's settings of proxies and certificates, checked before the first request of any HTTP client.
 
-The libraries read these variables themselves, each in its own way, and some end in an error of their own, or ignore
-what they do not understand. Here a setting that would break a request is a `ConfigError` that names the variable. No
-message quotes a proxy's URL, which may hold a password.
+The libraries read these variables, too, each in its own way. Some of them fail with an error of their own, and some
+ignore what they do not understand. Here a setting that would break a request is a `ConfigError` that names the
+variable. No message quotes a proxy's URL, which may hold a password.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ def is_loopback(host: str) -> bool:
 def proxy_of(url: str, *, socks: bool = True) -> str | None:
     """The URL of the proxy for requests to a URL, or None without one. This machine is never asked through a proxy.
 
-    ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` decide, also in small letters. ``NO_PROXY`` takes
-    host names with all below them, addresses, networks (``10.0.0.0/8``, ``fd00::/8``), each also with a port, and
-    ``*``. What is none of these matches nothing. Raises `ConfigError` for a proxy that cannot be used, among them
-    those of the SOCKS protocol where the caller's library has no ``socks``.
+    ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` decide, also in small letters. ``NO_PROXY`` lists
+    host names, which match their subdomains, too, addresses, and networks (``10.0.0.0/8``, ``fd00::/8``), each also
+    with a port. ``*`` matches every host, and any other text none.
+
+    Raises `ConfigError` for a proxy that cannot be used. A proxy of the SOCKS protocol cannot if ``socks`` is False,
+    because the caller's library does not know that protocol.
     """
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)
@@ -52,8 +54,8 @@ def proxy_of(url: str, *, socks: bool = True) -> str | None:
     scheme = next((name for name in (parts.scheme, "all") if proxies.get(name)), None)
     if scheme is None or is_loopback(host) or _is_direct(host, port, proxies.get("no", "")):
         return None
-    given = proxies[scheme].strip()
-    proxy = given if "://" in given else f"http://{given}"
+    setting = proxies[scheme].strip()
+    proxy = setting if "://" in setting else f"http://{setting}"
     variable = _variable(f"{scheme}_proxy")
     try:
         stated = urlsplit(proxy)
@@ -74,9 +76,10 @@ def proxy_of(url: str, *, socks: bool = True) -> str | None:
 
 
 def tls_context() -> ssl.SSLContext:
-    """How servers' certificates are verified: by ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``, else by Mozilla's authorities.
+    """The TLS settings that verify servers' certificates.
 
-    Raises `ConfigError` for files of these, and of ``SSLKEYLOGFILE``, that cannot be used.
+    The authorities are those of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``, or else Mozilla's. Raises `ConfigError` if a
+    file of these variables, or that of ``SSLKEYLOGFILE``, cannot be used.
     """
     import certifi
 
@@ -92,7 +95,7 @@ def tls_context() -> ssl.SSLContext:
 def http_options(urls: Iterable[httpx.URL], limits: httpx.Limits) -> dict[str, Any]:
     """The options of an `httpx.AsyncClient` for some URLs. Raises `ConfigError`.
 
-    httpx is told not to look at the environment itself: it refuses networks in ``NO_PROXY``.
+    They stop httpx from reading the environment itself, because it refuses networks in ``NO_PROXY``.
     """
     import httpx
 
@@ -103,20 +106,20 @@ def http_options(urls: Iterable[httpx.URL], limits: httpx.Limits) -> dict[str, A
     mounts = {}
     for url in every:
         if (proxy := proxy_of(str(url), socks=socks)) is not None:
-            place = f"all://{url.netloc.decode('ascii')}"
-            mounts[place] = httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=httpx.Proxy(proxy))
+            pattern = f"all://{url.netloc.decode('ascii')}"
+            mounts[pattern] = httpx.AsyncHTTPTransport(verify=verify, limits=limits, proxy=httpx.Proxy(proxy))
     return {"trust_env": False, "verify": verify, "limits": limits, "mounts": mounts}
 
 
 def check_requests_to(url: str) -> None:
-    """Raise `ConfigError` where the environment would break a request to a URL, whichever library makes it."""
+    """Raise `ConfigError` if the environment would break a request to a URL, whichever library makes it."""
     proxy_of(url)
     if urlsplit(url).scheme == "https":
         _trusted()
 
 
 def check_aws() -> None:
-    """Raise `ConfigError` for variables of AWS that no client can be made with, whichever library makes it."""
+    """Raise `ConfigError` if a variable of AWS would break every client, whichever library makes it."""
     for variable in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
         if (endpoint := os.environ.get(variable)) and not _is_web_url(endpoint):
             raise ConfigError(f"{variable} is not a URL that begins with http:// or https://; correct or unset it")
@@ -138,14 +141,15 @@ def _is_direct(host: str, port: int | None, rules: str) -> bool:
 
 
 def _matches(host: str, port: int | None, rule: str) -> bool:
+    """Whether a rule of ``NO_PROXY`` matches a host and its port."""
     rule = rule.partition("://")[2] or rule
     if rule == "*":
         return True
     network, address = _network(rule.strip("[]")), _network(host)
-    if network is None and (found := re.fullmatch(r"\[?([^\[\]]+)\]?:([0-9]{1,5})", rule)) is not None:
-        if int(found[2]) != port:
+    if network is None and (with_port := re.fullmatch(r"\[?([^\[\]]+)\]?:([0-9]{1,5})", rule)) is not None:
+        if int(with_port[2]) != port:
             return False
-        rule, network = found[1], _network(found[1])
+        rule, network = with_port[1], _network(with_port[1])
     if network is not None:
         return address is not None and address.version == network.version and address.network_address in network
     name = rule.removeprefix("*").strip(".")
@@ -177,7 +181,7 @@ def _is_web_url(text: str) -> bool:
 
 
 def _variable(name: str) -> str:
-    """The variable as it is spelled in the environment, small letters before capital ones, as the libraries take it."""
+    """A variable's name as the environment spells it. Small letters come first, as in the libraries."""
     return next(iter(sorted(_spelled(name), reverse=True)), name.upper())
 
 
@@ -186,7 +190,7 @@ def _spelled(name: str) -> Iterator[str]:
 
 
 def _certificates(variable: str) -> str | None:
-    """The file of authorities that a variable names. Raises `ConfigError` where it is none."""
+    """The file of authorities that a variable names, or None without it. Raises `ConfigError` for any other file."""
     path = os.environ.get(variable)
     if not path:
         return None
@@ -201,7 +205,10 @@ def _certificates(variable: str) -> str | None:
 
 
 def _trusted() -> tuple[str | None, str | None]:
-    """The file or the folder of authorities that the environment names. Raises `ConfigError`."""
+    """The file and the folder of authorities that the environment names: one of the two, or neither.
+
+    Raises `ConfigError`.
+    """
     file, folder = _certificates("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     if file:
         return file, None

@@ -88,7 +88,7 @@ def write_text(target: Path, text: str, setting: str) -> None:
 
 
 def _opened(target: Path) -> BinaryIO:
-    """Open a device or pipe. Raises `OSError`, also where nobody reads a pipe in time."""
+    """Open a device or a pipe for writing. Raises `OSError`, also if nobody reads a pipe within `READER_SECONDS`."""
     end = monotonic() + READER_SECONDS
     while True:
         try:
@@ -106,6 +106,7 @@ def _opened(target: Path) -> BinaryIO:
 
 @contextmanager
 def _refused(target: Path, setting: str) -> Iterator[None]:
+    """Turn errors of the block, which writes the target, into `ConfigError`, which names the ``setting``."""
     try:
         yield
     except (OSError, ValueError) as error:  # ValueError: a NUL

@@ -29,7 +29,7 @@ class NumberField:
     first: int = 1
     """How much the number grows with the first base unit of a token."""
     bits: tuple[int, int] | None = None
-    """Where the number is in a bitmap: its first bit and how many; None: it is all of it."""
+    """The bits of a bitmap that hold the number: the first one and their count. None without a bitmap."""
 
     def read(self, look: DataLookup) -> int:
         """The number; 0 if the entry does not have it."""
@@ -38,11 +38,11 @@ class NumberField:
         for step in self.path:
             pairs = () if value is None else pairs_of(value)
             value = next((item for name, item in pairs if name == step), None)
-        whole = 0 if value is None else int(value[1])
+        stored = 0 if value is None else int(value[1])
         if self.bits is None:
-            return whole
+            return stored
         first, count = self.bits
-        return whole >> first & (1 << count) - 1
+        return stored >> first & (1 << count) - 1
 
     def write(self, look: DataLookup, number: int) -> bytes | None:
         """The entry's LedgerEntryData XDR with another number; None if there is no entry."""
@@ -51,8 +51,9 @@ class NumberField:
             return None
         entry = decode_contract_data(data)
         if self.bits is not None:
-            whole = replace(self, bits=None).read(look)
-            number = whole + (number - self.read(look) << self.bits[0])
+            bitmap = replace(self, bits=None).read(look)
+            first, _ = self.bits
+            number = bitmap + (number - self.read(look) << first)
         return encode_contract_data(entry._replace(value=_with_number(entry.value, self.path, number)))
 
 

@@ -203,15 +203,18 @@ def stated_close_time(result: EventsResult, ledger: int) -> int:
     return 0
 
 
-def _unix_seconds(given: Any) -> int | None:
-    """A close time as servers write it: a number, or digits; None for anything else, and beyond the year 9998."""
-    if isinstance(given, str):
-        given = int(given) if _DIGITS.fullmatch(given) else 0
-    return given if type(given) is int and 1 <= given <= LATEST_CLOSE_TIME else None
+def _unix_seconds(close_time: Any) -> int | None:
+    """A close time that a server wrote as a number or as digits, in unix seconds.
+
+    None for anything else, and for a time beyond the year 9998.
+    """
+    if isinstance(close_time, str):
+        close_time = int(close_time) if _DIGITS.fullmatch(close_time) else 0
+    return close_time if type(close_time) is int and 1 <= close_time <= LATEST_CLOSE_TIME else None
 
 
 def entries_of(result: EntriesResult, asked: Collection[bytes]) -> dict[bytes, RawEntry]:
-    """The entries found, by LedgerKey XDR."""
+    """The entries in an answer, by LedgerKey XDR. An answer with entries that were not asked for is unusable."""
     entries: dict[bytes, RawEntry] = {}
     for info in result.entries or ():
         if info.key not in asked:
