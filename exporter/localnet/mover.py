@@ -30,7 +30,7 @@ class Mover:
         self._random, self._prices = random, prices
         self._labels, self._copies = labels or {}, copies
         self.changes_terms = False
-        """Whether a pool's first move also sets the terms of its size; a run would report them as changed."""
+        """Whether a pool's first move sets its amounts and terms at once, as no user's operation could."""
         self._sizes: dict[
             tuple[bytes, str], tuple[MarketSize, float, float]
         ] = {}  # with its dollars and utilization now
@@ -84,7 +84,9 @@ class Mover:
         """Give a pool its size and its terms. All its amounts change in proportion."""
         size = self._size_of(pool, draft.before)
         self._sizes[pool.key, pool.token] = size, size.dollars, size.utilization
-        if self.changes_terms and pool.term is not None:
+        if not self.changes_terms:  # amounts that interest accrues to stay what the accrual rules say
+            return
+        if pool.term is not None:
             for name, number in size.terms.items():
                 draft.put(pool.term(name), number)
         total = pool.owed(draft.look) + pool.free(draft.look)

@@ -62,7 +62,7 @@ def test_a_demo_looks_like_the_market(seed: int, days: int) -> None:
 def test_a_first_move_gives_the_size() -> None:
     """One move makes each recorded pool as large as the list says, whatever was recorded."""
     network = RecordedNetwork()
-    network.advance(network.pools)
+    network.settle(1)
     labels = {each.address: item.label for item in NETWORKS[NETWORK].deployments for each in item.contracts}
     by_market = {pool.market: pool.protocol for pool in network.pools}
     listed = sum(size.dollars for sizes in market_sizes().values() for size in sizes.values())
