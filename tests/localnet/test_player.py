@@ -72,8 +72,7 @@ def test_recorded_answers_are_played_at_their_ledger_alone() -> None:
 def test_every_pool_moves() -> None:
     """While amounts move, everything stays readable, interest only grows, and supply is cash and debt."""
     network = RecordedNetwork(close_seconds=3_600)
-    for _ in range(3):  # to the size of a market
-        network.advance(network.pools)
+    network.settle(3)
     before = {(row["market"], row["pool"]): row for row in tables_of(network).pools.iter_rows(named=True)}
     for _ in range(4):
         network.advance(network.pools)
