@@ -143,7 +143,7 @@ def chart(
     if greatest < 0:
         return Markup(f'{head}<p class="blank">Nothing to draw yet: no value is known.</p></figure>')
     if len(starts) <= FEWEST_POINTS:
-        return Markup(f'{head}<p class="blank">The history begins today.</p></figure>')
+        return Markup(f'{head}<p class="blank">The history begins here.</p></figure>')
     top, step = _scale(greatest)
     xs, axis = _time_axis(tuple(starts))
     paths = "".join([_draw(line.colour, own, xs, top, area) for line, own in zip(lines, drawn, strict=True)])

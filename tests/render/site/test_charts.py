@@ -63,7 +63,7 @@ def test_what_is_not_known_is_a_gap() -> None:
     assert 2 == path.count("M")
     assert path.startswith("M92 24h0M")
     for values in ([5], [5, 6]):
-        assert "The history begins today." in drawn(values)
+        assert "The history begins here." in drawn(values)
         assert "<svg" not in drawn(values)
     assert "no value is known" in drawn([None, None])
     assert "<svg" not in drawn([None, None])
