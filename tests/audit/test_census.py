@@ -258,6 +258,14 @@ def without_factories(entries: Entries) -> None:
             entries.pop(instance_key(factory))
 
 
+def without_factories_and_records(entries: Entries) -> None:
+    """The same, and nothing of what the factories kept is there either."""
+    for factory in (item.address(FACTORY) for item in network_of(settings_for().passphrase).deployments):
+        own = b"" if factory is None else b"\0\0\0\6" + encode_address(factory)
+        for key in [key for key in entries if own and key.startswith(own)]:
+            del entries[key]
+
+
 def newer_record(entries: Entries) -> None:
     """The factory's record of Blend's market is five ledgers old."""
     key = record_key(entries, BLEND_V2)
@@ -269,7 +277,8 @@ def newer_record(entries: Entries) -> None:
     [
         (BLEND_V2, with_code(BLEND_V2, b"?" * 32), "blend: a factory has a record of it"),
         (SLENDER, with_code(SLENDER, b"?" * 32), "slender: it has the code of a market"),
-        (BLEND_V2, without_factories, "blend"),  # nothing vouches, so code is enough
+        (BLEND_V2, without_factories, "blend"),
+        (BLEND_V2, without_factories_and_records, "blend: it has the code of a market"),  # nothing vouches
         (STRANGER, copied(SLENDER), "slender: it has the code of a market"),  # of a protocol without factories
         (BLEND_V2, newer_record, "blend: .* since ledger 65000058, and the run is of 65000058"),
     ],

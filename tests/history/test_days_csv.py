@@ -6,9 +6,14 @@ import csv
 import json
 import re
 from random import Random
+from typing import Any
 
-from exporter.history.days_csv import APPROXIMATE, EXACT, days_metadata
+import msgspec
+from msgspec.structs import replace
+
+from exporter.history.days_csv import APPROXIMATE, EXACT, days_csv, days_metadata
 from exporter.stores.memory import MemoryStore
+from exporter.tree.documents import AssetHistory, HistoryBucket
 from tests.history.bucket_judge import LENGTHS, buckets_of
 from tests.history.runs import MONDAY, Historian, observe, places
 
@@ -21,6 +26,18 @@ def as_text(value: object) -> str:
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def bucket(**fields: Any) -> HistoryBucket:
+    """A day with these fields; the others are those of some day."""
+    historian, place = Historian(MemoryStore()), places(1, 1)
+    for number in range(2):
+        ledger, time = 100 + number, MONDAY + 86_400 * number
+        historian.run(observe(Random(1), place, ledger, time), ledger, time)
+    stored = historian.store.get("v1/assets/{}/{}/history/1d.json".format(*place[0]))
+    assert stored is not None
+    (day,) = msgspec.json.decode(stored.data, type=AssetHistory).data
+    return replace(day, **fields)
 
 
 def test_a_file_has_the_closed_days() -> None:
@@ -46,6 +63,26 @@ def test_a_file_has_the_closed_days() -> None:
         assert {name: as_text(value) for name, value in day.items()} == {name: row[name] for name in day}
         assert float(row["supply_apy"]) == day["supply_apy_bps"] / 10_000
         assert [] == [cell for cell in row.values() if not HARMLESS.fullmatch(cell)]
+
+
+def test_the_columns_for_plots() -> None:
+    """Each is its exact field in whole tokens, US dollars or as a fraction; those of dollars need a price."""
+    day = bucket(
+        total_supplied="123456789",
+        total_borrowed="98765432",
+        tvl_usd_cents="1234",
+        oracle_price_usd="0.0525",
+        supply_apy_bps=100,
+        borrow_apy_bps=250,
+        comparable_supply_apy_bps=-75,
+        comparable_borrow_apy_bps=325,
+    )
+    unpriced = replace(day, tvl_usd_cents=None, oracle_price_usd=None)
+    rows = list(csv.DictReader(days_csv([day, unpriced], 7).decode().splitlines()))
+
+    amounts, rates = ["12.3456789", "9.8765432"], ["0.01", "0.025", "-0.0075", "0.0325"]
+    assert [*amounts, "12.34", "0.0525", *rates] == [rows[0][name] for name in APPROXIMATE]
+    assert [*amounts, "", "", *rates] == [rows[1][name] for name in APPROXIMATE]
 
 
 def test_what_the_columns_are() -> None:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from exporter.cli import main
 from exporter.deployments.networks import RECORDED_PASSPHRASE
 from exporter.errors import ConfigError, NetworkMismatchError
+from exporter.localnet.player import RecordedNetwork
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.past.archive_source import FromArchive, open_archive_state
@@ -50,11 +51,23 @@ def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[Simulate
     assert facts["reading"]["signed"] == dict.fromkeys(ORGANISATIONS, 3)
     assert "2026-01-02" == facts["reading"]["trusted_since"]
     assert [] == list((folder / "kept").iterdir())
-    stored = by_archive.get("v1/proofs.json")
+    assert by_archive.has("v1/proofs.json")
+
+
+def test_the_report_has_the_newest_proof(made: tuple[SimulatedArchive, Path, FromArchive]) -> None:
+    """A run's report says which ledger the newest proof in the tree is of, and what it confirms; before one, nothing."""
+    store = MemoryStore()
+    _, before = run(settings_for(), store, archive=made[2])
+    stored = store.get("v1/proofs.json")
     assert stored is not None
     (proof,) = json.loads(stored.data)["proofs"]
-    assert {name: proof[name] for name in ("entries", "confirmed")} | {"ledger": CHECKPOINT} == facts["proven"]
-    assert "proven" not in facts_by_file
+    later = RecordedNetwork(start_ledger=CHECKPOINT + 5, start_time=before["ledger_close_time"] + 60)
+    _, facts = run(settings_for(), store, network=later)
+
+    assert "proven" not in before
+    assert CHECKPOINT == proof["observed_ledger"]
+    expected = {"ledger": CHECKPOINT, "entries": proof["entries"], "confirmed": proof["confirmed"]}
+    assert expected == facts["proven"]
 
 
 def test_what_cannot_be_proven_is_not_read(made: tuple[SimulatedArchive, Path, FromArchive], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import exporter
 from exporter.errors import StoreError
+from exporter.job.watched import run_before, watched_in
 from exporter.localnet.player import RecordedNetwork
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
@@ -109,3 +111,29 @@ def test_without_values_and_evidence_nothing_is_compared() -> None:
 
     assert [] == inputs_of(store, "watched")
     assert before == changes_of(store) != []
+
+
+def test_the_run_before_is_that_of_the_ledger_before() -> None:
+    """Without a status document it is the newest earlier run that left a manifest, by its ledger as a number."""
+    store = MemoryStore()
+    for run_id in ("9-bbbbbbbbbbbb", "10-aaaaaaaaaaaa", "11-aaaaaaaaaaaa"):
+        store.put(f"v1/runs/{run_id}.json", b"{}")
+
+    assert [None, "9-bbbbbbbbbbbb", "10-aaaaaaaaaaaa", "11-aaaaaaaaaaaa"] == [
+        run_before(store, ledger) for ledger in (9, 10, 11, 100)
+    ]
+
+
+def test_only_the_file_of_its_own_digest_has_watched_values() -> None:
+    """A file of watched values under another key, or that is none, is not used; under its own it is."""
+    network, store = RecordedNetwork(), MemoryStore()
+    publish(store, network)
+    (key,) = watched_keys(store)
+    stored = store.get(key)
+    assert stored is not None
+    other, nothing = WATCHED.key(sha256="0" * 64), WATCHED.key(sha256=sha256(b"{}").hexdigest())
+    found = watched_in(key, stored.data)
+
+    assert found is not None
+    assert (key, stored.data) == (found.file.key, found.file.data)
+    assert [None, None] == [watched_in(other, stored.data), watched_in(nothing, b"{}")]

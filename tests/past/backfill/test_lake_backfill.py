@@ -116,7 +116,7 @@ def test_rows_are_those_that_live_runs_published(lake: RecordedLake, whole: Memo
 
 def test_a_start_that_names_ever_more_contracts(lake: RecordedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each reading names further contracts, the search for all of them ends with an error that says so."""
-    monkeypatch.setattr(lake_job, "MAX_FIXPOINT", 2)
+    monkeypatch.setattr(lake_job, "MAX_START_READINGS", 2)
 
     with pytest.raises(SourceError, match=r"after 2 readings of ledger snapshot file start\.json it still names"):
         lake.backfill(EVERY, MemoryStore())

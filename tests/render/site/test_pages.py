@@ -568,7 +568,7 @@ def test_what_was_paid_is_shown_once_it_is_known() -> None:
     tables = tables_of([pool_row(0, 0, supply_index=10**9, index_decimals=9)])
     none, some = (Page(site_of(tables, series_of(tables, runs))[POOL]).text for runs in (2, 40))
 
-    assert "The history is too short to say what a deposit earned" in none
+    assert "What a deposit earned and a loan cost appears here" in none
     assert "Suppliers earned" in some
     assert "too short to say what a deposit" not in some
 
