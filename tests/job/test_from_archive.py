@@ -55,7 +55,7 @@ def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[Simulate
 
 
 def test_the_report_has_the_newest_proof(made: tuple[SimulatedArchive, Path, FromArchive]) -> None:
-    """A run's report says which ledger the newest proof in the tree is of, and what it confirms; before one, nothing."""
+    """A report says of which ledger the newest proof in the tree is and what it confirms; before one, nothing."""
     store = MemoryStore()
     _, before = run(settings_for(), store, archive=made[2])
     stored = store.get("v1/proofs.json")
