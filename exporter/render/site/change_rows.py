@@ -10,17 +10,17 @@ import polars as pl
 from exporter.render.site.text import exact_amount, exact_percent, harmless, price, round_amount, short_address, words
 from exporter.tree.documents import RunChange
 
-_SAID_BY_THE_TITLE = frozenset(
+_KINDS_WITHOUT_VALUES = frozenset(
     {"configuration", "paused", "resumed", "status", "listed", "unlisted", "supply_rate", "borrow_rate", "archived"}
 )
-"""Kinds of changes whose title names both values already, or whose values are digests that tell nobody anything."""
+"""Kinds of changes whose values are not shown: the title names both already, or they are digests."""
 
 _DIGEST_LENGTH = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """One change as pages show it; ``values`` is empty where the title says both already."""
+    """One change as pages show it. ``values`` is empty for `_KINDS_WITHOUT_VALUES`."""
 
     market: str
     pool: str | None
@@ -34,9 +34,9 @@ class ChangeRow:
 
 
 def change_rows(changes: Sequence[RunChange], pools: pl.DataFrame) -> list[ChangeRow]:
-    """The rows of changes, in their order; ``pools`` is a frame `with_names`.
+    """The rows of changes, in the same order. ``pools`` is a frame of `with_names`.
 
-    That a market's configuration changed is left out where its parameters say how.
+    A change of a market's configuration is left out if changes of parameters in the same ledger explain it.
     """
     decimals = {(row[0], row[1]): row[2] for row in pools.select("market", "pool", "decimals").iter_rows()}
     read = {market for market, _ in decimals}
@@ -49,14 +49,14 @@ def change_rows(changes: Sequence[RunChange], pools: pl.DataFrame) -> list[Chang
 
 
 def _row(change: RunChange, decimals: Mapping[tuple[str, str], int], read: set[str]) -> ChangeRow:
-    place = change.market, change.pool or ""
+    where = change.market, change.pool or ""
     shown, exact = "", ""
-    if change.kind not in _SAID_BY_THE_TITLE:
-        ends = [_value(value, change.unit, decimals.get(place)) for value in (change.before, change.after)]
+    if change.kind not in _KINDS_WITHOUT_VALUES:
+        ends = [_value(value, change.unit, decimals.get(where)) for value in (change.before, change.after)]
         shown, exact = (_from_to(*(None if end is None else end[at] for end in ends)) for at in (0, 1))
     return ChangeRow(
         market=change.market if change.market in read else "",
-        pool=change.pool if place in decimals else None,
+        pool=change.pool if where in decimals else None,
         listed=change.listed,
         title=harmless(change.title),
         values=shown,
@@ -76,7 +76,7 @@ def _from_to(before: str | None, after: str | None) -> str:
 
 
 def _value(value: str | None, unit: str | None, decimals: int | None) -> tuple[str, str] | None:
-    """A value in short and in full; None where there is none."""
+    """A value in short and in full, or None for no value."""
     if value is None:
         return None
     plain = value.isascii() and value.isdigit()

@@ -1,7 +1,8 @@
-"""Charts as inline SVG, built as text: lines over time with axes, in integer coordinates, coloured by classes alone.
+"""Charts as inline SVG, built as text: lines over time, with axes.
 
-Drawn at 720 by 360 and shown at about half that. Style is all in the style sheet (``k1`` to ``k4`` are the colours of
-lines), so that it follows the theme. Values and coordinates are exact integers; nothing depends on how a float prints.
+A chart is drawn at 720 by 360, and pages show it at about half that size. All style is in the style sheet, so that it
+follows the theme: the classes ``k1`` to ``k4`` are the colours of lines. Values and coordinates are exact integers, so
+nothing depends on how a float is printed.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ _STEPS = (300, 900, 1_800, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_8
 _STEEP, _OUTLIER = 4, 5
 
 FEWEST_POINTS = 2
-"""So many points are no line: a chart of them says instead that the history begins."""
+"""Number of points up to which a chart has no lines, and says that the history begins today."""
 
 _APART = 20
-"""Lines of which one is so many times as high as another have charts of their own."""
+"""Factor between the heights of two lines from which each line has a chart of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """How values are written: in short, in full, and at an axis; up to ``shown`` no chart clips them."""
+    """How values are written in short, in full, and at an axis. No chart clips values up to ``shown``."""
 
     short: Callable[[int], str]
     full: Callable[[int], str]
@@ -52,7 +53,7 @@ class Unit:
 
 
 class Column(NamedTuple):
-    """A column of the table next to charts: its title, and a value for each start (None is a gap)."""
+    """A column of the table next to charts: its title, its unit, and a value for each start (None is a gap)."""
 
     title: str
     unit: Unit
@@ -83,10 +84,10 @@ def _dollars_tick(cents: int) -> str:
 
 
 RATE = Unit(percent, exact_percent, _percent_tick, 10_000)
-"""Basis points."""
+"""Unit of rates, in basis points."""
 
 MONEY = Unit(dollars, exact_dollars, _dollars_tick)
-"""US cents."""
+"""Unit of values, in US cents."""
 
 COUNT = Unit(str, str, str)
 
@@ -94,10 +95,13 @@ COUNT = Unit(str, str, str)
 def charts_of(
     name: str, title: str, starts: Sequence[int], columns: Sequence[Column], lines: Sequence[Line]
 ) -> list[Markup]:
-    """A `chart` of these lines, or one for each where the highest would flatten another to its axis."""
+    """One `chart` of these lines, or a chart for each.
+
+    Each has its own where the highest line would press another flat against the axis (`_APART`).
+    """
     tops = [max((value for value in columns[line.column].values if value is not None), default=0) for line in lines]
-    known = [top for top in tops if top > 0]
-    if len(known) < 2 or max(known) < _APART * min(known):
+    heights = [top for top in tops if top > 0]
+    if len(heights) < 2 or max(heights) < _APART * min(heights):
         return [chart(name, title, starts, columns, lines)]
     return [chart(f"{name}-{line.colour}", line.name, starts, columns, [line], area=True) for line in lines]
 
@@ -111,17 +115,24 @@ def chart(
     *,
     area: bool = False,
 ) -> Markup:
-    """Draw some columns of the table that follows (`table`) over time (``starts``, ascending, unix seconds).
+    """Draw some columns of the table that follows (`table`) over time.
 
-    A few values that are far above the usual ones would flatten all others: they are drawn at the top, and the legend
-    says up to where they go. ``name`` is unique in the page. At most four ``lines``, of one unit; ``area`` fills below
-    them.
+    A few values far above the usual ones would press all others flat. They are drawn at the top of the chart, and the
+    legend names the greatest.
+
+    Args:
+        name: a name that no other chart of the page has.
+        title: the caption.
+        starts: the start of each bucket in unix seconds, ascending.
+        columns: the columns of the table.
+        lines: at most four columns to draw, all of one unit.
+        area: whether the area below the lines is filled.
     """
     unit = columns[lines[0].column].unit
     drawn = [columns[line.column].values for line in lines]
-    known = [[value for value in values if value is not None] for values in drawn]
-    legend, said, greatest = "", f"{moment(starts[0])} to {moment(starts[-1])}.", -1
-    for line, values in zip(lines, known, strict=True):
+    present = [[value for value in values if value is not None] for values in drawn]
+    legend, description, greatest = "", f"{moment(starts[0])} to {moment(starts[-1])}.", -1
+    for line, values in zip(lines, present, strict=True):
         mark, label = f'<li class="k{line.colour}" data-column="{line.column}">', escape(line.name)
         if not values:
             legend += f"{mark}<bdi>{label}</bdi> <b>{NOTHING}</b></li>"
@@ -130,12 +141,12 @@ def chart(
         low, high, now = unit.short(least), unit.short(most), unit.short(last)
         legend += f'{mark}<bdi>{label}</bdi> <b title="{unit.full(last)}">{now}</b>'
         legend += "</li>" if least == most else f' <span class="range">({low} to {high})</span></li>'
-        said += f" {label}: from {low} to {high}, last {now}."
+        description += f" {label}: from {low} to {high}, last {now}."
         greatest = max(greatest, most)
-    if greatest > unit.shown and (end := _usual_end(known, unit)) < greatest:
+    if greatest > unit.shown and (end := _usual_end(present, unit)) < greatest:
         clipped = f"Clipped: values up to {unit.short(greatest)}"
         legend += f'<li title="{unit.full(greatest)}">{clipped}</li>'
-        said += f" {clipped}."
+        description += f" {clipped}."
         greatest = end
         cut = _scale(end)[0]
         drawn = [[value and min(value, cut) for value in values] for values in drawn]
@@ -150,20 +161,28 @@ def chart(
     return Markup(
         f'{head}<svg class="plot" viewBox="0 0 720 360" data-top="{top}" role="img" '
         f'aria-labelledby="{name}-t {name}-d"><title id="{name}-t">{escape(title)}</title>'
-        f'<desc id="{name}-d">{said}</desc>'
+        f'<desc id="{name}-d">{description}</desc>'
         f"{_value_axis(unit, top, step)}{axis}{paths}</svg></figure>"
     )
 
 
 def _usual_end(lines: Sequence[Sequence[int]], unit: Unit) -> int:
-    every = [known for known in lines if known]
-    usual = sorted(max(known[-1], sorted(known)[(len(known) - 1) * 9 // 10]) for known in every)
+    """The greatest value that is not far above the usual ones.
+
+    A line's usual value is its ninth decile, or its last value if that is greater. Values above `_OUTLIER` times the
+    median of these are far above.
+    """
+    with_values = [line for line in lines if line]
+    usual = sorted(max(line[-1], sorted(line)[(len(line) - 1) * 9 // 10]) for line in with_values)
     limit = max(unit.shown, _OUTLIER * usual[len(usual) // 2])
-    return max((value for known in every for value in known if value <= limit), default=limit)
+    return max((value for line in with_values for value in line if value <= limit), default=limit)
 
 
 def table(starts: Sequence[int], columns: Sequence[Column], caption: str) -> Markup:
-    """The data of charts as a table, the newest first, folded away, with what the script needs to point at a row."""
+    """The data of charts as a folded table, the newest row first.
+
+    Its attributes have what the page's script needs to point at a row: the abscissas, and the span of time.
+    """
     heads = "".join(f'<th scope="col" class="number">{escape(column.title)}</th>' for column in columns)
     cells = [[NOTHING if value is None else unit.full(value) for value in values] for _, unit, values in columns]
     row = '<tr><th scope="row">%s</th>' + '<td class="number">%s</td>' * len(columns)
@@ -181,8 +200,8 @@ def table(starts: Sequence[int], columns: Sequence[Column], caption: str) -> Mar
 def curve(points: Sequence[tuple[int, int]], now: tuple[int, int]) -> Markup:
     """Draw what borrowing costs at each utilization, and where the pool is, all in basis points.
 
-    A last stretch that would flatten all others leaves the chart at its top, unless the pool is on it; the legend has
-    its end.
+    If the last stretch is so steep that it would press the others flat, it leaves the chart at its top, and the legend
+    has its end. If the pool is on that stretch, all of it is drawn.
     """
     beyond, widest = "", max(points[-1][0], 1)
     if len(points) > 2 and now[0] <= points[-2][0] and points[-1][1] > _STEEP * points[-2][1]:
@@ -191,51 +210,52 @@ def curve(points: Sequence[tuple[int, int]], now: tuple[int, int]) -> Markup:
     highest = max(rate for _, rate in (*points, now))
     top, step = _scale(highest * 5 // 4 if beyond else highest)  # room in which the last stretch is seen to rise
 
-    def place(utilization: int, rate: int) -> tuple[int, int]:
+    def position(utilization: int, rate: int) -> tuple[int, int]:
         return _LEFT + utilization * (_RIGHT - _LEFT) // widest, _BOTTOM - rate * (_BOTTOM - _TOP) // top
 
     parts = range(0, widest // 100 + 1, 25)
     axis = _axis_labels([(_LEFT + part * 100 * (_RIGHT - _LEFT) // widest, f"{part}{THIN}%") for part in parts])
-    places, said = [place(*point) for point in points], [_costs(*point) for point in points]
-    path = "L".join([f"{x} {y}" for x, y in places])
+    knots_at, descriptions = [position(*point) for point in points], [_costs(*point) for point in points]
+    path = "L".join([f"{x} {y}" for x, y in knots_at])
     if beyond:  # the last stretch, up to where it leaves the chart
         (left, low), run, rise = points[-1], last[0] - points[-1][0], last[1] - points[-1][1]
-        x, y = place(left + run * (top - low) // rise, top)
+        x, y = position(left + run * (top - low) // rise, top)
         path += f"L{x} {y}"
     knots = "".join(
         [
             f'<circle class="knot" cx="{x}" cy="{y}" r="6"><title>{described}</title></circle>'
-            for (x, y), described in zip(places, said, strict=True)
+            for (x, y), described in zip(knots_at, descriptions, strict=True)
         ]
     )
-    (x, y), described = place(*now), _costs(*now)
+    (x, y), described = position(*now), _costs(*now)
     return Markup(
         '<figure class="chart"><figcaption>Borrow rate by utilization</figcaption><ul class="legend">'
         f'<li class="k2">Now <b>{percent(now[1])}</b> at <b>{percent(now[0])}</b></li>{beyond}</ul>'
         '<svg class="plot" viewBox="0 0 720 360" role="img" aria-labelledby="curve-t curve-d">'
         '<title id="curve-t">Borrow rate by utilization, a year, not compounded</title>'
-        f'<desc id="curve-d">{"; ".join(said)}. Now: {described}.</desc>'
+        f'<desc id="curve-d">{"; ".join(descriptions)}. Now: {described}.</desc>'
         f'{_value_axis(RATE, top, step)}{axis}<path class="line k3" d="M{path}"/>{knots}'
         f'<circle class="dot k2" cx="{x}" cy="{y}" r="10"><title>{described}</title></circle></svg></figure>'
     )
 
 
 def fall_chart(points: Sequence[tuple[int, int]], what: str) -> Markup:
-    """Draw what part of a market's debt can be liquidated by how far prices fall, both in basis points."""
+    """Draw what part of a market's debt can be liquidated after each fall of prices, both in basis points."""
     widest = points[-1][0]
     top, step = _scale(max(max(part for _, part in points), 1))
 
-    def place(fall: int, part: int) -> tuple[int, int]:
+    def position(fall: int, part: int) -> tuple[int, int]:
         return _LEFT + fall * (_RIGHT - _LEFT) // widest, _BOTTOM - part * (_BOTTOM - _TOP) // top
 
     ticks = range(0, widest // 100 + 1, 10)
     axis = _axis_labels([(_LEFT + tick * 100 * (_RIGHT - _LEFT) // widest, f"{tick}{THIN}%") for tick in ticks])
-    said = [f"at a fall of {percent(fall)}, {exact_percent(part)} of the debt" for fall, part in points]
-    path = "L".join([f"{x} {y}" for x, y in (place(*point) for point in points)])
+    descriptions = [f"at a fall of {percent(fall)}, {exact_percent(part)} of the debt" for fall, part in points]
+    knots_at = [position(*point) for point in points]
+    path = "L".join([f"{x} {y}" for x, y in knots_at])
     knots = "".join(
         [
             f'<circle class="knot" cx="{x}" cy="{y}" r="6"><title>{described}</title></circle>'
-            for (x, y), described in zip((place(*point) for point in points), said, strict=True)
+            for (x, y), described in zip(knots_at, descriptions, strict=True)
         ]
     )
     title = f"Debt that can be liquidated if {escape(what)} falls"
@@ -243,7 +263,7 @@ def fall_chart(points: Sequence[tuple[int, int]], what: str) -> Markup:
         f'<figure class="chart"><figcaption>{title}</figcaption>'
         '<svg class="plot" viewBox="0 0 720 360" role="img" aria-labelledby="fall-t fall-d">'
         f'<title id="fall-t">{title}, in parts of all debt, by how far the price falls</title>'
-        f'<desc id="fall-d">{"; ".join(said)}.</desc>'
+        f'<desc id="fall-d">{"; ".join(descriptions)}.</desc>'
         f'{_value_axis(RATE, top, step)}{axis}<path class="line k2" d="M{path}"/>{knots}</svg></figure>'
     )
 
@@ -335,4 +355,4 @@ def _draw(colour: int, values: Sequence[int | None], xs: Sequence[str], top: int
 
 
 _YS = [str(_BOTTOM - up) for up in range(_BOTTOM - _TOP + 1)]
-"""The ordinates of a plot, by how far they are above its axis."""
+"""The ordinates of a plot as text, indexed by the height above its axis."""

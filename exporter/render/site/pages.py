@@ -1,4 +1,4 @@
-"""Every page of the web site, one after the other, from what a run has computed."""
+"""Render every page of the web site from what a run has computed."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ _EXPLORERS = {
     "mainnet": "https://stellar.expert/explorer/public/contract/",
     "testnet": "https://stellar.expert/explorer/testnet/contract/",
 }
-"""Where people look contracts up, by network; the address follows."""
+"""The URL of a block explorer by network, which a contract's address follows."""
 
-MOST_CHANGES, NEWEST_CHANGES = 150, 5
-"""How many changes their own page has, and how many the overview and the page of a market."""
+MAX_CHANGES, MAX_NEWEST_CHANGES = 150, 5
+"""Largest number of changes on their own page, and on the overview and the page of a market."""
 
 
 def render_site(
@@ -73,9 +73,9 @@ def render_site(
     changes: Sequence[RunChange] = (),
     public_url: str | None = None,
 ) -> Iterator[RenderedFile]:
-    """Render the site; the pools are `with_list_columns`, the rest is the run's own observations, file and changes.
+    """Render the site. The pools of the tables are a frame of `with_list_columns`.
 
-    ``public_url`` is the address of the tree, without a slash at its end: with it pages say where they are and what a
+    ``public_url`` is the URL of the tree, without a slash at its end. With it, each page says where it is and what a
     shared link shows.
     """
     yield from static_files(public_url)
@@ -89,7 +89,7 @@ def _by_value(token: SiteToken) -> tuple[bool, bool, int, str]:
 
 @dataclass(frozen=True, slots=True)
 class _PlottedToken:
-    """The token that the data page plots. ``chart`` is what its lines plot; None before there are two days."""
+    """The token that the data page plots. ``chart`` is the plot, or None before the history has two days."""
 
     address: str
     symbol: str
@@ -97,7 +97,7 @@ class _PlottedToken:
 
 
 def _plotted(tokens: Sequence[SiteToken], trends: Mapping[str, Trend]) -> _PlottedToken | None:
-    """The identified USDC, or else the first of the tokens; None without tokens in listed markets."""
+    """The identified USDC, or else the first token; None if no listed market has a token."""
     listed = [token for token in tokens if token.listed_count]
     named = [token for token in listed if token.identity is not None and token.symbol == "USDC"]
     for token in (*named, *listed):
@@ -109,12 +109,12 @@ def _plotted(tokens: Sequence[SiteToken], trends: Mapping[str, Trend]) -> _Plott
 
 
 def _by_yield(pool: SitePool) -> tuple[bool, bool, int]:
-    """The order of a token's pools on its page: those that count for the best rate first, then listed ones."""
+    """Sort key of a token's pools on its page: those that count for the best rate first, then listed ones."""
     return pool["no_supply"] is not None, not pool["listed"], -pool["supply_rank_bps"]
 
 
 def _pages_of_symbols(tokens: Sequence[SiteToken]) -> Iterator[tuple[str, SiteToken]]:
-    """The identified tokens whose symbol no other of them has in any case, each with the key that is named by it."""
+    """The identified tokens whose symbol no other has in any case, each with the key of the page of its symbol."""
     identified = [token for token in tokens if token.identity is not None]
     counts = Counter(token.symbol.lower() for token in identified)
     for token in identified:
@@ -162,7 +162,7 @@ class _Site:
         }
 
     def files(self) -> Iterator[RenderedFile]:
-        """All pages, the overview last: whatever it links to is there before it."""
+        """Render all pages. The overview is last, so that whatever it links to is there before it."""
         markets = market_rows(self.tables)
         pools = pool_rows(self.pools, environment().get_template("macros.j2").module)
         yield from self._pool_pages()
@@ -185,7 +185,7 @@ class _Site:
             yield self._page(key, "token_symbol", token=token, goes_to=f"tokens/{token.address}.html")
         yield self._page("problems.html", "problems")
         listed_changes = [change for change in self.changes if change.listed]
-        yield self._page("changes.html", "changes", changes=listed_changes[:MOST_CHANGES])
+        yield self._page("changes.html", "changes", changes=listed_changes[:MAX_CHANGES])
         yield self._page(
             "data.html",
             "data",
@@ -199,9 +199,9 @@ class _Site:
             yield self._page(tag_page.key, "api_tag", reference=reference, page=tag_page)
         yield self._page(INDEX_KEY, "api", reference=reference)
         yield self._about_page()
-        whole = self.trends.of_groups(NETWORK).get(NETWORK)
-        charts = totals_charts(whole) if whole is not None and whole.is_priced else ()
-        bucket = None if whole is None else whole.every
+        total = self.trends.of_groups(NETWORK).get(NETWORK)
+        charts = totals_charts(total) if total is not None and total.is_priced else ()
+        bucket = None if total is None else total.every
         listed = [market for market in markets if market["listed"]]
         yield self._page(
             "index.html",
@@ -213,7 +213,7 @@ class _Site:
             unlisted=[market for market in markets if not market["listed"]],
             unranked=[pool for pool in pools if pool["listed"]],
             problems=self.tables.of_listed(),
-            changes=listed_changes[:NEWEST_CHANGES],
+            changes=listed_changes[:MAX_NEWEST_CHANGES],
         )
 
     def _risk(self, market: str, token: str | None = None) -> RiskWords | None:
@@ -234,27 +234,27 @@ class _Site:
         times = tables.pools.select(time_text(pl.col("price_timestamp"))).to_series()
         curves, trends = rate_curves(tables.pools, tables.parameters, PROTOCOLS), self.trends.of_pools()
         for pool, time, points, trend in zip(self.named_pools, times, curves, trends, strict=True):
-            place = pool["market"], pool["pool"]
+            where = pool["market"], pool["pool"]
             now = (
                 basis_points(pool["accrued_utilization"], pool["utilization_decimals"]),
                 basis_points(pool["accrued_borrow_apr"], pool["apr_decimals"]),
             )
             yield self._page(
-                f"pools/{place[0]}/{place[1]}.html",
+                f"pools/{where[0]}/{where[1]}.html",
                 "pool",
                 pool=pool,
                 why_so_high=why(pool),
-                after_deposit=yield_after_deposit(pool, tables.parameters.get(place, ()), PROTOCOLS[pool["protocol"]]),
+                after_deposit=yield_after_deposit(pool, tables.parameters.get(where, ()), PROTOCOLS[pool["protocol"]]),
                 deposit_usd=DEPOSIT_USD,
                 about=self.protocols[pool["protocol"]],
                 words_of=PROTOCOLS[pool["protocol"]].words,
                 price_time=time,
-                parameters=tables.parameters.get(place, ()),
-                spokes=tables.spokes.get(place, []),
-                pending=[item for item in queued.get(place[0], ()) if item.pool in (None, place[1])],
+                parameters=tables.parameters.get(where, ()),
+                spokes=tables.spokes.get(where, []),
+                pending=[item for item in queued.get(where[0], ()) if item.pool in (None, where[1])],
                 curve=points and curve([(point.utilization_bps, point.borrow_apr_bps) for point in points], now),
                 charts=pool_charts(trend),
-                risk=self._risk(place[0], pool["token_address"]),
+                risk=self._risk(where[0], pool["token_address"]),
                 bucket=trend.every,
             )
 
@@ -274,7 +274,7 @@ class _Site:
                 market=by_address[name],
                 pending=queued.get(name, ()),
                 backstop=backstops.get(name),
-                changes=[change for change in self.changes if change.market == name][:NEWEST_CHANGES],
+                changes=[change for change in self.changes if change.market == name][:MAX_NEWEST_CHANGES],
                 risk=self._risk(name),
             )
 

@@ -26,19 +26,23 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A parameter or a field. ``model`` is the document that a field holds, ``place`` where a parameter is sent."""
+    """A parameter or a field.
+
+    ``model`` is the document that a field holds. ``location`` says where a parameter is sent: in the path or in the
+    query.
+    """
 
     name: str
     type: str
     model: str | None
     note: str
     example: str | None
-    place: str = ""
+    location: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A status that a request may fail with, and examples of what the answer says."""
+    """A status with which a request may fail, and examples of the details in its answer."""
 
     status: str
     title: str
@@ -72,7 +76,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class TagPage:
-    """The page of a tag: its operations, and the documents that no page before it has."""
+    """The page of a tag: its operations, and the documents that no earlier page has."""
 
     key: str
     tag: str
@@ -90,7 +94,7 @@ class Reference:
         pages: the pages of the tags, in their order.
         common: failures that every operation has.
         problem: the document that failures answer with; it is on the index.
-        addresses: where each document is described: the key of a page, and an anchor.
+        addresses: the address of each document's description: the key of a page, and an anchor.
     """
 
     description: Sequence[str]
@@ -102,15 +106,15 @@ class Reference:
 
 @cache
 def api_reference() -> Reference:
-    """The reference, from the very document that clients are generated from."""
+    """The reference, made from the same document that clients are generated from."""
     document = openapi_document()
     schemas = document.components["schemas"]
     routes = [_route(path, methods["get"], schemas) for path, methods in document.paths.items()]
     everywhere = set.intersection(
-        *({(at.status, said) for at in route.failures for said in at.details} for route in routes)
+        *({(failure.status, detail) for failure in route.failures for detail in failure.details} for route in routes)
     )
-    common = _failures(routes[0].failures, everywhere, kept=True)
-    routes = [replace(route, failures=_failures(route.failures, everywhere, kept=False)) for route in routes]
+    common = _failures(routes[0].failures, everywhere, common=True)
+    routes = [replace(route, failures=_failures(route.failures, everywhere, common=False)) for route in routes]
     addresses, pages = {Problem.__name__: f"{INDEX_KEY}#{Problem.__name__}"}, []
     for tag, description in TAGS.items():
         key, own = API_PAGE.key(tag=tag), [route for route in routes if route.tag == tag]
@@ -127,24 +131,30 @@ def api_reference() -> Reference:
     )
 
 
-def _failures(failures: Sequence[Failure], everywhere: set[tuple[str, str]], *, kept: bool) -> list[Failure]:
-    """Failures with the details in ``everywhere`` alone (``kept``) or without them; those with none are left out."""
+def _failures(failures: Sequence[Failure], everywhere: set[tuple[str, str]], *, common: bool) -> list[Failure]:
+    """Failures with only those details that are in ``everywhere`` (``common``), or only the other ones.
+
+    Failures without any details left are omitted.
+    """
     chosen = [
-        replace(one, details=[said for said in one.details if ((one.status, said) in everywhere) is kept])
-        for one in failures
+        replace(
+            failure,
+            details=[detail for detail in failure.details if ((failure.status, detail) in everywhere) is common],
+        )
+        for failure in failures
     ]
     return [failure for failure in chosen if failure.details]
 
 
 def _models_in(name: str, schemas: Schema) -> set[str]:
-    """The names of a document and of all that it consists of."""
-    found, left = set(), [name]
+    """The names of a document and of all documents that it contains."""
+    names, left = set(), [name]
     while left:
         one = left.pop()
-        if one not in found:
-            found.add(one)
+        if one not in names:
+            names.add(one)
             left += re.findall(rf"{_REFERENCE}(\w+)", json.dumps(schemas[one]))
-    return found
+    return names
 
 
 def _model(name: str, schema: Schema) -> Model:
@@ -185,7 +195,7 @@ def _route(path: str, operation: Schema, schemas: Schema) -> Route:
 
 
 def _sample(schema: Schema, schemas: Schema) -> Any:
-    """A value of this form: the first example, the default, the first choice, or one of the parts'."""
+    """An example of a value of this schema: its first example, default or choice, or one made from its parts."""
     if "$ref" in schema:
         return _sample(schemas[schema["$ref"].removeprefix(_REFERENCE)], schemas)
     for name in ("examples", "enum"):
@@ -204,9 +214,9 @@ def _sample(schema: Schema, schemas: Schema) -> Any:
 
 
 def _parameter(parameter: Schema) -> Value:
-    place = "in the path" if parameter["in"] == "path" else "in the query"
+    location = "in the path" if parameter["in"] == "path" else "in the query"
     value = _value(parameter["name"], parameter["schema"])
-    return replace(value, model=None, note=parameter["description"], place=place)
+    return replace(value, model=None, note=parameter["description"], location=location)
 
 
 def _value(name: str, schema: Schema) -> Value:
@@ -218,7 +228,7 @@ def _value(name: str, schema: Schema) -> Value:
 
 
 def _type(schema: Schema) -> str:
-    """The type in words; the names of models alone begin with a capital letter."""
+    """The type in words. Only the names of models begin with a capital letter."""
     if "$ref" in schema:
         return str(schema["$ref"].removeprefix(_REFERENCE))
     if "anyOf" in schema:

@@ -1,4 +1,4 @@
-"""What a market's lenders can be told of its borrowers: two sentences and a chart (docs/risk.md)."""
+"""The risk of a market's borrowers to its lenders, in two sentences and a chart (docs/risk.md)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from exporter.render.site.text import dollars, harmless, moment_of, percent
 from exporter.tree.risk import MIN_HOLDERS, MarketRisk, RiskFall, RiskLargest
 
 HEADLINE_FALL_BPS = 3_000
-"""The fall of prices that the sentence speaks of."""
+"""Fall of prices, in basis points, in the sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class RiskWords:
-    """The two sentences, and the chart of what can be liquidated; the chart is None with too few borrowers."""
+    """The two sentences, and the chart of what can be liquidated. With too few borrowers the chart is None."""
 
     sentences: tuple[str, str]
     chart: Markup | None
@@ -25,9 +25,9 @@ class RiskWords:
 
 
 def risk_words(risk: MarketRisk | None, symbols: Mapping[str, str], token: str | None = None) -> RiskWords | None:
-    """The words of a market's risk, or of one of its pools, by its token. None without a risk.
+    """The words about a market's risk, or about one of its pools if ``token`` is given. None without a risk document.
 
-    ``symbols`` are those that the site shows, by address of the token.
+    ``symbols`` are those that the site shows, by the token's address.
     """
     if risk is None:
         return None
@@ -58,7 +58,7 @@ def risk_words(risk: MarketRisk | None, symbols: Mapping[str, str], token: str |
 def _falling(
     falls: Sequence[RiskFall], not_stable: Sequence[str], token: str | None
 ) -> tuple[str | None, list[RiskFall]]:
-    """The token that the sentence speaks of, None for all that are not stable, and its falls."""
+    """The token that the sentence is about, or None for all that are not stable; and the falls of its price."""
     name = token if token in not_stable else not_stable[0] if len(not_stable) == 1 else None
     own = [fall for fall in falls if fall.token_address == name]
     return (name, own) if own else (None, [fall for fall in falls if fall.token_address is None])
@@ -68,6 +68,6 @@ def _largest(largest: RiskLargest | None) -> str:
     return "" if largest is None else f"; the ten largest borrowers owe {percent(largest.largest_10_bps)}"
 
 
-def _part(worth: int, whole: int) -> int:
-    """A part in basis points. A debt grows with the price of its token, so a part of today's is at most all."""
-    return min(worth * 10_000 // whole, 10_000) if whole else 0
+def _part(worth: int, total: int) -> int:
+    """A part in basis points, at most all: a debt grows with its token's price, and could exceed today's total."""
+    return min(worth * 10_000 // total, 10_000) if total else 0

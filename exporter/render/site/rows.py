@@ -26,17 +26,17 @@ class SiteMarket(MarketRow):
     """A market as pages show it."""
 
     closed: bool | None
-    """Whether all of its pools are closed to suppliers and borrowers; null where no pool was read."""
+    """Whether all of its pools are closed to suppliers and borrowers; null if no pool was read."""
 
 
 class NamedPool(ListedPool):
-    """A row of a frame `with_names`."""
+    """A row of a frame of `with_names`."""
 
     token_label: str
 
 
 class RankedPool(NamedPool):
-    """A row of a frame `with_names` and `exporter.best.with_ranks`."""
+    """A row of a frame of `with_names` and of `exporter.best.with_ranks`."""
 
     supply_rank_bps: int
     borrow_rank_bps: int
@@ -53,7 +53,7 @@ class SitePool(RankedPool):
 
 
 def market_rows(tables: Tables) -> list[SiteMarket]:
-    """All markets in the order `by_value`; each has whether all of its pools are closed."""
+    """All markets in the order of `by_value`. Each says whether all of its pools are closed."""
     closed = tables.pools.group_by("market").agg(
         (~pl.col("can_supply") & ~pl.col("can_borrow")).fill_null(value=False).all().alias("closed"),
     )
@@ -62,24 +62,28 @@ def market_rows(tables: Tables) -> list[SiteMarket]:
 
 
 def by_value(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of markets or pools by value, those of listed markets first: anybody can create one with any value."""
+    """Rows of markets or pools by value, those of listed markets first.
+
+    Anybody can create an unlisted market with any value.
+    """
     return rows.sort("listed", "tvl_usd_cents", descending=True, nulls_last=True, maintain_order=True)
 
 
 def by_yield(pools: pl.DataFrame) -> pl.DataFrame:
-    """Rows of pools by what they pay to suppliers: those that count for the best rate first, then listed ones."""
+    """Rows of pools by what they pay to suppliers. Those that count for the best rate come first, then listed ones."""
     counts = pl.col("no_supply").is_null()
     order = (counts, pl.col("listed"), pl.col("supply_rank_bps"))
     return with_ranks(pools).sort(*order, descending=True, nulls_last=True, maintain_order=True).select(pools.columns)
 
 
 def with_names(pools: pl.DataFrame, native: str | None) -> pl.DataFrame:
-    """The pools frame with symbols as people know them, harmless and in full, and labels for those with equal ones.
+    """The pools frame with symbols as people know them, `harmless`, and with labels that tell equal symbols apart.
 
-    The native asset's symbol is XLM. ``pool_label`` is the protocol's, or the short id of a pool where its market has
-    several of the token; ``token_label`` the short contract id where two tokens have the symbol. Others are empty.
+    The native asset's symbol is XLM. ``pool_label`` is the protocol's label of the pool. Without one, it is the pool's
+    short id if its market has several pools of the token, and else empty. ``token_label`` is the token's short contract
+    id if two tokens have the symbol, and else empty.
     """
-    known = [
+    symbols = [
         "XLM" if symbol == "native" and native in (None, token) else harmless(symbol)
         for symbol, token in pools.select("symbol", "token_address").iter_rows()
     ]
@@ -89,7 +93,7 @@ def with_names(pools: pl.DataFrame, native: str | None) -> pl.DataFrame:
     )
     twice = pl.len().over("market", "token_address") > 1
     shared = pl.col("token_address").n_unique().over("symbol") > 1
-    return pools.with_columns(pl.Series("symbol", known, pl.String())).with_columns(
+    return pools.with_columns(pl.Series("symbol", symbols, pl.String())).with_columns(
         pl.coalesce("pool_label", pl.when(twice).then(id_of_pool), pl.lit("")),
         pl.when(shared).then(id_of_token).otherwise(pl.lit("")).alias("token_label"),
     )
@@ -101,10 +105,10 @@ def full_name(pool: NamedPool) -> str:
 
 
 def pool_rows(pools: pl.DataFrame, cells: Any) -> list[SitePool]:
-    """The rows of all pools that were read, of a frame `with_names`, in the order `by_value`.
+    """The rows of all pools that were read, in the order of `by_value`. ``pools`` is a frame of `with_names`.
 
-    ``cells`` are the macros of the templates. The cells that they make are in the tables of all pools, of a pool's
-    market and of its token.
+    ``cells`` are the macros of the templates. They make the cells for the tables of all pools, of a market's pools, and
+    of a token's pools.
     """
     return [
         {**pool, "gates": cells.gates(pool), "rates": cells.rates(pool), "amounts": cells.amounts(pool)}
@@ -113,7 +117,7 @@ def pool_rows(pools: pl.DataFrame, cells: Any) -> list[SitePool]:
 
 
 def by_market(pools: Sequence[SitePool]) -> Mapping[str, list[SitePool]]:
-    """The pools of each market, in the order that they have; in the order of the markets' addresses."""
+    """The pools of each market, in their order. Markets are ordered by address."""
     own: dict[str, list[SitePool]] = {}
     for pool in pools:
         own.setdefault(pool["market"], []).append(pool)
@@ -150,7 +154,7 @@ class SiteToken:
 
 
 class _TokenTotals(TypedDict):
-    """What is the same in all pools of a token, and totals of those in listed markets."""
+    """The fields that all pools of a token share, and totals of its pools in listed markets."""
 
     token_address: str
     symbol: str
@@ -162,8 +166,8 @@ class _TokenTotals(TypedDict):
 
 
 def token_rows(pools: pl.DataFrame, rows: Sequence[SitePool], tokens: Mapping[str, Token]) -> list[SiteToken]:
-    """Every token, ascending by address. ``pools`` is a frame `with_names`, and ``rows`` are its `pool_rows`."""
-    ranked = by_value(with_ranks(pools)).with_row_index("place")
+    """Every token, ascending by address. ``pools`` is a frame of `with_names`, and ``rows`` are its `pool_rows`."""
+    ranked = by_value(with_ranks(pools)).with_row_index("index")
     value = pl.col("tvl_usd_cents").filter(pl.col("listed"))
     totals = ranked.group_by("token_address").agg(
         pl.col("symbol", "token_label", "token_identity").first(),
@@ -178,8 +182,8 @@ def token_rows(pools: pl.DataFrame, rows: Sequence[SitePool], tokens: Mapping[st
     why_none = {side: _why_no_best(ranked, side) for side in SIDES}
 
     def best_pool(token: str, side: Side) -> SitePool | None:
-        place = best[side].get(token)
-        return None if place is None else rows[place]
+        index = best[side].get(token)
+        return None if index is None else rows[index]
 
     site_tokens = []
     for total in rows_as(_TokenTotals, totals.sort("token_address")):
@@ -207,8 +211,8 @@ def token_rows(pools: pl.DataFrame, rows: Sequence[SitePool], tokens: Mapping[st
 
 
 def _best_places(ranked: pl.DataFrame, side: Side) -> dict[str, int]:
-    """The place of each token's best row in the frame."""
-    return dict(best_of_tokens(ranked, side).select("token_address", "place").iter_rows())
+    """The index of each token's best row in the frame."""
+    return dict(best_of_tokens(ranked, side).select("token_address", "index").iter_rows())
 
 
 _ODD = f"{ODD_PRICE}: more than twice, or less than half, of what other listed markets say"

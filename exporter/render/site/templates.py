@@ -1,4 +1,4 @@
-"""The sources of the site: the templates and the environment that renders them, static files, and snippets."""
+"""The sources of the site: templates, the environment that renders them, static files, and snippets."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from exporter.tree.problems import MISSING_PAGE, MISSING_PAGE_ASSETS
 
 
 def protocol_title(protocol: str) -> str:
-    """What people call a protocol; its own name for one that this version does not know."""
-    known = PROTOCOLS.get(protocol)
-    return text.words(protocol) if known is None else known.words.coverage.title
+    """The title of a protocol for people, or its own name if this version does not know the protocol."""
+    adapter = PROTOCOLS.get(protocol)
+    return text.words(protocol) if adapter is None else adapter.words.coverage.title
 
 
 def protocol_beside(protocol: str, market_name: str) -> str:
-    """The title of a protocol next to the name of its market; empty where the name says it already."""
+    """The title of a protocol next to its market's name, or an empty text if the name has the title already."""
     title = protocol_title(protocol)
     return "" if title.casefold() in market_name.casefold() else title
 
 
 class _Environment(jinja2.Environment):
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """A value of a row; else what Jinja does, which looks for an attribute of the row first, at some cost."""
+        """A value of a row by its key. Jinja itself would look for an attribute of the row first, which is slower."""
         if type(obj) is dict and attribute in obj:
             return obj[attribute]
         return super().getattr(obj, attribute)
@@ -41,7 +41,7 @@ class _Environment(jinja2.Environment):
 
 @cache
 def environment() -> jinja2.Environment:
-    """The environment of the web pages: everything is escaped, and a name that is not defined is an error."""
+    """The environment of the web pages. It escapes every value, and a name that is not defined is an error."""
     made = _Environment(
         loader=jinja2.FileSystemLoader(template_folder()),
         autoescape=True,
@@ -93,15 +93,17 @@ _UNDER_A_PREFIX = (
     "add('script',{src:r+'/static/site.js'});d.addEventListener('DOMContentLoaded',function(){d.body.dataset.root=r+'/';"
     "for(var a of d.links)a.href=r+a.getAttribute('href');for(var i of d.images)i.src=r+i.getAttribute('src')})"
 )
-"""Finds what is before the folder of pages in the address, and puts it before the addresses of a page that a static
-host sends for any address."""
+"""A script that makes the links of a page work that a static host sends for any missing address.
+
+It takes what is before the folder of pages in the address, and puts that before the page's links.
+"""
 
 
 def missing_page(public_url: str | None) -> str:
-    """The page that a static host sends for an address without one, with right addresses under any prefix.
+    """The page that a static host sends for an address without a page. Its links work under any prefix.
 
-    The prefix is that of the public URL; a script, which the page's policy allows by its digest, finds one that is not
-    known.
+    The prefix is that of the public URL. If that is not known, a script of the page finds the prefix; the page's policy
+    allows the script by its digest.
     """
     if public_url is not None:
         return MISSING_PAGE.replace("=/", f"={urlsplit(public_url).path}/")
@@ -114,19 +116,19 @@ def missing_page(public_url: str | None) -> str:
 
 
 def static_files(public_url: str | None) -> Iterator[RenderedFile]:
-    """The files that are the same in every run of a version: what pages load, and what static hosts send with 404."""
+    """The files that all runs of a version share: those that pages load, and the page for missing addresses."""
     yield RenderedFile(MISSING_KEY, missing_page(public_url).encode(), FileKind.DOCUMENT)
     for path in sorted((template_folder() / "static").iterdir()):
         yield RenderedFile(f"static/{path.name}", path.read_bytes(), FileKind.DOCUMENT)
 
 
-# The snippets that the page of downloads shows: runnable files with one placeholder, the address of the tree.
+# The snippets of the data page are runnable files with one placeholder: the address of the tree.
 
 PLACEHOLDER = "{{ base_url }}"
-"""A placeholder for the address of the tree's root, without a slash at its end: a URL, or the path of a folder."""
+"""Placeholder for the tree's root: a URL or the path of a folder, without a slash at its end."""
 
 EXAMPLE_BASE = "https://markets.example.org"
-"""The address that a page shows before its script puts in its own."""
+"""The address that a page shows until its script fills in the page's own."""
 
 _TITLES = {
     "duckdb.sql": "DuckDB",
@@ -139,21 +141,21 @@ _TITLES = {
 
 
 TOKEN_PLACEHOLDER = "{{ token }}"
-"""In the lines of the first plot: the contract of the token that they plot."""
+"""Placeholder, in the lines of the first plot, for the contract of the token that they plot."""
 
 _FIRST_PLOT = {"duckdb.sql": "DuckDB", "polars.py": "Polars", "pandas.py": "pandas", "r.R": "R"}
 
 
 @cache
 def first_plot() -> dict[str, str]:
-    """The lines of the first plot by reader, with `PLACEHOLDER` and `TOKEN_PLACEHOLDER`; docs/history.md has them."""
+    """The lines of the first plot by program, with `PLACEHOLDER` and `TOKEN_PLACEHOLDER`. docs/history.md has them."""
     folder = template_folder() / "first-plot"
     return {title: (folder / f"{name}.j2").read_text("utf-8").rstrip("\n") for name, title in _FIRST_PLOT.items()}
 
 
 @cache
 def snippets() -> dict[str, list[str]]:
-    """All snippets by title, each its text in the pieces between the placeholders, in the order that they are shown."""
+    """All snippets by title, in the order of the page. Each is the pieces of its text between the placeholders."""
     folder = template_folder() / "snippets"
     return {
         title: (folder / f"{name}.j2").read_text("utf-8").rstrip("\n").split(PLACEHOLDER)

@@ -1,6 +1,6 @@
 """Numbers for people, from exact integers: short where they are read, exact where they are asked for.
 
-Short forms are rounded to the nearest, halves up, in integer arithmetic. What has no value is never a zero.
+Short forms are rounded to the nearest, halves up, in integer arithmetic. A value that is not known never shows as 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOTHING = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 MAX_DECIMALS = 60
-"""Decimals of a token beyond which an amount is shown in base units: 10^decimals would have to be computed."""
+"""Decimals of a token beyond which an amount is shown in base units, so that no huge 10^decimals is computed."""
 
 THIN = "\N{NARROW NO-BREAK SPACE}"
 _SIZES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K"))
@@ -30,11 +30,14 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 _TINY = f"<{THIN}0.01{THIN}%"
-"""Basis points are rounded down, so 0 of them is any part below one. It is never shown as nothing."""
+"""The text for 0 basis points. They are rounded down, so 0 stands for any rate below one basis point."""
 
 
 def rate_percent(basis_points: int, exact: int) -> str:
-    """Basis points as `percent`; ``exact`` is the number that they were rounded from, of which 0 is ``0 %``."""
+    """Basis points as `percent`.
+
+    ``exact`` is the number that they were rounded from; if it is 0, the text is ``0 %``.
+    """
     return percent(basis_points) if exact else f"0{THIN}%"
 
 
@@ -67,7 +70,7 @@ def exact_percent(basis_points: int) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def dollars(cents: int | None) -> str:
-    """US cents in three digits or four: ``$0.05``, ``$987``, ``$1,234``, ``$12.3K``, ``$1.23M``; or no price."""
+    """US cents in three or four digits: ``$0.05``, ``$987``, ``$1,234``, ``$12.3K``, ``$1.23M``. None is no price."""
     if cents is None:
         return NO_PRICE
     if cents < 10_000:
@@ -109,14 +112,17 @@ def round_amount(units: int, decimals: int) -> str:
 
 
 def no_price(reason: str) -> str:
-    """Why there is no price, for people; what the exporter itself cannot read is said without its own words."""
+    """Why there is no price, for people. If the exporter could not read it, its technical reason is left out."""
     if NOT_FROM_STORAGE.strip(": ") in reason:
         return "this exporter cannot compute the prices of the market's oracle; the market itself may have one"
     return cut(reason, 300)
 
 
 def reward_price_words(source: str) -> str:
-    """What the price of a reward's token follows from, in a sentence: ``comet_spot COMET * ORACLE`` and ``ORACLE``."""
+    """How a reward token's price is computed, in a sentence.
+
+    ``source`` is ``ORACLE`` or ``comet_spot COMET * ORACLE``.
+    """
     pool, _, oracle = source.rpartition(" * ")
     by_oracle = f"the market's oracle {short_address(oracle)}"
     if not pool:
@@ -127,7 +133,7 @@ def reward_price_words(source: str) -> str:
 
 
 def why(reason: str) -> str:
-    """Why something is closed or not known, without the exporter's own words for what it could not read."""
+    """Why something is closed or not known, for people. If the exporter could not read it, its reason is left out."""
     return cut(reason.partition(": ")[0] if NOT_FROM_STORAGE.strip(": ") in reason else reason, 200)
 
 
@@ -142,7 +148,7 @@ def exact_amount(units: int, decimals: int) -> str:
 
 
 def price(printed: str | None) -> str:
-    """A price, printed with all of its decimals, in a few: ``$1,234.56``, ``$0.1234``; the rest is cut off."""
+    """A price in a few decimals, cut off: ``$1,234.56``, ``$0.1234``. ``printed`` is it with all of its decimals."""
     if printed is None:
         return NO_PRICE
     whole, _, part = printed.partition(".")
@@ -163,11 +169,11 @@ def fixed_point(value: int, decimals: int) -> str:
     return f"{sign}{int(whole):,}{'.' + part if part else ''}"
 
 
-SHOWN_DIGITS = 8
+MAX_SHOWN_DIGITS = 8
 
 
 def first_digits(value: int, decimals: int) -> str | None:
-    """The first `SHOWN_DIGITS` digits of an integer in units of 10^-decimals; None if it has no more than these."""
+    """The first `MAX_SHOWN_DIGITS` digits of an integer in units of 10^-decimals; None if it has no more than these."""
     exact = fixed_point(value, decimals)
     whole, _, part = exact.partition(".")
     if TIMES in exact or not part:
@@ -175,16 +181,16 @@ def first_digits(value: int, decimals: int) -> str | None:
     leading = (
         len(part) - len(part.lstrip("0")) if whole.lstrip("-") == "0" else -len(whole.lstrip("-").replace(",", ""))
     )
-    places = max(SHOWN_DIGITS + leading, 0)
-    if len(part) <= places and leading < SHOWN_DIGITS:
+    places = max(MAX_SHOWN_DIGITS + leading, 0)
+    if len(part) <= places and leading < MAX_SHOWN_DIGITS:
         return None
-    if leading >= SHOWN_DIGITS:
-        return f"<{THIN}0.{'0' * (SHOWN_DIGITS - 1)}1" if not exact.startswith("-") else None
+    if leading >= MAX_SHOWN_DIGITS:
+        return f"<{THIN}0.{'0' * (MAX_SHOWN_DIGITS - 1)}1" if not exact.startswith("-") else None
     return f"{whole}.{part[:places]}…" if places else f"{whole}…"
 
 
 def decimal(value: int | None, decimals: int) -> str | None:
-    """An integer of 0 or more in units of 10^-decimals, with all of its digits; None beyond 1,000 decimals."""
+    """An integer of at least 0 in units of 10^-decimals, with all of its digits; None beyond 1,000 decimals."""
     if value is None or decimals > 1_000:
         return None
     digits = str(value).zfill(decimals + 1)
@@ -197,12 +203,12 @@ def count(number: int) -> str:
 
 
 def compounded(compounding: str) -> str:
-    """How a yield follows from a rate (`exporter.tree.values.Compounding`): ``compounded 52 times a year``."""
+    """How a yield is computed from a rate (`exporter.tree.values.Compounding`): ``compounded 52 times a year``."""
     return "not compounded" if compounding == "simple" else f"compounded {int(compounding):,} times a year"
 
 
 def yields(supply: str, borrow: str) -> str:
-    """How both yields of a protocol follow from the rates."""
+    """How both yields of a protocol are computed from its rates."""
     both = compounded(supply), compounded(borrow)
     return both[0] if supply == borrow else f"supply: {both[0]}; borrow: {both[1]}"
 
@@ -223,7 +229,7 @@ def moment(seconds: int) -> str:
 
 
 def moment_of(written: str) -> str:
-    """A time as documents write it, as people write it."""
+    """The time of a document, such as ``2026-11-21T12:00:00Z``, as people write it."""
     return moment(int(datetime.fromisoformat(written).timestamp()))
 
 
@@ -250,18 +256,18 @@ def _scientific(number: int) -> str:
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-# Text of the chain for people: any contract may call itself anything, so nothing of it is trusted.
+# Text of the chain for people. Any contract may call itself anything, so none of it is trusted.
 #
-# Escaping is the templates' own work (autoescape); here is what escaping leaves as it is: characters that are not
-# seen or that turn the text around them, and names that are too long for a table.
+# The templates escape it (autoescape). These functions handle what escaping leaves as it is: invisible characters,
+# characters that reverse the text around them, and names that are too long for a table.
 
 NAME_LENGTH = 36
-"""Characters of a name that a table shows."""
+"""Largest number of characters of a name in a table."""
 
 SYMBOL_LENGTH = 14
 
 TITLE_LENGTH = 400
-"""Characters of a name in full, which is shown on hover."""
+"""Largest number of characters of a name in full, which is shown on hover."""
 
 _COMBINING = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 _MARKS = re.compile(f"([{_COMBINING}]{{2}})[{_COMBINING}]+")
@@ -271,9 +277,10 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @lru_cache(maxsize=1 << 12)
 def harmless(text: str) -> str:
-    """A text in which nothing is invisible: control, bidirectional and unassigned characters become U+FFFD.
+    """The text without anything invisible.
 
-    At most two marks combine with a letter. Spaces of all kinds become one plain space; an empty text is ``(no name)``.
+    Control, bidirectional and unassigned characters become U+FFFD. At most two marks combine with a letter. Each run of
+    spaces of any kind becomes one plain space. An empty text becomes ``(no name)``.
     """
     if not (text.isascii() and text.isprintable()):
         shown = "".join(
@@ -285,13 +292,13 @@ def harmless(text: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def cut(text: str, length: int = NAME_LENGTH) -> str:
-    """A harmless text of at most this number of characters; what is cut ends in an ellipsis."""
+    """The `harmless` text in at most ``length`` characters. A text that is cut ends in an ellipsis."""
     text = harmless(text)
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
 def xml(text: str) -> Markup:
-    """A text inside an element of XML, which cannot hold all characters that contracts give."""
+    """A text for inside an XML element. Characters of contracts that XML does not allow are replaced."""
     return Markup(saxutils.escape(_NOT_XML.sub("\ufffd", text)))
 
 
@@ -308,25 +315,25 @@ def words(name: str) -> str:
 
 def not_mainnet(passphrase: str) -> str | None:
     """The banner of a network other than mainnet; None for mainnet."""
-    known = network_of(passphrase).name
-    if known == "mainnet":
+    network = network_of(passphrase).name
+    if network == "mainnet":
         return None
     shown = f"“{cut(passphrase, TITLE_LENGTH)}”"
-    if known == "testnet":
+    if network == "testnet":
         return f"This is testnet ({shown}), not mainnet: its tokens are worth nothing."
-    if known == "local":
+    if network == "local":
         return "Demo data. Recorded from Stellar in 2025 and 2026, then moved at random; names and prices are ours."
     return f"This is not mainnet. It is the network {shown}."
 
 
 def native(passphrase: str) -> str | None:
-    """The contract of the native asset, the one token that `native` is the symbol of; None where any may be it."""
+    """The contract of the native asset, whose symbol is `native`; None on a network where it is not known."""
     public = passphrase in (NETWORKS["mainnet"].passphrase, NETWORKS["testnet"].passphrase)
     return native_asset(passphrase) if public else None
 
 
 def prose(text: str) -> Markup:
-    """A text of the documentation with what is in backticks as code."""
+    """A text of the documentation, in which text in backticks becomes code."""
     parts = text.split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if position % 2 else part for position, part in enumerate(parts)
@@ -334,7 +341,7 @@ def prose(text: str) -> Markup:
 
 
 def breakable(name: str) -> Markup:
-    """A path or the name of a field, which a line may break after each slash and underscore, and nowhere else."""
+    """A path or a field's name in which lines may break after slashes and underscores, and nowhere else."""
     return Markup("<wbr>").join(Markup("{}").format(part) for part in re.findall("[^/_]*[/_]?", name) if part)
 
 
@@ -342,7 +349,7 @@ _ADDRESS = re.compile("([CG][A-Z2-7]{55})")
 
 
 def with_addresses(text: str) -> Markup:
-    """A text of ours or of the chain with the addresses in it as code."""
+    """A text of the exporter or of the chain, in which addresses become code."""
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if position % 2 else part
         for position, part in enumerate(_ADDRESS.split(text))

@@ -1,8 +1,8 @@
-"""The histories of pools, and of many together, as charts: their buckets, and the state now.
+"""The histories of pools, and of many pools together, as charts.
 
-A chart of a pool takes the shortest bucket of which the series at hand still has every one, within `MOST_POINTS`. A
-chart of many pools has days, and of a longer history some of them (`thinned`), so that no page grows beyond a size.
-Histories hold closed buckets only, so the last point of every line is what the run itself observed.
+A chart of a pool takes the shortest bucket of which the series still has all of the pool's history, in at most
+`MAX_POINTS`. A chart of many pools has days. Of a longer history it has only some of them (`thinned`), so that the size
+of a page is bounded. Histories have closed buckets only; the last point of every line is what the run itself observed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,20 @@ from exporter.render.site.charts import COUNT, MONEY, RATE, Column, Line, chart,
 from exporter.render.site.rows import by_value, by_yield
 from exporter.render.site.text import cut
 
-LINES = 4
-"""Pools that a chart of many shows, of listed markets first: of a token those with the best yields, else by value."""
+MAX_LINES = 4
+"""Number of pools that a chart of many shows.
 
-MOST_POINTS = 96
-"""A longer bucket is taken for more; of the longest there may be as many as the newest document has."""
+The pools of listed markets come first: of a token those with the best yields, and of others those with most value.
+"""
+
+MAX_POINTS = 96
+"""Number of points from which a chart takes a longer bucket.
+
+A chart of the longest bucket has as many points as the newest document of the history.
+"""
 
 RECENT_SECONDS = 31 * DAY.seconds
-"""Of a long history every day of this time is a point, and of the time before each Monday."""
+"""Period in which a `thinned` history has every day. Before it, the history has the Mondays."""
 
 _BUCKET_WORDS = {"5m": "5 minutes", "1h": "hour", "1d": "day", "1w": "week"}
 _THINNED_WORDS = "day of the last month, and every Monday before it,"
@@ -54,7 +60,7 @@ _OF_MANY = (
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """Pools over time: values by column, one for each start (unix seconds) of an observed bucket."""
+    """Pools over time: the values of each column, one for each start (unix seconds) of an observed bucket."""
 
     bucket: str
     starts: Sequence[int]
@@ -64,7 +70,7 @@ class Trend:
 
     @property
     def every(self) -> str:
-        """What there is a point for: the words that follow "every"."""
+        """The words for the time between two points, which follow "every"."""
         return _THINNED_WORDS if self.is_thinned else _BUCKET_WORDS[self.bucket]
 
     @property
@@ -89,16 +95,16 @@ class Trends:
     def of_pools(self) -> Iterator[Trend]:
         places = self._places
         lengths = _lengths(self._series.pools, places)
-        found: dict[Place, Trend] = {}
+        trends: dict[Place, Trend] = {}
         for bucket in BUCKETS:
-            found |= self._pool_trends(bucket, {place for place, own in lengths.items() if own == bucket})
-        yield from (found[place] for place in places)
+            trends |= self._pool_trends(bucket, {place for place, own in lengths.items() if own == bucket})
+        yield from (trends[place] for place in places)
 
     def of_groups(self, scope: str) -> dict[str, Trend]:
         members: dict[Place, list[Place]] = {}
         for own_id, market, pool in self._pools[scope].iter_rows():
             members.setdefault((scope, own_id), []).append((market, pool))
-        shown = {group: places[:LINES] for group, places in members.items()}
+        shown = {group: places[:MAX_LINES] for group, places in members.items()}
         totals = _trends(self._series.totals, DAY, self._totals_now, _OF_MANY, set(members))
         pools = self._pool_trends(DAY, {place for places in shown.values() for place in places})
         return {
@@ -111,12 +117,12 @@ class Trends:
 
 
 def _lengths(histories: Histories, places: Sequence[Place]) -> dict[Place, Bucket]:
-    """The shortest bucket of which every one of a place is at hand, and not too many."""
+    """The shortest bucket of which a pool or group has all of its history in the series, in at most `MAX_POINTS`."""
     *shorter, longest = histories.kind.buckets
     left, lengths = set(places), dict.fromkeys(places, longest)
     for bucket in shorter:
         counts = histories.closed(bucket).group_by(histories.kind.keys).len().iter_rows()
-        many = {(one, other) for one, other, count in counts if count >= MOST_POINTS}
+        many = {(one, other) for one, other, count in counts if count >= MAX_POINTS}
         suited = left - many - histories.cursors(bucket).keys()
         lengths.update(dict.fromkeys(suited, bucket))
         left -= suited
@@ -124,13 +130,16 @@ def _lengths(histories: Histories, places: Sequence[Place]) -> dict[Place, Bucke
 
 
 def thinned(trend: Trend) -> Trend:
-    """A trend of days with all points if they are at most `MOST_POINTS`, else with the recent ones and each Monday."""
-    if len(trend.starts) <= MOST_POINTS:
+    """A trend of days with at most about `MAX_POINTS` points.
+
+    If it has more, only the days of `RECENT_SECONDS` and earlier Mondays are left.
+    """
+    if len(trend.starts) <= MAX_POINTS:
         return trend
     recent = trend.starts[-1] - RECENT_SECONDS
-    kept = [index for index, start in enumerate(trend.starts) if start >= recent or WEEK.start(start) == start]
-    values = {name: [column[index] for index in kept] for name, column in trend.values.items()}
-    return replace(trend, starts=[trend.starts[index] for index in kept], values=values, is_thinned=True)
+    left = [index for index, start in enumerate(trend.starts) if start >= recent or WEEK.start(start) == start]
+    values = {name: [column[index] for index in left] for name, column in trend.values.items()}
+    return replace(trend, starts=[trend.starts[index] for index in left], values=values, is_thinned=True)
 
 
 def _trends(
@@ -160,7 +169,7 @@ def _integers(column: Sequence[str | None]) -> list[int | None]:
 
 
 def pool_charts(trend: Trend) -> tuple[Markup, Markup, Markup, Markup]:
-    """The rates of a pool, its utilization, its value, and their table."""
+    """Charts of a pool's rates, utilization and value, and their table."""
     starts, columns = trend.starts, [Column(title, unit, trend.values[name]) for title, unit, name in _OF_POOL]
     rates = [Line("Supply APY", 1, 0), Line("Borrow APY", 2, 1)]
     return (
@@ -172,18 +181,18 @@ def pool_charts(trend: Trend) -> tuple[Markup, Markup, Markup, Markup]:
 
 
 def totals_charts(trend: Trend) -> tuple[Markup, ...]:
-    """The value of many pools together, what is supplied and borrowed, mean rates, and their table."""
+    """Charts of many pools together, and their table: value, what is supplied and borrowed, and mean rates."""
     columns = _totals_columns(trend)
     return (*_drawn_totals(trend, columns, "value"), table(trend.starts, columns, "Totals over time"))
 
 
 def protocol_charts(trend: Trend, protocol: str) -> tuple[Markup, ...]:
-    """The charts of a protocol without their table: a page that has those of all protocols would be too large."""
+    """The charts of a protocol without their table. A page with the tables of all protocols would be too large."""
     return tuple(_drawn_totals(trend, _totals_columns(trend), f"value-{protocol}"))
 
 
 def group_charts(trend: Trend, labels: Mapping[Place, str]) -> tuple[Markup, ...]:
-    """The totals of a market or token as far as they are known, the rates of its greatest pools, and their table."""
+    """Charts of a market or token, and their table: the totals that are known, and the rates of its greatest pools."""
     columns = _totals_columns(trend)
     drawn = list(_drawn_totals(trend, columns, "value")) if trend.is_priced else []
     lines: dict[str, list[Line]] = {name: [] for _, _, name in _OF_POOL[:3]}
@@ -198,7 +207,7 @@ def group_charts(trend: Trend, labels: Mapping[Place, str]) -> tuple[Markup, ...
 
 
 def borrow_chart(trend: Trend, labels: Mapping[Place, str]) -> Markup:
-    """The borrow rates of a token's largest pools, alone."""
+    """The chart of the borrow rates of a token's largest pools, without a table."""
     columns = [
         Column(labels.get(place, place[1]), RATE, _aligned(pool, "comparable_borrow_apy_bps", trend.starts))
         for place, pool in trend.greatest
@@ -228,5 +237,5 @@ def _drawn_totals(trend: Trend, columns: Sequence[Column], name: str) -> Iterato
 
 
 def _aligned(pool: Trend, name: str, starts: Sequence[int]) -> Sequence[int | None]:
-    known = dict(zip(pool.starts, pool.values[name], strict=True))
-    return [known.get(start) for start in starts]
+    by_start = dict(zip(pool.starts, pool.values[name], strict=True))
+    return [by_start.get(start) for start in starts]

@@ -1,7 +1,8 @@
-"""Why a pool pays what it pays: one sentence, of numbers that multiply out, and the yield after one more deposit.
+"""Why a pool pays what it pays, in one sentence, and what it would pay after one more deposit.
 
-The sentence takes the stored rates, which the contract charges until the next operation, as the yields of the page do.
-The yield after a deposit takes the state at the ledger's close: an operation brings the pool up to it first.
+The numbers in the sentence multiply out. Like the yields of the page, they follow from the stored rates, which the
+contract charges until the next operation. The yield after a deposit follows from the state at the ledger's close, to
+which an operation brings the pool first.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from exporter.render.site.text import THIN, percent
 DEPOSIT_USD = 10_000
 """Value of the deposit that the page computes with, in US dollars."""
 
-_FEWEST_DIGITS, _MOST_DIGITS = 3, 7
+_MIN_DIGITS, _MAX_DIGITS = 3, 7
 _ROUNDING = Fraction(1, 10_000)
-"""Contracts round: how far above 100 % the lenders' part of the interest may seem to be."""
+"""How far above 1 the lenders' part of the interest may seem to be, because contracts round."""
 
 
 _RATES: Final = ("stored_borrow_apr", "stored_supply_apr")
@@ -31,7 +32,7 @@ _RATES: Final = ("stored_borrow_apr", "stored_supply_apr")
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """Percentages as the sentence prints them: ``lent`` of ``paid`` of ``share`` is ``earned``, all in percent."""
+    """The percentages of the sentence, as text: ``lent`` times ``paid`` times ``share`` is ``earned``."""
 
     lent: str
     paid: str
@@ -40,10 +41,10 @@ class Factors:
 
 
 def factors(row: PoolRow) -> Factors | None:
-    """The three numbers that a pool's supply rate is the product of, with as few digits as multiply out.
+    """Three numbers whose product is the pool's supply rate, with as few digits as multiply out.
 
-    None if nothing is earned, or if no number of digits up to `_MOST_DIGITS` multiplies out: then the contract's rates
-    are not of one moment.
+    Returns None if nothing is earned, or if the numbers do not multiply out even with `_MAX_DIGITS`. In that case the
+    contract's rates are of different moments.
     """
     rates = 10 ** row["apr_decimals"]
     lent = 100 * Fraction(row["stored_utilization"], 10 ** row["utilization_decimals"])
@@ -53,10 +54,10 @@ def factors(row: PoolRow) -> Factors | None:
     share = 100 * earned / (lent / 100 * paid)
     if share > 100 * (1 + _ROUNDING):
         return None
-    kept = row["reserve_factor_bps"]
-    shares = [Fraction(10_000 - kept, 100)] if kept is not None and kept < 10_000 else []
+    reserve = row["reserve_factor_bps"]
+    shares = [Fraction(10_000 - reserve, 100)] if reserve is not None and reserve < 10_000 else []
     shown = _shown(earned)
-    for digits, own in product(range(_FEWEST_DIGITS, _MOST_DIGITS + 1), (*shares, min(share, Fraction(100)))):
+    for digits, own in product(range(_MIN_DIGITS, _MAX_DIGITS + 1), (*shares, min(share, Fraction(100)))):
         parts = [_rounded(number, digits) for number in (lent, paid, own)]
         if _shown(Fraction(parts[0]) * Fraction(parts[1]) * Fraction(parts[2]) / 10_000) == shown:
             lent_text, paid_text, share_text = (f"{part}{THIN}%" for part in parts)
@@ -70,15 +71,15 @@ def _shown(number: Fraction) -> str:
 
 
 def why(row: PoolRow) -> str | None:
-    """The sentence; None where there is nothing to explain or the numbers do not multiply out."""
+    """The sentence; None if there is nothing to explain, or if the numbers do not multiply out."""
     if not row["total_borrowed"]:
         return f"Suppliers earn no interest because nothing is lent{_reward_alone(row)}."
-    found = factors(row)
-    if found is None:
+    parts = factors(row)
+    if parts is None:
         return None
     return (
-        f"{percent(row['comparable_supply_apy_bps'])} because {found.lent} is lent, borrowers pay {found.paid} a year, "
-        f"and lenders get {found.share} of that: {found.earned} a year, compounded daily{_reward_alone(row)}."
+        f"{percent(row['comparable_supply_apy_bps'])} because {parts.lent} is lent, borrowers pay {parts.paid} a year, "
+        f"and lenders get {parts.share} of that: {parts.earned} a year, compounded daily{_reward_alone(row)}."
     )
 
 
@@ -90,9 +91,9 @@ def _reward_alone(row: PoolRow) -> str:
 def yield_after_deposit(row: PoolRow, parameters: Sequence[Parameter], protocol: Protocol) -> int | None:
     """The yield with the reward, in basis points, after somebody deposits tokens worth `DEPOSIT_USD`.
 
-    None without a price or a known curve, where the deposit is not possible, or where a cap leaves room for less.
+    Returns None without a price or a known curve, and if the deposit is not possible or a cap leaves room for less.
     """
-    model, given = protocol.rate_model, {item.name: item.value for item in parameters}
+    model, values = protocol.rate_model, {item.name: item.value for item in parameters}
     price, price_decimals = row["oracle_price"], row["oracle_decimals"]
     if model is None or price is None or price_decimals is None:
         return None
@@ -107,7 +108,7 @@ def yield_after_deposit(row: PoolRow, parameters: Sequence[Parameter], protocol:
     if abs(by_totals - used_now) * 10_000 > model.full:
         return None  # the contract's rates follow from something else than the totals
     used = min(model.full * row["total_borrowed"] // supplied, model.full)
-    rate = model.rate_at(used, row, given)
+    rate = model.rate_at(used, row, values)
     before = row["accrued_borrow_apr"] * used_now
     if rate is None or before <= 0 or row["accrued_supply_apr"] <= 0:
         return None
@@ -117,13 +118,13 @@ def yield_after_deposit(row: PoolRow, parameters: Sequence[Parameter], protocol:
 
 
 def _rounded(number: Fraction, digits: int) -> str:
-    """A number above 0 with so many significant digits, and all of those before the point."""
+    """A number above 0 with ``digits`` significant digits, or more if it has more before the point."""
     places = digits - 1
-    whole = number
-    while whole >= 10:
-        whole, places = whole / 10, places - 1
-    while whole < 1:
-        whole, places = whole * 10, places + 1
+    mantissa = number
+    while mantissa >= 10:
+        mantissa, places = mantissa / 10, places - 1
+    while mantissa < 1:
+        mantissa, places = mantissa * 10, places + 1
     places = max(places, 0)
     scaled = int(number * 10**places + Fraction(1, 2))
     text = str(scaled).rjust(places + 1, "0")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from exporter.history.buckets import observations_of
 from exporter.render.site.charts import MONEY, RATE, Column, Line, chart, charts_of, curve, table
 from exporter.render.site.text import NOTHING
-from exporter.render.site.trends import MOST_POINTS, RECENT_SECONDS, Trend, Trends, thinned
+from exporter.render.site.trends import MAX_POINTS, RECENT_SECONDS, Trend, Trends, thinned
 from tests.render.rendering import contract
 from tests.render.site.made import CLOSE_TIME, LEDGER, big_tables, pool_row, series_of, tables_of, unpriced
 
@@ -178,25 +178,25 @@ def test_the_bucket_suits_the_history(runs: int, seconds: int, bucket: str, poin
     assert (bucket, points) == (trend.bucket, len(trend.starts))
     assert list(trend.starts) == sorted(trend.starts)
     assert CLOSE_TIME == trend.starts[-1]
-    assert len(trend.starts) <= MOST_POINTS
+    assert len(trend.starts) <= MAX_POINTS
     assert trend.values["comparable_supply_apy_bps"][-1] == tables.pools["comparable_supply_apy_bps"][0]
 
 
-@pytest.mark.parametrize("days", [MOST_POINTS, MOST_POINTS + 1, 432])
+@pytest.mark.parametrize("days", [MAX_POINTS, MAX_POINTS + 1, 432])
 def test_long_histories_of_many_pools_are_thinned(days: int) -> None:
     """Beyond a number of days the recent ones and each Monday before them stay, and the page says so."""
     monday = 4 * 86_400
     starts = [monday + day * 86_400 for day in range(days)]
     trend = thinned(Trend("1d", starts, {"tvl_usd_cents": [*range(days)]}))
 
-    if days <= MOST_POINTS:
+    if days <= MAX_POINTS:
         assert (starts, "day") == (trend.starts, trend.every)
         return
     recent = starts[-1] - RECENT_SECONDS
     assert [start for start in starts if start >= recent or (start - monday) % 604_800 == 0] == trend.starts
     assert [(start - monday) // 86_400 for start in trend.starts] == trend.values["tvl_usd_cents"]
     assert "every Monday" in trend.every
-    assert len(trend.starts) <= MOST_POINTS
+    assert len(trend.starts) <= MAX_POINTS
 
 
 def test_values_are_those_of_the_series() -> None:
