@@ -6,6 +6,7 @@ import json
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ import polars as pl
 import pytest
 
 from exporter.audit.census import census
+from exporter.audit.derived_risk import is_unshown_risk
 from exporter.audit.risk import MarketTally, PoolFacts
 from exporter.audit.unproven import UnprovenReason
 from exporter.audit.verify import verify_tree
@@ -37,9 +39,9 @@ from exporter.past.archive_source import FromArchive
 from exporter.protocols.base import Market
 from exporter.protocols.blend.layout import market_keys, reserve_data_key
 from exporter.protocols.blend.positions import POSITION_RULES, USER_LIQUIDATION, positions_key
-from exporter.protocols.positions import PoolTerms
+from exporter.protocols.positions import PoolTerms, Position
 from exporter.stores import open_store
-from exporter.tree.families import RISK
+from exporter.tree.families import RISK, RISK_TABLE
 from exporter.tree.risk import RiskDocument, RiskOfMarket
 from tests.job.recorded_archive import CHECKPOINT, recorded_archive
 from tests.job_runs import run, settings_for
@@ -218,6 +220,33 @@ def test_it_is_derived_again(counted: tuple[Path, FromArchive], tmp_path: Path) 
         verified(tmp_path / "out", given, complete=True)
 
 
+def test_a_document_that_lacks_a_listed_market(counted: tuple[Path, FromArchive], tmp_path: Path) -> None:
+    """Figures of a listed market that are not there are named as not proven: its word alone says why."""
+    out, given = counted
+    _lie(out, tmp_path / "out", lambda content: content["data"].clear())
+    run(settings_for(tmp_path / "out"), archive=given)
+
+    assert f"{KEY}: it lacks {BLEND_V2}, which is listed for the run" in verified(
+        tmp_path / "out", given, complete=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (RISK_TABLE.template, True),
+        (RISK.key(checkpoint=127), True),
+        (RISK.key(checkpoint=63), False),  # the run shows it, so it is judged by itself
+        ("v1/census.json", False),
+    ],
+)
+def test_figures_that_the_run_does_not_show(key: str, expected: bool) -> None:
+    """The table of all checkpoints, and the document of a checkpoint that the run does not show, are not the run's."""
+    status: Any = SimpleNamespace(risk_key=RISK.key(checkpoint=63))
+
+    assert expected == is_unshown_risk(key, status)
+
+
 def _lie(out: Path, into: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """A tree of the earlier run alone, with another risk document."""
     settings = settings_for(into)
@@ -257,6 +286,28 @@ def made_positions(count: int) -> Iterator[bytes]:
         )
         key = vec(symbol("Positions"), address(derived_address(str(number))))
         yield encode_contract_data(ContractData(BLEND_V2, key, 1, value))
+
+
+@pytest.mark.parametrize(("borrowers", "shown"), [(4, False), (5, True)])
+def test_who_borrows_is_shown_from_five_holders_on(borrowers: int, shown: bool) -> None:
+    """Sums of few positions would tell what one of them is; the largest collateral comes first.
+
+    A position with debt in a pool without a price cannot be judged, and is only counted.
+    """
+    terms = PoolTerms(10**12, 10**12, 10**12, 10**7, 7_500_000, 9_500_000, 0, 0)
+    pools = [PoolFacts(name, name, name, 7, terms, 10**7, stable=False) for name in ("one", "two", "three")]
+    pools.append(PoolFacts("four", "four", "four", 7, terms, None, stable=False))
+    market = Market(BLEND_V2, "blend", "v2", "made", "active", None, "", "", tuple(pool.pool for pool in pools))
+    tally = MarketTally(market, pools, 7, None, POSITION_RULES)
+    for _ in range(borrowers):
+        tally.add(Position(debt={2: 10**7}, collateral={0: 10**7, 1: 3 * 10**7}, supply={}))
+    for _ in range(2):
+        tally.add(Position(debt={3: 10**7}, collateral={0: 10**7}, supply={}))
+    figures = tally.figures()
+    secured_by = [(item.symbol, item.secured_usd_cents) for item in figures.pools[2].secured_by]
+
+    assert (borrowers + 2, 2, shown) == (figures.borrower_count, figures.not_judged_count, figures.now is not None)
+    assert ([("two", "375"), ("one", "125")] if shown else []) == secured_by
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import io
 
 import msgspec
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -85,6 +86,18 @@ def test_a_table_of_a_version_with_fewer_columns() -> None:
     assert SCHEMA == table.schema
     assert earlier.to_dicts() == table.drop_columns("title").to_pylist()
     assert [None] == table.column("title").to_pylist()
+
+
+@pytest.mark.parametrize("names", [["id", "id", *SCHEMA.names], SCHEMA.names[1:]], ids=["twice", "missing"])
+def test_columns_of_no_table_of_changes(names: list[str]) -> None:
+    """A column that is there twice, and one that every version had and that is missing, are refused."""
+    table = pq.read_table(io.BytesIO(render_changes_table(NO_ROWS, [at(100)]).data))
+    other = pa.Table.from_arrays([table.column(name) for name in names], names=names)
+    file = io.BytesIO()
+    pq.write_table(other, file)
+
+    with pytest.raises(DecodeError, match="does not have the columns of a table of changes"):
+        rows_before(file.getvalue(), 101)
 
 
 def test_a_table_of_a_later_version() -> None:
