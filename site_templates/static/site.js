@@ -117,15 +117,17 @@
     const rows = [...table.tBodies[0].rows];
     if (rows.length < 8) return;
     const what = table.dataset.filter;
-    const texts = rows.map((row) =>
+    const textOf = (row) =>
       [row.textContent, ...[...row.querySelectorAll("a, [title]")].map((part) => `${part.title} ${part.getAttribute("href") ?? ""}`)]
-        .join(" ").toLowerCase());
+        .join(" ").toLowerCase();
+    let texts = null;
     const field = make("input", { type: "search", placeholder: `Filter these ${what}` });
     field.setAttribute("aria-label", `Filter ${what} by name or address`);
     const tally = make("span");
     tally.setAttribute("role", "status");
     const apply = () => {
       const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+      if (words.length) texts ??= rows.map(textOf);
       let shown = 0;
       rows.forEach((row, index) => {
         row.hidden = !words.every((word) => texts[index].includes(word));
@@ -383,18 +385,16 @@
     if (folded) { folded.open = true; target.scrollIntoView(); }
   };
 
+  // What moves nothing on the first screen comes in tasks of its own: whoever scrolls or types is not kept waiting.
   const start = () => {
     const root = document.body.dataset.root;
     search(root);
     themeButton();
     for (const table of document.querySelectorAll("table.list")) { sortable(table); filterable(table); }
-    charts();
-    snippets(root);
     unfold();
+    for (const part of [charts, () => snippets(root), hints, () => freshness(root)]) setTimeout(part);
     addEventListener("hashchange", unfold);
-    hints();
     addEventListener("resize", hints);
-    freshness(root);
   };
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start); else start();
 })();

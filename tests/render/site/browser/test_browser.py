@@ -324,6 +324,23 @@ def test_a_link_into_the_reference_opens_what_it_leads_to(browser: Browser, url:
         assert [] == wrong
 
 
+def test_a_printed_page_is_black_on_white(browser: Browser, tree: Path, url: str) -> None:
+    """In any theme a page is printed with dark text, a banner that can be read, visible links, and no controls."""
+    colour = "(element, name) => getComputedStyle(element)[name]"
+    with opened(browser, color_scheme="dark") as (page, _):
+        for chosen in (None, "dark"):
+            page.goto(f"{url}/{kinds_of(tree)['pool']}")
+            if chosen:
+                page.evaluate("document.documentElement.dataset.theme = 'dark'")
+            page.emulate_media(media="print", color_scheme="dark")
+            assert "rgb(255, 255, 255)" == page.eval_on_selector("body", colour, "backgroundColor")
+            for selector in ("body", ".elsewhere", "h1"):
+                assert "rgb(0, 0, 0)" == page.eval_on_selector(selector, colour, "color")
+            assert "underline" in page.eval_on_selector(".crumbs a", colour, "textDecorationLine")
+            assert 0 == page.locator(".theme:visible, .find:visible, .ranges:visible, .copy:visible").count()
+            page.emulate_media(media="screen", color_scheme="dark")
+
+
 def test_the_theme_can_be_switched_and_stays(browser: Browser, url: str) -> None:
     """The button switches the theme, and the next page has it from the start."""
     with opened(browser, color_scheme="light") as (page, _):
