@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jinja2
+
 from exporter.errors import ExitCode
-from exporter.render.template_files import plain_environment
+from exporter.render.template_files import environment_of
 from exporter.user_files import user_path
 
 MAX_REPORT_BYTES = 64 * 2**20
@@ -29,7 +31,7 @@ def render_summary(report: dict[str, Any] | None, exit_code: int) -> str:
     outcome = next((code.meaning for code in ExitCode if code == exit_code), "of no known meaning")
     if report is not None and report.get("nothing_to_do") is True:
         outcome = "nothing to do, its ledger is published already"
-    template = plain_environment().get_template("run_summary.md.j2")
+    template = environment_of(jinja2.Environment).get_template("run_summary.md.j2")
     values = {"report": report, "exit_code": exit_code, "outcome": outcome, "shown": MAX_NAMED_ITEMS}
     return template.render(values, code=_code, named=_named, facts=_facts)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeVar
 
 import jinja2
 
@@ -18,9 +19,12 @@ def template_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "site_templates"
 
 
-def plain_environment() -> jinja2.Environment:
+_Environment = TypeVar("_Environment", bound=jinja2.Environment)
+
+
+def environment_of(kind: type[_Environment]) -> _Environment:
     """An environment without filters of its own: everything is escaped, and a name that is not defined is an error."""
-    return jinja2.Environment(
+    return kind(
         loader=jinja2.FileSystemLoader(template_folder()),
         autoescape=True,
         undefined=jinja2.StrictUndefined,

@@ -7,8 +7,9 @@ import shutil
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -108,7 +109,7 @@ def exporter(project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return copy_repository(project_root, tmp_path_factory.mktemp("action") / "exporter")
 
 
-class Operator:
+class Operator(ABC):
     """A repository made of the template's files, on a machine that forgets everything between two runs."""
 
     causes = CAUSES
@@ -162,23 +163,22 @@ class Operator:
         )
         return machine.run("markets")["publish"]
 
-    @contextmanager
-    def tree(self) -> Iterator[Files]:
+    @abstractmethod
+    def tree(self) -> AbstractContextManager[Files]:
         """The files of the tree as the last run left it; what is changed in the block is so for the next run."""
-        raise NotImplementedError
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Another publisher is at work."""
         yield
 
+    @abstractmethod
     def read_run(self) -> str | None:
         """The id of the run that readers get."""
-        raise NotImplementedError
 
+    @abstractmethod
     def judged(self) -> tuple[int, str]:
         """The verdict of `exporter status` on what readers get, and if it is not 0 what is said."""
-        raise NotImplementedError
 
 
 def status_of(uri: str) -> tuple[int, str]:

@@ -33,6 +33,7 @@ from exporter.render.site.rows import (
     market_rows,
     pages_of,
     pool_rows,
+    ranked_by_value,
     token_rows,
     with_names,
 )
@@ -164,10 +165,11 @@ class _Site:
     def files(self) -> Iterator[RenderedFile]:
         """Render all pages. The overview is last, so that whatever it links to is there before it."""
         markets = market_rows(self.tables)
-        pools = pool_rows(self.pools, environment().get_template("macros.j2").module)
+        ranked = ranked_by_value(self.pools)
+        pools = pool_rows(ranked, environment().get_template("macros.j2").module)
         yield from self._pool_pages()
         yield from self._market_pages(markets, pools)
-        tokens, trends = token_rows(self.pools, pools, self.tables.tokens), self.trends.of_groups("token")
+        tokens, trends = token_rows(ranked, pools, self.tables.tokens), self.trends.of_groups("token")
         for token in tokens:
             labels = {
                 (pool["market"], pool["pool"]): f"{pool['market_name']} {pool['pool_label']}".rstrip()

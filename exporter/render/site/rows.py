@@ -104,15 +104,20 @@ def full_name(pool: NamedPool) -> str:
     return " ".join(filter(None, (pool["symbol"], pool["pool_label"], pool["token_label"])))
 
 
-def pool_rows(pools: pl.DataFrame, cells: Any) -> list[SitePool]:
-    """The rows of all pools that were read, in the order of `by_value`. ``pools`` is a frame of `with_names`.
+def ranked_by_value(pools: pl.DataFrame) -> pl.DataFrame:
+    """A frame of `with_names` with the ranks of `exporter.best.with_ranks`, in the order of `by_value`."""
+    return by_value(with_ranks(pools))
+
+
+def pool_rows(ranked: pl.DataFrame, cells: Any) -> list[SitePool]:
+    """The rows of all pools that were read, in the order of ``ranked``, a frame of `ranked_by_value`.
 
     ``cells`` are the macros of the templates. They make the cells for the tables of all pools, of a market's pools, and
     of a token's pools.
     """
     return [
         {**pool, "gates": cells.gates(pool), "rates": cells.rates(pool), "amounts": cells.amounts(pool)}
-        for pool in rows_as(RankedPool, by_value(with_ranks(pools)))
+        for pool in rows_as(RankedPool, ranked)
     ]
 
 
@@ -165,9 +170,9 @@ class _TokenTotals(TypedDict):
     tvl_usd_cents: Limbs | None
 
 
-def token_rows(pools: pl.DataFrame, rows: Sequence[SitePool], tokens: Mapping[str, Token]) -> list[SiteToken]:
-    """Every token, ascending by address. ``pools`` is a frame of `with_names`, and ``rows`` are its `pool_rows`."""
-    ranked = by_value(with_ranks(pools)).with_row_index("index")
+def token_rows(ranked: pl.DataFrame, rows: Sequence[SitePool], tokens: Mapping[str, Token]) -> list[SiteToken]:
+    """Every token, ascending by address. ``ranked`` is a frame of `ranked_by_value`, ``rows`` its `pool_rows`."""
+    ranked = ranked.with_row_index("index")
     value = pl.col("tvl_usd_cents").filter(pl.col("listed"))
     totals = ranked.group_by("token_address").agg(
         pl.col("symbol", "token_label", "token_identity").first(),

@@ -14,7 +14,7 @@ import jinja2
 from exporter.errors import pluralize
 from exporter.protocols import PROTOCOLS
 from exporter.render.site import text
-from exporter.render.template_files import template_folder
+from exporter.render.template_files import environment_of, template_folder
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.problems import MISSING_PAGE, MISSING_PAGE_ASSETS
 
@@ -42,14 +42,7 @@ class _Environment(jinja2.Environment):
 @cache
 def environment() -> jinja2.Environment:
     """The environment of the web pages. It escapes every value, and a name that is not defined is an error."""
-    made = _Environment(
-        loader=jinja2.FileSystemLoader(template_folder()),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
+    made = environment_of(_Environment)
     filters = (
         *(text.percent, text.exact_percent, text.dollars, text.exact_dollars, text.count, text.size, pluralize),
         *(text.amount, text.exact_amount, text.round_amount, text.price, text.fixed_point, text.decimal, text.moment),

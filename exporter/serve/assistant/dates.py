@@ -110,9 +110,8 @@ def _number(text: str) -> int:
     return count
 
 
-def _ago(found: re.Match[str], now: datetime) -> Period:
+def _ago(count: int, unit: str, now: datetime) -> Period:
     """So many days, weeks, months or years ago: that day."""
-    count, unit = _number(found["count"]), found["unit"]
     if unit in ("minute", "hour", "day"):
         return _whole(unit, now, count)
     if unit == "week":
@@ -122,11 +121,10 @@ def _ago(found: re.Match[str], now: datetime) -> Period:
     return _whole("day", last.replace(day=min(now.day, last.day)))
 
 
-def _past(found: re.Match[str], now: datetime) -> Period:
+def _past(count: int, unit: str, now: datetime) -> Period:
     """The last so many hours, days, weeks, months or years, up to now."""
-    count, unit = _number(found["count"]), found["unit"]
     if unit in ("month", "year"):
-        return Period(_ago(found, now).start, now)
+        return Period(_ago(count, unit, now).start, now)
     return Period(now - count * timedelta(**{f"{unit}s": 1}), now)
 
 
@@ -159,11 +157,14 @@ _MEANINGS: Final[tuple[tuple[str, Callable[[re.Match[str], datetime], Period]], 
     ("yesterday", lambda _, now: _whole("day", now, 1)),
     ("day before yesterday", lambda _, now: _whole("day", now, 2)),
     (rf"(this|current) {_UNIT}", lambda found, now: _whole(found["unit"], now)),
-    ("(last|past) hour", lambda _, now: Period(now - timedelta(hours=1), now)),
-    ("past (?P<unit>day|week|month|year)", lambda found, now: Period(_one_back(found["unit"], now), now)),
+    ("(last|past) hour", lambda _, now: _past(1, "hour", now)),
+    ("past (?P<unit>day|week|month|year)", lambda found, now: _past(1, found["unit"], now)),
     ("(last|previous) (?P<unit>day|week|month|year)", lambda found, now: _whole(found["unit"], now, 1)),
-    (rf"(last|past|previous) {_COUNT} {_UNIT}", _past),
-    (rf"{_COUNT} {_UNIT} ago", _ago),
+    (
+        rf"(last|past|previous) {_COUNT} {_UNIT}",
+        lambda found, now: _past(_number(found["count"]), found["unit"], now),
+    ),
+    (rf"{_COUNT} {_UNIT} ago", lambda found, now: _ago(_number(found["count"]), found["unit"], now)),
     (rf"(?P<last>last |past |previous )?(?P<weekday>{'|'.join(_WEEKDAYS)})", _weekday),
     (rf"(last )?(?P<month>{_MONTH})\.?{_YEAR}", _named_month),
     (rf"{_DAY}( of)? (?P<month>{_MONTH})\.?{_YEAR}", _named_day),
@@ -183,12 +184,3 @@ _MEANINGS: Final[tuple[tuple[str, Callable[[re.Match[str], datetime], Period]], 
         _iso_time,
     ),
 )
-
-
-def _one_back(unit: str, now: datetime) -> datetime:
-    """The time a day or a week before now; the day a month or a year before it."""
-    if unit in ("day", "week"):
-        return now - timedelta(days=7 if unit == "week" else 1)
-    found = re.fullmatch(rf"{_COUNT} {_UNIT} ago", f"1 {unit} ago")
-    assert found is not None
-    return _ago(found, now).start
