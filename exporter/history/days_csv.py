@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 from msgspec.structs import astuple, fields
 
+from exporter.history import approximate
 from exporter.history.approximate import nearest_double
 from exporter.tree.documents import DaysMetadata, HistoryBucket, TableColumn
 
 EXACT = tuple(each.name for each in fields(HistoryBucket))
 
-MEANINGS = {
-    "supplied": "approximate: total_supplied in whole tokens",
-    "borrowed": "approximate: total_borrowed in whole tokens",
-    "tvl_usd": "approximate: tvl_usd_cents in US dollars; empty without a valid price",
-    "price_usd": "approximate: oracle_price_usd; empty without a valid price",
-    "supply_apy": "approximate: supply_apy_bps as a fraction (0.05 is 5 %)",
-    "borrow_apy": "approximate: borrow_apy_bps as a fraction",
-    "comparable_supply_apy": "approximate: comparable_supply_apy_bps as a fraction",
-    "comparable_borrow_apy": "approximate: comparable_borrow_apy_bps as a fraction",
-}
-"""The columns for plots."""
+PLOTTED = tuple(
+    replace(column, source="oracle_price_usd", meaning="approximate: oracle_price_usd; null without a valid price")
+    if column.name == "price_usd"
+    else column
+    for column in approximate.APPROXIMATE
+    if column.name == "price_usd" or column.source in EXACT
+)
+"""The approximate columns of `exporter.history.approximate` whose sources a day has. A day's price is text."""
 
-APPROXIMATE = tuple(MEANINGS)
-"""Whole tokens, US dollars and fractions, as in `exporter.history.approximate`."""
+APPROXIMATE = tuple(column.name for column in PLOTTED)
 
 
 def days_metadata() -> DaysMetadata:
@@ -36,17 +34,13 @@ def days_metadata() -> DaysMetadata:
     described = {
         name: TableColumn(types.get(name, "number"), _unit(name), meaning) for name, meaning in _meanings().items()
     }
-    units = ("tokens", "tokens", "US dollars", "US dollars", *["fraction"] * 4)
-    plotted = {
-        name: TableColumn("number", unit, meaning)
-        for (name, meaning), unit in zip(MEANINGS.items(), units, strict=True)
-    }
+    plotted = {column.name: TableColumn("number", column.unit, column.meaning) for column in PLOTTED}
     return DaysMetadata(
         title="The closed days of a lending pool, ascending",
         description="A row is a day, UTC, of one pool: averages and medians of its observations. There are the newest "
         "192 to 240 closed days; history/daily.parquet has all days of all pools, each with its last observation. The "
-        "columns that are said to be approximate are for plots; all others are exact. Nothing that a contract calls "
-        "itself is in the file.",
+        "columns that are said to be approximate are for plots; all others are exact. What is null is empty. Nothing "
+        "that a contract calls itself is in the file.",
         csv="../v1/assets/{market}/{pool}/history.csv",
         columns=described | plotted,
     )
@@ -78,19 +72,16 @@ def days_csv(days: Sequence[HistoryBucket], decimals: int | None) -> bytes:
     return text.getvalue().encode()
 
 
-def _approximate(day: HistoryBucket, decimals: int | None) -> tuple[float | None, ...]:
-    dollars, _, fraction = (day.oracle_price_usd or "").partition(".")
-    price = int(dollars + fraction) if dollars else None
-    return (
-        nearest_double(int(day.total_supplied), decimals),
-        nearest_double(int(day.total_borrowed), decimals),
-        nearest_double(None if day.tvl_usd_cents is None else int(day.tvl_usd_cents), 2),
-        nearest_double(price, len(fraction)),
-        nearest_double(day.supply_apy_bps, 4),
-        nearest_double(day.borrow_apy_bps, 4),
-        nearest_double(day.comparable_supply_apy_bps, 4),
-        nearest_double(day.comparable_borrow_apy_bps, 4),
-    )
+def _approximate(day: HistoryBucket, decimals: int | None) -> Iterator[float | None]:
+    for column in PLOTTED:
+        value = getattr(day, column.source)
+        if value is None:
+            yield None
+        elif column.name == "price_usd":
+            dollars, _, fraction = value.partition(".")
+            yield nearest_double(int(dollars + fraction), len(fraction))
+        else:
+            yield nearest_double(int(value), decimals if isinstance(column.decimals, str) else column.decimals)
 
 
 def _cell(value: object) -> object:
