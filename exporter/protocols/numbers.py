@@ -16,7 +16,7 @@ class Operations:
     """Which operations the contract allows now."""
 
     can_supply: bool | None = None
-    """Whether the contract lets anybody supply, whatever caps leave; null when unknown."""
+    """Whether the contract lets anybody supply; a cap may still leave no room; null when unknown."""
     can_withdraw: bool | None = None
     """Whether the contract lets anybody withdraw; null when unknown."""
     can_borrow: bool | None = None
@@ -36,15 +36,15 @@ class Amounts:
     """How much can be done at most, before the gate of each operation."""
 
     available_to_withdraw: int | None = None
-    """What the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false; null when
+    """Most that the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false; null when
     unknown.
     """
     available_to_borrow: int | None = None
-    """What can be borrowed at the most, in token base units; 0 when can_borrow is false; null when unknown."""
+    """Most that can be borrowed, in token base units; 0 when can_borrow is false; null when unknown."""
     available_to_supply: int | None = None
-    """What the cap leaves to supply, in token base units; 0 when can_supply is false; null without a cap."""
+    """Most that the cap lets in, in token base units; 0 when can_supply is false; null without a cap."""
     min_first_supply: int | None = None
-    """Least that an account's first supply must have, in token base units; null without a minimum."""
+    """Smallest first supply of an account, in token base units; null without a minimum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,23 +52,23 @@ class Risk:
     """What the configuration says of collateral, debt and limits."""
 
     risk_scope: str | None = None
-    """For what factors and caps hold: market, reserve or spoke; null when they are unknown."""
+    """What the factors and caps apply to: market, reserve or spoke; null when they are unknown."""
     collateral_factor_bps: int | None = None
     """Share of the value of collateral that counts when a debt is opened; null when unknown."""
     liquidation_threshold_bps: int | None = None
     """Share of the value of collateral that counts against liquidation; null when unknown."""
     liability_factor_bps: int | None = None
-    """What the value of a debt counts, rounded up; 10000 is the value itself; null when not set or unknown."""
+    """Factor on the value of a debt, rounded up; 10000 leaves the value as it is; null when not set or unknown."""
     liquidation_bonus_bps: int | None = None
     """What a liquidator gets above the debt; null when it is not fixed."""
     liquidation_kind: str | None = None
-    """How the bonus comes about: fixed, range, auction or dynamic; null when unknown."""
+    """How the bonus is set: fixed, range, auction or dynamic; null when unknown."""
     supply_cap: int | None = None
     """Most that may be supplied, in token base units; null is no cap, 0 is closed."""
     borrow_cap: int | None = None
     """Most that may be borrowed, in token base units; null is no cap, 0 is closed."""
     max_utilization_bps: int | None = None
-    """Utilization that no borrower may exceed; null without a limit."""
+    """Highest utilization that borrowing may lead to; null without a limit."""
     reserve_factor_bps: int | None = None
     """Share of the borrowers' interest that suppliers do not get; null when unknown."""
     can_be_collateral: bool | None = None
@@ -84,15 +84,15 @@ class Rewards:
     reward_token: str | None = None
     """Token contract of the reward, a strkey; null without one."""
     supply_reward_per_second: int | None = None
-    """Paid to all suppliers together a second, in base units of the reward token times 10^reward_decimals; null
+    """Paid per second to all suppliers together, in base units of the reward token times 10^reward_decimals; null
     when unknown.
     """
     borrow_reward_per_second: int | None = None
-    """Paid to all borrowers together a second, in base units of the reward token times 10^reward_decimals; null
+    """Paid per second to all borrowers together, in base units of the reward token times 10^reward_decimals; null
     when unknown.
     """
     reward_decimals: int | None = None
-    """Decimals of the two amounts a second beyond base units of the reward token; null when unknown."""
+    """Decimals that the two amounts per second have beyond base units of the reward token; null when unknown."""
     supply_reward_expiration: int | None = None
     """When the suppliers' reward ends; null without an end."""
     borrow_reward_expiration: int | None = None
@@ -102,8 +102,8 @@ class Rewards:
     borrow_reward_reason: str | None = None
     """Valid, or why the borrowers' reward is 0 or its yield null."""
     supply_reward_index: int | None = None
-    """All that 10^decimals shares of supply were ever paid, accrued, in base units of the reward token times
-    10^reward_decimals; null when unknown.
+    """Rewards that 10^decimals shares of supply were paid since the first one, accrued, in base units of the reward
+    token times 10^reward_decimals; null when unknown.
     """
 
 
@@ -132,9 +132,9 @@ class SpokeTerms:
     can_be_seized: bool
     """Whether liquidators can get the supply."""
     available_to_supply: int
-    """What the spoke's cap leaves to supply, in token base units."""
+    """Most that the spoke's cap lets in, in token base units."""
     available_to_borrow: int | None
-    """What can be borrowed at most, in token base units; null when ``can_borrow`` is."""
+    """Most that can be borrowed, in token base units; null when ``can_borrow`` is."""
     collateral_factor_bps: int
     """Share of the value of collateral that counts when a debt is opened, in basis points."""
     liquidation_threshold_bps: int
@@ -156,23 +156,23 @@ class PoolNumbers:
     """What a protocol's math gives of a pool at the ledger's close time."""
 
     supply_apy_bps: int
-    """Annual yield of suppliers, compounded or simple as the protocol has it, floor to basis points."""
+    """Annual yield of suppliers, compounded or simple as the protocol does it, floor to basis points."""
     borrow_apy_bps: int
-    """Annual cost of borrowers, compounded or simple as the protocol has it, floor to basis points."""
+    """Annual cost of borrowers, compounded or simple as the protocol does it, floor to basis points."""
     utilization_bps: int
     """Floor(total_borrowed * 10000 / total_supplied); 0 when nothing is supplied."""
     total_supplied: int
-    """Lent into the pool, interest included, in token base units."""
+    """Amount lent into the pool, interest included, in token base units."""
     total_borrowed: int
-    """Owed to the pool, interest included, in token base units."""
+    """Amount owed to the pool, interest included, in token base units."""
     total_collateral: int
-    """Plain collateral outside total_supplied, in token base units."""
+    """Collateral that is not lent out and not part of total_supplied, in token base units."""
     last_accrual_time: int
     """When the contract last added interest to this pool."""
     supply_index: int
-    """Base units of token for one share of supply, times 10^index_decimals, accrued."""
+    """Base units of the token for one share of supply, accrued, times 10^index_decimals."""
     borrow_index: int
-    """Base units of token for one share of debt, times 10^index_decimals, accrued."""
+    """Base units of the token for one share of debt, accrued, times 10^index_decimals."""
     index_decimals: int
     """Decimals of supply_index and borrow_index."""
     stored_supply_apr: int
@@ -186,19 +186,19 @@ class PoolNumbers:
     apr_decimals: int
     """Decimals of the four rates."""
     stored_utilization: int
-    """Share of supply lent out, stored state, times 10^utilization_decimals."""
+    """Share of supply that is lent out, from the stored state, times 10^utilization_decimals."""
     accrued_utilization: int
-    """Share of supply lent out, accrued, times 10^utilization_decimals."""
+    """Share of supply that is lent out, accrued to ledger_close_time, times 10^utilization_decimals."""
     utilization_decimals: int
     """Decimals of the two utilizations."""
     rate_modifier: int
-    """Reactive factor of the rate model, accrued, times 10^rate_modifier_decimals."""
+    """Factor by which the rate model reacts to past utilization, accrued, times 10^rate_modifier_decimals."""
     rate_modifier_decimals: int
     """Decimals of rate_modifier."""
     backstop_credit: int
     """Interest set aside for the backstop, accrued, in token base units."""
     pool_label: str | None = None
-    """Name that tells several pools of one token in a market apart, for example Hub 1; null if it has one."""
+    """Tells several pools of one token in a market apart, for example Hub 1; null if the token has one pool."""
     share_token: str | None = None
     """The token that suppliers get, a strkey; null where shares are not tokens."""
     share_supply: int | None = None
@@ -384,9 +384,9 @@ class BackstopRow:
     emission_decimals: int
     """Decimals of ``emission_per_second`` beyond base units."""
     emission_per_second: int | None = None
-    """Paid to depositors a second, in base units times 10^``emission_decimals``; null when unknown."""
+    """Paid to depositors per second, in base units times 10^``emission_decimals``; null when unknown."""
     emission_per_year: int | None = None
-    """Paid to depositors a year, in base units of ``emission_token``; null when unknown."""
+    """Paid to depositors per year, in base units of ``emission_token``; null when unknown."""
     emission_expiration: int | None = None
     """When the emission ends; null without one, or when unknown."""
     emission_apr_bps: int | None = None

@@ -85,7 +85,9 @@ PricedValue = Annotated[
 PricedCount = Annotated[Count, doc("Pools that have a price, over which the values here are sums.")]
 Listed = Annotated[
     bool,
-    doc("Whether the exporter's lists or the publisher vouch for the market; false: anybody can create such a market."),
+    doc(
+        "Whether the exporter's lists or the publisher vouch for the market. Anybody can create one that is not listed."
+    ),
 ]
 UnlistedMarkets = Annotated[
     Count, doc("Markets that are not listed. Only the fields that begin with `unlisted_` include them.")
@@ -161,10 +163,10 @@ class MarketBackstop(Struct, frozen=True, forbid_unknown_fields=True):
     emission_decimals: Annotated[Scale, doc("Decimals of `emission_per_second` beyond base units.")]
     emission_per_second: Annotated[
         Amount | None,
-        doc("Paid to depositors a second, in base units times 10^`emission_decimals`; null when unknown."),
+        doc("Paid to depositors per second, in base units times 10^`emission_decimals`; null when unknown."),
     ]
     emission_per_year: Annotated[
-        Amount | None, doc("Paid to depositors a year, in base units of `emission_token`; null when unknown.")
+        Amount | None, doc("Paid to depositors per year, in base units of `emission_token`; null when unknown.")
     ]
     emission_expiration: Annotated[Timestamp | None, doc("When the emission ends; null without one, or when unknown.")]
     emission_apr_bps: Annotated[
@@ -520,7 +522,7 @@ class DaysMetadata(Struct, frozen=True, forbid_unknown_fields=True):
     """What each pool's `history.csv` holds: each of its columns by name."""
 
     title: Annotated[Words, doc("The tables in a few words.")]
-    description: Annotated[Words, doc("What a row is, and which days there are.")]
+    description: Annotated[Words, doc("What a row is, and which days the file has.")]
     csv: Annotated[Words, doc("Where the CSV file of a pool is, relative to this document, with its market and pool.")]
     columns: Annotated[dict[str, TableColumn], doc("The columns by name, in the order of the files.")]
 
@@ -535,7 +537,7 @@ class DataField(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DataSchema(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The columns of a table, and those that identify a row."""
+    """The columns of a table, and which of them identify a row."""
 
     fields: Annotated[list[DataField], doc("The columns.")]
     primary_key: Annotated[list[Words], doc("Names of the columns that identify a row.")]
@@ -589,7 +591,7 @@ class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
         doc("Unit of `before` and `after`: usd, basis_points or base_units of the token; null for words."),
     ]
     takes_effect: Annotated[
-        Timestamp | None, doc("The time from which on a queued change can be put into effect; null without one.")
+        Timestamp | None, doc("The time from which a queued change can be put into effect; null without one.")
     ]
     observed_ledger: ObservedLedger
     ledger_close_time: Annotated[Timestamp, doc("Close time of the observed ledger.")]
@@ -599,7 +601,7 @@ class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
 class WatchedValue(Struct, frozen=True, forbid_unknown_fields=True):
     """Something that decides over a market: an admin, a code or an oracle."""
 
-    kind: Annotated[Words, doc("admin, code or oracle.")]
+    kind: Annotated[Words, doc("What is watched: admin, code or oracle.")]
     subject: Annotated[Words, doc("Which admin, or which contract.")]
     value: Annotated[Words, doc("The address, or the SHA-256 of the code; `none` without one.")]
 
@@ -785,7 +787,7 @@ class TokenList(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
-    """The observations of a pool from `start_time` on and before `end_time`.
+    """The observations of a pool from `start_time` (inclusive) to `end_time` (exclusive).
 
     Amounts and the value are averages over the observations, rounded down. Rates and the price are medians: the middle
     value or, if their number is even, the mean of the two in the middle, rounded down. A price is rounded at the most
@@ -799,13 +801,13 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
     total_borrowed: Annotated[Amount, doc("Mean of what was owed to the pool, in token base units, rounded down.")]
     supply_apy_bps: Annotated[
         BasisPoints,
-        doc("Median annual yield of suppliers, compounded as the protocol has it, in basis points, rounded down."),
+        doc("Median annual yield of suppliers, compounded as the protocol does it, in basis points, rounded down."),
     ]
     realized_supply_apy_bps: Annotated[
         Change | None,
         doc(
-            "What a supply share really gained from the first to the last observation, as a yield a year compounded "
-            "daily, in basis points, rounded down; null with one observation."
+            "What a supply share really gained from the first to the last observation, as an annual yield "
+            "compounded daily, in basis points, rounded down; null with one observation."
         ),
     ]
     realized_supply_reward: Annotated[
@@ -817,26 +819,26 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     borrow_apy_bps: Annotated[
         BasisPoints,
-        doc("Median annual cost of borrowers, compounded as the protocol has it, in basis points, rounded down."),
+        doc("Median annual cost of borrowers, compounded as the protocol does it, in basis points, rounded down."),
     ]
     realized_borrow_apy_bps: Annotated[
         Change | None,
         doc(
-            "What a debt really grew from the first to the last observation, as a yield a year compounded daily, in "
+            "What a debt really grew from the first to the last observation, as an annual rate compounded daily, in "
             "basis points, rounded down; null with one observation."
         ),
     ]
     comparable_supply_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Median annual yield of suppliers compounded daily, in every protocol alike, in basis points, rounded "
+            "Median annual yield of suppliers compounded daily, alike for every protocol, in basis points, rounded "
             "down; null where rows of that time do not have it."
         ),
     ]
     comparable_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Median annual cost of borrowers compounded daily, in every protocol alike, in basis points, rounded "
+            "Median annual cost of borrowers compounded daily, alike for every protocol, in basis points, rounded "
             "down; null where rows of that time do not have it."
         ),
     ]
@@ -919,57 +921,57 @@ class TotalsBucket(Struct, frozen=True, forbid_unknown_fields=True):
     mean_supply_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield, compounded as each protocol has it, weighted by USD supplied, in basis points; null "
+            "Mean annual yield, compounded as each protocol does it, weighted by USD supplied, in basis points; null "
             "where that is nothing."
         ),
     ]
     mean_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost, compounded as each protocol has it, weighted by USD borrowed, in basis points; null "
+            "Mean annual cost, compounded as each protocol does it, weighted by USD borrowed, in basis points; null "
             "where that is nothing."
         ),
     ]
     mean_comparable_supply_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield, compounded daily in every protocol alike, weighted by USD supplied, in basis points; "
+            "Mean annual yield, compounded daily, alike for every protocol, weighted by USD supplied, in basis points; "
             "null where that is nothing, and where rows of that time do not have it."
         ),
     ]
     mean_comparable_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost, compounded daily in every protocol alike, weighted by USD borrowed, in basis points; "
+            "Mean annual cost, compounded daily, alike for every protocol, weighted by USD borrowed, in basis points; "
             "null where that is nothing, and where rows of that time do not have it."
         ),
     ]
     best_supply_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "The highest annual yield to supply, compounded as its protocol has it, in basis points; null when no pool "
-            "counts."
+            "The highest annual yield to supply, compounded as its protocol does it, in basis points; null when no "
+            "pool counts."
         ),
     ]
     best_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "The lowest annual cost to borrow, compounded as its protocol has it, in basis points; null when no pool "
-            "counts."
+            "The lowest annual cost to borrow, compounded as its protocol does it, in basis points; null when no "
+            "pool counts."
         ),
     ]
     best_comparable_supply_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "The highest annual yield to supply, compounded daily in every protocol alike, in basis points; null when "
-            "no pool counts, and where rows of that time do not have it."
+            "The highest annual yield to supply, compounded daily, alike for every protocol, in basis points; null "
+            "when no pool counts, and where rows of that time do not have it."
         ),
     ]
     best_comparable_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "The lowest annual cost to borrow, compounded daily in every protocol alike, in basis points; null when no "
-            "pool counts, and where rows of that time do not have it."
+            "The lowest annual cost to borrow, compounded daily, alike for every protocol, in basis points; null "
+            "when no pool counts, and where rows of that time do not have it."
         ),
     ]
     market_count: Annotated[Count, doc("Markets that were observed.")]
@@ -1055,10 +1057,10 @@ class ProtocolCoverage(Struct, frozen=True, forbid_unknown_fields=True):
     supply_yield: Annotated[Words, doc("How suppliers' yield follows from the annual rate.")]
     borrow_yield: Annotated[Words, doc("How borrowers' cost follows from the annual rate.")]
     supply_compounding: Annotated[
-        Compounding, doc("How often a year the suppliers' yield is compounded, or simple; 365 is daily.")
+        Compounding, doc("Times a year that the suppliers' yield is compounded, such as 365 for daily; or simple.")
     ]
     borrow_compounding: Annotated[
-        Compounding, doc("How often a year the borrowers' cost is compounded, or simple; 365 is daily.")
+        Compounding, doc("Times a year that the borrowers' cost is compounded, such as 365 for daily; or simple.")
     ]
     rates: Annotated[Words, doc("The state from which the rates follow.")]
     totals: Annotated[Words, doc("The state from which the totals follow, and what is part of them.")]
@@ -1141,7 +1143,7 @@ class Absent(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SkippedMarket(Struct, frozen=True, forbid_unknown_fields=True):
-    """A market that a run did not read, or did not read to the end."""
+    """A market that a run did not read, or did not read to the end, and why."""
 
     market: MarketAddress
     protocol: ProtocolName
@@ -1170,7 +1172,7 @@ class SkippedList(Struct, frozen=True, forbid_unknown_fields=True):
 class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     """The status document, which says which run is published. It is written last, so all files of that run exist.
 
-    The network `local` is on a single machine, as that of `exporter demo`. Until `/v1/proofs` lists the run, its
+    The network `local` runs on a single machine, as that of `exporter demo` does. Until `/v1/proofs` lists the run, its
     numbers are the RPC's word. `proof_checkpoint` can be proven when the network has published the checkpoint after it,
     64 ledgers later.
     """
@@ -1203,7 +1205,7 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     manifest_sha256: Annotated[Digest, doc("SHA-256 of the run's manifest, 64 hex digits.")]
     previous_run_id: Annotated[RunId | None, doc("The id of the previous run; null for the first run.")]
     evidence_key: Annotated[ObjectKey, doc("Key of the file with everything that the run's numbers come from.")]
-    market_pools_cap: Annotated[Positive, doc("The most pools in the document of a market.")]
+    market_pools_cap: Annotated[Positive, doc("Largest number of pools in the document of a market.")]
     proof_checkpoint: Annotated[Ledger, doc("The ledger with whose state the run can be compared.")]
     risk_key: Annotated[ObjectKey | None, doc("Key of the risk document that markets show; null if none is recent.")]
     risk_sha256: Annotated[Digest | None, doc("SHA-256 of that risk document, 64 hex digits; null without one.")]
@@ -1230,9 +1232,9 @@ class RunSettings(Struct, frozen=True, forbid_unknown_fields=True):
     network: Passphrase
     page_sizes: Annotated[list[Positive], doc("The sizes in which pages are rendered, in rows, ascending.")]
     default_page_size: Annotated[Positive, doc("Rows of a page without a limit.")]
-    market_pools_cap: Annotated[Positive, doc("The most pools in the document of a market.")]
+    market_pools_cap: Annotated[Positive, doc("Largest number of pools in the document of a market.")]
     public_url: Annotated[
-        PublicUrl | None, doc("Where the publisher says that the tree is, as web pages do; null: they do not say it.")
+        PublicUrl | None, doc("The public URL of the tree, which web pages name; null if they name none.")
     ] = None
 
 

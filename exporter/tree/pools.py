@@ -96,24 +96,24 @@ class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
 
     market: Annotated[ContractAddress, required(1, "market contract, a strkey; rows ascend by market, then pool")]
     pool: Annotated[
-        PoolId, required(2, "pool id inside the market; the token's address wherever a market has one pool a token")
+        PoolId, required(2, "pool id inside the market; the token's address if the market has one pool for each token")
     ]
     token_address: Annotated[ContractAddress, required(3, "token contract, a strkey")]
     symbol: Annotated[TokenSymbol, derived(4, "token symbol as the token contract gives it")]
     decimals: Annotated[TokenDecimals, required(5, "decimals of the token: 10^decimals base units are one token")]
     supply_apy_bps: Annotated[
         BasisPoints,
-        required(10, "annual yield of suppliers, compounded or simple as the protocol has it, floor to basis points"),
+        required(10, "annual yield of suppliers, compounded or simple as the protocol does it, floor to basis points"),
     ]
     borrow_apy_bps: Annotated[
         BasisPoints,
-        required(11, "annual cost of borrowers, compounded or simple as the protocol has it, floor to basis points"),
+        required(11, "annual cost of borrowers, compounded or simple as the protocol does it, floor to basis points"),
     ]
     utilization_bps: Annotated[
         BasisPoints, required(12, "floor(total_borrowed * 10000 / total_supplied); 0 when nothing is supplied")
     ]
-    total_supplied: Annotated[Amount, required(13, "lent into the pool, interest included, in token base units")]
-    total_borrowed: Annotated[Amount, required(14, "owed to the pool, interest included, in token base units")]
+    total_supplied: Annotated[Amount, required(13, "amount lent into the pool, interest included, in token base units")]
+    total_borrowed: Annotated[Amount, required(14, "amount owed to the pool, interest included, in token base units")]
     oracle_price_usd: Annotated[
         Price | None, derived(21, "oracle_price printed with all of its decimals; null without a valid price")
     ]
@@ -155,19 +155,19 @@ class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     pool_label: Annotated[
         Words | None,
         optional(
-            91, "name that tells several pools of one token in a market apart, for example Hub 1; null if it has one"
+            91, "tells several pools of one token in a market apart, for example Hub 1; null if the token has one pool"
         ),
     ]
     listed: Annotated[
         bool,
         derived(
             97,
-            "whether the market is listed: the exporter's lists or the publisher vouch for it; false: anybody can "
-            "create such a market",
+            "whether the market is listed: the exporter's lists or the publisher vouch for it. Anybody can create a "
+            "market that is not listed",
         ),
     ]
     listed_reason: Annotated[
-        ListedReasonName, derived(98, "why the market is listed, package_list or configured; else not_listed")
+        ListedReasonName, derived(98, "package_list or configured says who lists the market; not_listed if nobody does")
     ]
     app_url: Annotated[str | None, doc("Where the protocol's own app shows the pool; null where no such app is known.")]
     token_name: Annotated[Words | None, doc("The full name of the pool's token, by its contract; null without a name.")]
@@ -180,21 +180,22 @@ class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
         doc("Who stands behind the pool's token; null if it is not on the list of identified tokens."),
     ]
     supply_compounding: Annotated[
-        Compounding, derived(87, "how often a year supply_apy_bps is compounded, or simple; 365 is daily")
+        Compounding, derived(87, "times a year that supply_apy_bps is compounded, such as 365 for daily; or simple")
     ]
     borrow_compounding: Annotated[
-        Compounding, derived(88, "how often a year borrow_apy_bps is compounded, or simple; 365 is daily")
+        Compounding, derived(88, "times a year that borrow_apy_bps is compounded, such as 365 for daily; or simple")
     ]
     comparable_supply_apy_bps: Annotated[
-        BasisPoints, derived(84, "stored_supply_apr compounded daily, in every protocol alike, floor to basis points")
+        BasisPoints, derived(84, "stored_supply_apr compounded daily, alike for every protocol, floor to basis points")
     ]
     comparable_borrow_apy_bps: Annotated[
-        BasisPoints, derived(85, "stored_borrow_apr compounded daily, in every protocol alike, floor to basis points")
+        BasisPoints, derived(85, "stored_borrow_apr compounded daily, alike for every protocol, floor to basis points")
     ]
     total_supply_apy_bps: Annotated[
         BasisPoints,
         derived(
-            86, "comparable_supply_apy_bps plus supply_reward_apr_bps; a reward of null (no price, not funded) adds 0"
+            86,
+            "comparable_supply_apy_bps plus supply_reward_apr_bps; a reward that is null (no price, not funded) adds 0",
         ),
     ]
 
@@ -227,8 +228,8 @@ class AssetPrice(
         PriceTime | None,
         derived(
             19,
-            "time of the price as the oracle gives it, in unix seconds (in JSON a date and time, none beyond the year "
-            "9999); null without a valid price",
+            "time of the price, by the oracle, in unix seconds (in JSON a date and time, null beyond the year 9999); "
+            "null without a valid price",
         ),
     ]
 
@@ -255,14 +256,19 @@ class AssetRates(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     utilization_decimals: Annotated[Scale, required(36, "decimals of the two utilizations")]
     stored_utilization: Annotated[
-        FixedPoint, required(34, "share of supply lent out, stored state, times 10^utilization_decimals")
+        FixedPoint,
+        required(34, "share of supply that is lent out, from the stored state, times 10^utilization_decimals"),
     ]
     accrued_utilization: Annotated[
-        FixedPoint, required(35, "share of supply lent out, accrued, times 10^utilization_decimals")
+        FixedPoint,
+        required(35, "share of supply that is lent out, accrued to ledger_close_time, times 10^utilization_decimals"),
     ]
     rate_modifier_decimals: Annotated[Scale, required(38, "decimals of rate_modifier")]
     rate_modifier: Annotated[
-        FixedPoint, required(37, "reactive factor of the rate model, accrued, times 10^rate_modifier_decimals")
+        FixedPoint,
+        required(
+            37, "factor by which the rate model reacts to past utilization, accrued, times 10^rate_modifier_decimals"
+        ),
     ]
 
 
@@ -276,10 +282,10 @@ class AssetIndexes(
 
     index_decimals: Annotated[Scale, required(28, "decimals of supply_index and borrow_index")]
     supply_index: Annotated[
-        FixedPoint, required(26, "base units of token for one share of supply, times 10^index_decimals, accrued")
+        FixedPoint, required(26, "base units of the token for one share of supply, accrued, times 10^index_decimals")
     ]
     borrow_index: Annotated[
-        FixedPoint, required(27, "base units of token for one share of debt, times 10^index_decimals, accrued")
+        FixedPoint, required(27, "base units of the token for one share of debt, accrued, times 10^index_decimals")
     ]
     share_token: Annotated[
         ContractAddress | None, optional(94, "the token that suppliers get, a strkey; null where shares are not tokens")
@@ -292,12 +298,12 @@ class AssetIndexes(
 class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
     """One parameter of the pool's configuration, under the contract's own name.
 
-    The number is `value` divided by 10^`decimals`. A yes is 1, a no is 0. If `no_limit` is true, the contract takes
+    The number is `value` divided by 10^`decimals`. Yes is 1, no is 0. If `no_limit` is true, the contract takes
     this value to mean that there is no limit.
     """
 
     name: Annotated[Words, doc("The parameter's name in the contract.")]
-    value: Annotated[FixedPoint, doc("The parameter's value, times 10^`decimals`; a yes is 1, a no is 0.")]
+    value: Annotated[FixedPoint, doc("The parameter's value, times 10^`decimals`; yes is 1, no is 0.")]
     decimals: Annotated[Scale, doc("Decimals of `value`.")]
     no_limit: Annotated[bool, doc("Whether the contract takes this value to mean that there is no limit.")]
 
@@ -312,19 +318,21 @@ class RatePoint(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
-    """The operations that the contract allows in the pool now, before caps, balances and health.
+    """The operations that the contract allows in the pool now, before caps, balances and health are looked at.
 
     `can_liquidate` is about debt in this pool. An operation is null if it is not known, or if it is not the same for
     everybody. `can_reason` says why, and why other operations are closed if the market has no price of the token.
     `archived` closes nothing: since protocol 23 the call itself restores the entries that it needs, for a higher fee.
-    Before, a transaction of its own had to do that. `pool_status` is the pool's own status, and null if only its market
-    has one. The two meanings explain the statuses in words, and are null if a status has no known meaning.
+    Before protocol 23, that took a transaction of its own. `pool_status` is the pool's own status, and null if only its
+    market has one. The two meanings explain the statuses in words, and are null if a status has no known meaning.
     """
 
     pool_status: Annotated[
         Words | None, optional(47, "the pool's own status in the protocol's own words; null when it has none")
     ]
-    can_supply: Annotated[bool | None, optional(41, "whether the contract lets anybody supply, whatever caps leave")]
+    can_supply: Annotated[
+        bool | None, optional(41, "whether the contract lets anybody supply; a cap may still leave no room")
+    ]
     can_withdraw: Annotated[bool | None, optional(42, "whether the contract lets anybody withdraw")]
     can_borrow: Annotated[bool | None, optional(43, "whether the contract lets anybody borrow")]
     can_repay: Annotated[bool | None, optional(44, "whether the contract lets anybody repay")]
@@ -343,8 +351,8 @@ class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         derived(
             99,
-            "whether an entry from which the numbers follow is archived: nobody has used or prolonged it for long, and "
-            "the next call that needs it restores it",
+            "whether an entry from which the numbers follow is archived: it was not used or extended for a long time, "
+            "and the next call that needs it restores it",
         ),
     ]
     market_status_meaning: Annotated[
@@ -356,24 +364,24 @@ class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
-    """How much can be done, in base units, and what the pool is worth, in US cents. Each number is rounded down."""
+    """The most that one operation can move, in base units, and the pool's worth, in US cents. All are rounded down."""
 
     available_to_withdraw: Annotated[
         Amount | None,
-        optional(48, "what the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false"),
+        optional(
+            48, "most that the pool can pay out to its suppliers, in token base units; 0 when can_withdraw is false"
+        ),
     ]
     available_to_borrow: Annotated[
-        Amount | None, optional(49, "what can be borrowed at the most, in token base units; 0 when can_borrow is false")
+        Amount | None, optional(49, "most that can be borrowed, in token base units; 0 when can_borrow is false")
     ]
     available_to_supply: Annotated[
         Amount | None,
-        optional(
-            50, "what the cap leaves to supply, in token base units; 0 when can_supply is false; null without a cap"
-        ),
+        optional(50, "most that the cap lets in, in token base units; 0 when can_supply is false; null without a cap"),
     ]
     min_first_supply: Annotated[
         Amount | None,
-        optional(51, "least that an account's first supply must have, in token base units; null without a minimum"),
+        optional(51, "smallest first supply of an account, in token base units; null without a minimum"),
     ]
     supplied_usd_cents: Annotated[
         UsdCents | None, derived(64, "floor(total_supplied * price * 100); null without a valid price")
@@ -415,9 +423,9 @@ class AssetSpoke(Struct, frozen=True, forbid_unknown_fields=True):
         bool | None, doc("Whether debt can be liquidated; null if it is not known whether the market has a price.")
     ]
     can_be_seized: Annotated[bool, doc("Whether liquidators can get the supply.")]
-    available_to_supply: Annotated[Amount, doc("What the spoke's cap leaves to supply, in token base units.")]
+    available_to_supply: Annotated[Amount, doc("Most that the spoke's cap lets in, in token base units.")]
     available_to_borrow: Annotated[
-        Amount | None, doc("What can be borrowed at most, in token base units; null when `can_borrow` is.")
+        Amount | None, doc("Most that can be borrowed, in token base units; null when `can_borrow` is.")
     ]
     collateral_factor_bps: Annotated[
         BasisPoints, doc("Share of the value of collateral that counts when a debt is opened, in basis points.")
@@ -435,7 +443,7 @@ class AssetSpoke(Struct, frozen=True, forbid_unknown_fields=True):
 class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
     """Collateral, debt and limits of the pool's configuration, in the same words for every protocol.
 
-    `risk_scope` says for what the numbers hold: `market`, `reserve` or `spoke`; it is null if nothing is known.
+    `risk_scope` says what the numbers apply to: `market`, `reserve` or `spoke`; it is null if nothing is known.
     Collateral of this pool lets somebody borrow collateral_factor_bps / liability_factor_bps of its value, where the
     liability factor is that of the pool with the debt. `liquidation_kind` is `fixed`, `range` (the bonus depends on the
     position, and docs/protocols says which bonus the number is), `auction` or `dynamic`; then the bonus is null. A cap
@@ -446,7 +454,7 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
 
     risk_scope: Annotated[
         RiskScope | None,
-        optional(52, "for what factors and caps hold: market, reserve or spoke; null when they are unknown"),
+        optional(52, "what the factors and caps apply to: market, reserve or spoke; null when they are unknown"),
     ]
     collateral_factor_bps: Annotated[
         BasisPoints | None, optional(53, "share of the value of collateral that counts when a debt is opened")
@@ -458,14 +466,14 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
         BasisPoints | None,
         optional(
             55,
-            "what the value of a debt counts, rounded up; 10000 is the value itself; null when not set or unknown",
+            "factor on the value of a debt, rounded up; 10000 leaves the value as it is; null when not set or unknown",
         ),
     ]
     liquidation_bonus_bps: Annotated[
         BasisPoints | None, optional(56, "what a liquidator gets above the debt; null when it is not fixed")
     ]
     liquidation_kind: Annotated[
-        LiquidationKind | None, optional(57, "how the bonus comes about: fixed, range, auction or dynamic")
+        LiquidationKind | None, optional(57, "how the bonus is set: fixed, range, auction or dynamic")
     ]
     supply_cap: Annotated[
         Amount | None, optional(58, "most that may be supplied, in token base units; null is no cap, 0 is closed")
@@ -480,7 +488,7 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
         UsdCents | None, derived(93, "floor(borrow_cap * price * 100); null without a cap or a valid price")
     ]
     max_utilization_bps: Annotated[
-        BasisPoints | None, optional(60, "utilization that no borrower may exceed; null without a limit")
+        BasisPoints | None, optional(60, "highest utilization that borrowing may lead to; null without a limit")
     ]
     reserve_factor_bps: Annotated[
         BasisPoints | None, optional(61, "share of the borrowers' interest that suppliers do not get")
@@ -493,7 +501,7 @@ class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PoolRewards(Struct, frozen=True, forbid_unknown_fields=True):
-    """The rewards of a pool a year, which are paid in another token. A row of pools has this part of `AssetRewards`."""
+    """The yearly rewards of a pool, which are paid in another token. A row of pools has this part of `AssetRewards`."""
 
     reward_token: Annotated[
         ContractAddress | None, optional(67, "token contract of the reward, a strkey; null without one")
@@ -507,7 +515,9 @@ class PoolRewards(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     supply_reward_per_year: Annotated[
         Amount | None,
-        derived(73, "paid to all suppliers a year, floor to base units of the reward token; null when unknown"),
+        derived(
+            73, "paid per year to all suppliers together, floor to base units of the reward token; null when unknown"
+        ),
     ]
     supply_reward_expiration: Annotated[
         Timestamp | None, optional(75, "when the suppliers' reward ends; null without an end")
@@ -525,7 +535,9 @@ class PoolRewards(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     borrow_reward_per_year: Annotated[
         Amount | None,
-        derived(74, "paid to all borrowers a year, floor to base units of the reward token; null when unknown"),
+        derived(
+            74, "paid per year to all borrowers together, floor to base units of the reward token; null when unknown"
+        ),
     ]
     borrow_reward_expiration: Annotated[
         Timestamp | None, optional(76, "when the borrowers' reward ends; null without an end")
@@ -550,35 +562,36 @@ class AssetRewards(PoolRewards, frozen=True, forbid_unknown_fields=True):
     Borrowers are paid theirs. The reason is `valid`, or says why the yield is 0 or null. It is 0 for `none` (the
     protocol pays no rewards), `no_emissions` and `expired`. It is null for `nothing_supplied`, `nothing_borrowed`,
     `no_token_price`, `no_reward_price`, `several_tokens`, `not_funded`, `unread` (the entry has an unknown form) and
-    `not_read` (the exporter does not read it). Amounts a second are in base units of `reward_token` times
-    10^`reward_decimals`; amounts a year are in base units. `reward_price` / 10^`reward_price_decimals` is the price of
-    one whole token in USD. `reward_price_source` says where it comes from: `comet_spot` is the present price in a pool,
-    which a single trade can move.
+    `not_read` (the exporter does not read it). Amounts per second are in base units of `reward_token` times
+    10^`reward_decimals`; amounts per year are in base units. `reward_price` / 10^`reward_price_decimals` is the price
+    of one whole token in USD. `reward_price_source` says where it comes from: `comet_spot` is the present price in a
+    pool, which a single trade can move.
     """
 
     reward_decimals: Annotated[
-        Scale | None, optional(72, "decimals of the two amounts a second beyond base units of the reward token")
+        Scale | None,
+        optional(72, "decimals that the two amounts per second have beyond base units of the reward token"),
     ]
     supply_reward_per_second: Annotated[
         Amount | None,
         optional(
             70,
-            "paid to all suppliers together a second, in base units of the reward token times 10^reward_decimals",
+            "paid per second to all suppliers together, in base units of the reward token times 10^reward_decimals",
         ),
     ]
     supply_reward_index: Annotated[
         FixedPoint | None,
         optional(
             96,
-            "all that 10^decimals shares of supply were ever paid, accrued, in base units of the reward token times "
-            "10^reward_decimals",
+            "rewards that 10^decimals shares of supply were paid since the first one, accrued, in base units of the "
+            "reward token times 10^reward_decimals",
         ),
     ]
     borrow_reward_per_second: Annotated[
         Amount | None,
         optional(
             71,
-            "paid to all borrowers together a second, in base units of the reward token times 10^reward_decimals",
+            "paid per second to all borrowers together, in base units of the reward token times 10^reward_decimals",
         ),
     ]
     reward_price: Annotated[
@@ -591,13 +604,14 @@ class AssetRewards(PoolRewards, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
-    """How a pool did over a `period`. The period ends at the begin of the present hour or, for `30d`, quarter of a day.
+    """The means and changes of a pool over a `period`.
 
-    Means are over the `observed_count` closed buckets of the period in which the pool was observed. Each bucket counts
-    once, and the mean is rounded down. A bucket has an hour for `24h` and `7d`, and 6 hours for `30d`. A change is the
-    number in this document minus that of the newest bucket before the period. If the history is too short, the count is
-    0 and everything else is null: no bucket ended within a quarter of the period before its begin. The value and its
-    change are also null without a price.
+    The period ends at the start of the present hour or, for `30d`, of the present day. Means are over the
+    `observed_count` closed buckets of the period in which the pool was observed. Each bucket counts once, and the mean
+    is rounded down. A bucket is an hour for `24h` and `7d`, and a day for `30d`. A change is the number in this
+    document minus that of the newest bucket before the period. If no bucket ended within a quarter of the period before
+    its start, the history is too short: the count is 0 and everything else is null. The value and its change are also
+    null without a price.
     """
 
     period: PeriodName
@@ -605,15 +619,15 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
     mean_supply_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield of suppliers, compounded as the protocol has it, in basis points; null where the "
+            "Mean annual yield of suppliers, compounded as the protocol does it, in basis points; null where the "
             "history is too short."
         ),
     ]
     mean_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost of borrowers, compounded as the protocol has it, in basis points; null where the history "
-            "is too short."
+            "Mean annual cost of borrowers, compounded as the protocol does it, in basis points; null where the "
+            "history is too short."
         ),
     ]
     mean_utilization_bps: Annotated[
@@ -626,28 +640,28 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
     mean_comparable_supply_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield of suppliers compounded daily, in every protocol alike, in basis points; null where the "
-            "history is too short or does not have it."
+            "Mean annual yield of suppliers compounded daily, alike for every protocol, in basis points; null where "
+            "the history is too short or does not have it."
         ),
     ]
     mean_comparable_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost of borrowers compounded daily, in every protocol alike, in basis points; null where the "
+            "Mean annual cost of borrowers compounded daily, alike for every protocol, in basis points; null where the "
             "history is too short or does not have it."
         ),
     ]
     realized_supply_apy_bps: Annotated[
         Change | None,
         doc(
-            "What a supply share really gained over the period, as a yield a year compounded daily, in basis points, "
+            "What a supply share really gained over the period, as an annual yield compounded daily, in basis points, "
             "rounded down; null where the history is too short."
         ),
     ]
     realized_borrow_apy_bps: Annotated[
         Change | None,
         doc(
-            "What a debt really grew over the period, as a yield a year compounded daily, in basis points, rounded "
+            "What a debt really grew over the period, as an annual rate compounded daily, in basis points, rounded "
             "down; null where the history is too short."
         ),
     ]
@@ -669,15 +683,15 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
 class PendingChange(Struct, frozen=True, forbid_unknown_fields=True):
     """A change that the market's contracts have queued and that is not in effect yet.
 
-    From `takes_effect` on somebody can put it into effect. It is listed until that is done, or until the contracts drop
-    it.
+    From `takes_effect` on, anybody who may do so can put it into effect. It is listed until that is done, or until the
+    contracts drop it.
     """
 
     pool: Annotated[PoolId | None, doc("The pool's id inside its market; null for a change of the market.")]
-    kind: Annotated[Words, doc("terms, admin, code or oracle.")]
+    kind: Annotated[Words, doc("What would change: terms, admin, code or oracle.")]
     value: Annotated[Words, doc("The value that is queued, as text.")]
     takes_effect: Annotated[
-        Timestamp | None, doc("The time from which on it can be put into effect; null if none is set, or known.")
+        Timestamp | None, doc("The time from which it can be put into effect; null if none is set, or known.")
     ]
 
 
@@ -691,7 +705,9 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
     wasm_hash: Annotated[
         Digest | None, required(40, "SHA-256 of the market contract's code, 64 hex digits; null when unknown")
     ] = field(name="contract_wasm_hash")
-    total_collateral: Annotated[Amount, required(15, "plain collateral outside total_supplied, in token base units")]
+    total_collateral: Annotated[
+        Amount, required(15, "collateral that is not lent out and not part of total_supplied, in token base units")
+    ]
     backstop_credit: Annotated[
         FixedPoint, required(39, "interest set aside for the backstop, accrued, in token base units")
     ]
@@ -706,7 +722,7 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
         doc("Base rate, kinks, the rate now, and the rate at full utilization; empty where it is not computed."),
     ]
     operations: Annotated[AssetOperations, doc("The operations that the contract allows in the pool now.")]
-    liquidity: Annotated[AssetLiquidity, doc("How much can be done, and what the pool is worth.")]
+    liquidity: Annotated[AssetLiquidity, doc("The most that one operation can move, and what the pool is worth.")]
     risk: Annotated[AssetRisk, doc("The terms of collateral, debt and limits in the configuration.")]
     rewards: Annotated[AssetRewards, doc("What is paid in addition to interest, in another token.")]
     periods: Annotated[list[AssetPeriod], doc("How the pool did over the last day, week and 30 days.")]
@@ -719,56 +735,56 @@ class RecentMeans(Struct, frozen=True, forbid_unknown_fields=True):
     mean_supply_apy_bps_7d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield of suppliers over 7 days, compounded as the protocol has it, in basis points; "
+            "Mean annual yield of suppliers over 7 days, compounded as the protocol does it, in basis points; "
             "null while the history is too short."
         ),
     ]
     mean_supply_apy_bps_30d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield of suppliers over 30 days, compounded as the protocol has it, in basis points; "
+            "Mean annual yield of suppliers over 30 days, compounded as the protocol does it, in basis points; "
             "null while the history is too short."
         ),
     ]
     mean_borrow_apy_bps_7d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost of borrowers over 7 days, compounded as the protocol has it, in basis points; "
+            "Mean annual cost of borrowers over 7 days, compounded as the protocol does it, in basis points; "
             "null while the history is too short."
         ),
     ]
     mean_borrow_apy_bps_30d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost of borrowers over 30 days, compounded as the protocol has it, in basis points; "
+            "Mean annual cost of borrowers over 30 days, compounded as the protocol does it, in basis points; "
             "null while the history is too short."
         ),
     ]
     mean_comparable_supply_apy_bps_7d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield of suppliers over 7 days, compounded daily in every protocol alike, in basis points; "
+            "Mean annual yield of suppliers over 7 days, compounded daily, alike for every protocol, in basis points; "
             "null while the history is too short."
         ),
     ]
     mean_comparable_supply_apy_bps_30d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield of suppliers over 30 days, compounded daily in every protocol alike, in basis points; "
+            "Mean annual yield of suppliers over 30 days, compounded daily, alike for every protocol, in basis points; "
             "null while the history is too short."
         ),
     ]
     mean_comparable_borrow_apy_bps_7d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost of borrowers over 7 days, compounded daily in every protocol alike, in basis points; "
+            "Mean annual cost of borrowers over 7 days, compounded daily, alike for every protocol, in basis points; "
             "null while the history is too short."
         ),
     ]
     mean_comparable_borrow_apy_bps_30d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost of borrowers over 30 days, compounded daily in every protocol alike, in basis points; "
+            "Mean annual cost of borrowers over 30 days, compounded daily, alike for every protocol, in basis points; "
             "null while the history is too short."
         ),
     ]
