@@ -60,7 +60,7 @@
       if ((late || newer) && banner === null) {
         banner = make("div", { className: "stale", id: "stale" }, make("p"));
         banner.setAttribute("role", "status");
-        document.querySelector(".top").append(banner);
+        document.body.append(banner);
       }
       if (late) {
         const why = due === null
