@@ -15,8 +15,8 @@ import msgspec
 import pyarrow as pa
 
 from exporter import FORMAT
+from exporter.audit.evidence_proof import claims_of
 from exporter.audit.input_history import InputHistory, fetch_history
-from exporter.audit.prove import claims_of
 from exporter.audit.published_tree import check_files, decoded, document, input_faults, required
 from exporter.audit.publisher_records import RECORDS
 from exporter.audit.unproven import MAX_NAMES

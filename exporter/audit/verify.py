@@ -7,62 +7,50 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
-import polars as pl
 
 from exporter.audit.census import KEYS_OF_READING, Complete, check_complete, run_read
 from exporter.audit.derived_risk import is_unshown_risk, judge_risk
-from exporter.audit.history_files import check_as_written, refuse_other_version, rows_by_ledger
+from exporter.audit.earlier_runs import RepeatedRuns, judge_inputs, repeat_earlier, uncovered
+from exporter.audit.evidence_claims import unproven_evidence, unproven_notices
+from exporter.audit.evidence_proof import Outcome, check_proof_claims, claims_of, hold_against, proof_of
 from exporter.audit.leftovers import Past, judge_leftovers
-from exporter.audit.prove import Outcome, claims_of, hold_against, proof_of
 from exporter.audit.published_tree import check_files
 from exporter.audit.publisher_records import judge_records
-from exporter.audit.rerender import EarlierRun, FetchedTree, Rerendered, fetch, files_of_run, other_version, rerender
+from exporter.audit.rerender import FetchedTree, Rerendered, fetch, files_of_run, other_version, rerender
 from exporter.audit.statements import statements_of
 from exporter.audit.unproven import MAX_NAME_CHARACTERS, MAX_NAMES, Unproven, UnprovenReason
 from exporter.console import Console
-from exporter.deployments.listing import MarketListings
-from exporter.deployments.networks import network_of
 from exporter.errors import (
     CheckError,
     ConfigError,
-    ExporterError,
     RefutedError,
     SourceError,
     lasting,
     pluralize,
     printable,
 )
-from exporter.history.export import rows_of
 from exporter.history.liquidations import table_fault
 from exporter.history.manifest import file_ledgers
-from exporter.history.parquet import render_history
 from exporter.history.rollups import has_same_history
 from exporter.job.evidence import Evidence
-from exporter.job.inputs import inputs_named
-from exporter.job.reading import read_again
 from exporter.past.archive.archive_places import Archives, Deadline
-from exporter.past.archive.checkpoint_proof import make_proof, unlisted_notice, unlisted_validators
+from exporter.past.archive.checkpoint_proof import make_proof
 from exporter.past.archive.stellar_proof import Trust
 from exporter.past.archive.trusted_organisations import signed_by, trust_file, trust_of
-from exporter.protocols.compute import Tables
-from exporter.render.changes import WatchedFile, watched_values
-from exporter.render.lists import render_assets
 from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import EXPORTER_VERSION, Census, HistoryFile, Proof, timestamp
+from exporter.tree.documents import Census, timestamp
 from exporter.tree.families import (
     CENSUS,
-    CHANGES,
-    CHANGES_TABLE,
     HISTORY_MANIFEST_KEY,
     HISTORY_PREFIX,
     PROOFS,
@@ -75,7 +63,6 @@ from exporter.tree.families import (
     VERIFIER,
 )
 from exporter.tree.run_listing import ledger_of
-from exporter.tree.values import SkipReason
 from exporter.tree.verifier import verifier_file
 
 _JUDGED_APART = {
@@ -442,135 +429,6 @@ def _compare_with_checkpoint(
     return outcome
 
 
-@dataclass(slots=True)
-class RepeatedRuns:
-    """Earlier runs that were repeated from their evidence.
-
-    Attributes:
-        covered: the ids of runs whose rows the history has, by ledger.
-        pages: the keys of the pages that a run gives, by run id.
-        watched: the watched values of a run, with which the next run is compared, by run id.
-        alike: whether a history file has the very bytes that this machine's libraries give, by key.
-    """
-
-    covered: dict[int, str] = field(default_factory=dict)
-    pages: dict[str, Collection[str]] = field(default_factory=dict)
-    watched: dict[str, WatchedFile] = field(default_factory=dict)
-    alike: dict[str, bool] = field(default_factory=dict)
-
-    @property
-    def recoded(self) -> list[str]:
-        """The keys of history files with the same rows in other bytes, because other libraries wrote them."""
-        return [key for key, alike in self.alike.items() if not alike]
-
-
-def repeat_earlier(tree: FetchedTree) -> RepeatedRuns:
-    """Repeat the earlier runs of a tree. Runs that cannot be repeated are added to its ``left_out``.
-
-    Raises `RefutedError` if the history has other rows than a run gives, and `CheckError` if a history file is not what
-    writing its rows gives.
-    """
-    repeated = RepeatedRuns()
-    for run in tree.earlier:
-        try:
-            tables, made = _repeat_rows(run)
-            file, data = _file_of(tree, run.ledger)
-            refuse_other_version(data)
-        except ExporterError as error:
-            tree.left_out[run.run_id] = str(error)
-            continue
-        if file.key not in repeated.alike:
-            repeated.alike[file.key] = check_as_written(data, file, tree.status.network)
-        published = rows_of(data, file).filter(pl.col("observed_ledger") == run.ledger).sort("market", "pool")
-        if not published.equals(made):
-            raise RefutedError(
-                f"{file.key}: the rows of ledger {run.ledger} do not follow from the evidence of {run.run_id}"
-            )
-        repeated.covered[run.ledger] = run.run_id
-        repeated.watched[run.run_id] = watched = WatchedFile.of(watched_values(tables))
-        sizes, default = run.settings.page_sizes, run.settings.default_page_size
-        pages = render_assets(tables.pools, tables.markets, sizes, default, tables.ledger)
-        repeated.pages[run.run_id] = frozenset((watched.file.key, *(page.key for page in pages)))
-    return repeated
-
-
-def judge_inputs(tree: FetchedTree, repeated: RepeatedRuns) -> Unproven:
-    """What is not proven of the watched values and of the history that the run continued.
-
-    Raises `RefutedError` if the run was compared with other values than the previous run watched.
-    """
-    unproven, status = Unproven(), tree.status
-    previous = None if status.previous_run_id is None else repeated.watched.get(status.previous_run_id)
-    named = inputs_named(tree.manifest.inputs, "watched")
-    since = f"{CHANGES.template}: those since the run before"
-    if not named:
-        if status.previous_run_id is not None or tree.changes.data or tree.history.now:
-            unproven.add(UnprovenReason.CHANGES, [f"{since}, with which the run was not compared"])
-    elif previous is None:
-        unproven.add(UnprovenReason.CHANGES, [f"{since}, which was not repeated"])
-    elif previous.file.key != named[0].key:
-        if tree.watched is not None and tree.watched.values.exporter_version == EXPORTER_VERSION:
-            raise RefutedError(
-                f"{named[0].key}: the run was compared with these values, and the evidence of the run before, "
-                f"{status.previous_run_id}, gives others"
-            )
-        unproven.add(UnprovenReason.CHANGES, [f"{since}, of which another version made the values"])
-    earlier = (item for item in tree.changes.data if item.observed_ledger < status.observed_ledger)
-    unproven.add(UnprovenReason.CHANGES, (f"{item.title} (ledger {item.observed_ledger})" for item in earlier))
-    if tree.earlier_rows.num_rows:
-        rows = pluralize(tree.earlier_rows.num_rows, "change")
-        unproven.add(UnprovenReason.CHANGES, [f"{CHANGES_TABLE.template}: {rows} that earlier runs found"])
-    unproven.add(UnprovenReason.HISTORY, (f"{key} ({why})" for key, why in tree.history.gone.items()))
-    unproven.add(
-        UnprovenReason.HISTORY, (f"{key} ({rows} rows that the run lacks)" for key, rows in tree.history.later.items())
-    )
-    spans = [(file.first_ledger, file.last_ledger) for file in tree.history.now]
-    lost = (
-        file.key
-        for file in tree.history.files
-        if not any(first <= file.first_ledger and file.last_ledger <= last for first, last in spans)
-    )
-    unproven.add(UnprovenReason.HISTORY, (f"{key} (the run went on from it, and the history lacks it)" for key in lost))
-    return unproven
-
-
-def _repeat_rows(run: EarlierRun) -> tuple[Tables, pl.DataFrame]:
-    """The tables of an earlier run, and its rows as a history file has them.
-
-    Raises `ExporterError` if the run cannot be repeated.
-    """
-    claims_of(run.evidence)  # raises an error for evidence beyond the bounds
-    evidence = Evidence.decode(run.evidence, run.evidence_key)
-    if evidence.ledger != run.ledger:
-        raise SourceError(f"its evidence is of ledger {evidence.ledger}")
-    tables = read_again(evidence)[0].tables()
-    part = render_history(
-        tables.pools,
-        observed_ledger=tables.ledger,
-        ledger_close_time=tables.close_time,
-        network=evidence.passphrase,
-    )
-    return tables, rows_of(part.file.data, part.entry).sort("market", "pool")
-
-
-def _file_of(tree: FetchedTree, ledger: int) -> tuple[HistoryFile, bytes]:
-    """The history file that now has a ledger, and its content. Raises `SourceError` if there is none."""
-    file = next((file for file in tree.history.now if file.first_ledger <= ledger <= file.last_ledger), None)
-    if file is None:
-        raise SourceError("the history has no rows of its ledger")
-    return file, (tree.folder / file.key).read_bytes()
-
-
-def uncovered(tree: FetchedTree, covered: Collection[int]) -> Iterator[tuple[str, int]]:
-    """The keys of history files with rows of earlier ledgers that are not ``covered``, and the number of these rows."""
-    for file in tree.history.now:
-        counts = rows_by_ledger((tree.folder / file.key).read_bytes())
-        earlier = {ledger: count for ledger, count in counts.items() if ledger < tree.status.observed_ledger}
-        rows = sum(count for ledger, count in earlier.items() if ledger not in covered)
-        if rows:
-            yield file.key, rows
-
-
 def _liquidations(tree: FetchedTree) -> Iterator[str]:
     """The table of liquidations as unproven, because no entry proves the events that it has.
 
@@ -586,102 +444,6 @@ def _transitions(tree: FetchedTree) -> Iterator[str]:
     """The counts of transitions in the history's manifest, which nothing proves."""
     for item in tree.history_manifest.transitions:
         yield f"{HISTORY_MANIFEST_KEY}: transitions of {item.protocol}"
-
-
-def unproven_notices(evidence: Evidence, archives: Archives, trust: Trust) -> Iterator[str]:
-    """The notices of the run that do not follow from the archives.
-
-    A run from an archive has a notice of how many validators its list of trust lacks. It follows if these archives show
-    at least as many that the same list lacks. The numbers can differ, because each archive has what its own node saw.
-    """
-    if evidence.notices:
-        seen = unlisted_validators(archives, evidence.ledger, trust)
-        shown = {unlisted_notice(count, trust.date) for count in range(1, seen + 1)}
-        yield from (f"notice: {notice}" for notice in evidence.notices if notice not in shown)
-
-
-def unproven_evidence(evidence: Evidence) -> Iterator[str]:
-    """The parts of the evidence, except its notices, that are no entry and follow from none.
-
-    Raises `RefutedError` for a part that contradicts the others.
-    """
-    network = network_of(evidence.passphrase)
-    if evidence.contracts:
-        read_contracts = {
-            (reading.protocol, label, role, address)
-            for reading in read_again(evidence)[0].protocols
-            for (label, role), address in reading.contracts.items()
-        }
-        for item in evidence.contracts:
-            if (item.protocol, item.label, item.role, item.address) not in read_contracts:
-                yield f"contract: {item.role} {item.address} of {item.protocol} {item.label} follows from no entry"
-    if not evidence.has_all_contracts:
-        yield "looked: the run read a part of the ledger's contracts"
-    yield from _unproven_skips(evidence, evidence.listings(network.deployments))
-    if evidence.lists_compared != bool(network.deployments):
-        denied = "" if evidence.lists_compared else "not "
-        yield f"looked: the run says that it did {denied}compare the lists of known contracts"
-    if not evidence.lists_compared:
-        return
-    tried = {(candidate.protocol, candidate.address) for candidate in evidence.candidates}
-    for deployment in network.deployments:
-        for address in deployment.markets:
-            if (deployment.protocol, address) not in tried:
-                yield f"candidate: {address} of {deployment.protocol}, a known market, was not looked for"
-
-
-def _unproven_skips(evidence: Evidence, listings: MarketListings) -> Iterator[str]:
-    """The listed markets that the operator excludes.
-
-    A run always reads what is listed, whatever its budget, and excludes only what its configuration names. Raises
-    `RefutedError` for any other listed market that was skipped.
-    """
-    for skipped in evidence.skipped:
-        what = f"{skipped.market} of {skipped.protocol}"
-        excluded = skipped.market in evidence.excluded
-        if (skipped.reason is SkipReason.EXCLUDED) is not excluded:
-            listing = "names it" if excluded else "does not name it"
-            raise RefutedError(
-                f"the evidence says that {what} was skipped ({skipped.reason}), and its list of what is excluded "
-                f"{listing}"
-            )
-        if listings.is_listed(skipped.protocol, skipped.market):
-            if not excluded:
-                raise RefutedError(
-                    f"the evidence says that {what} was skipped ({skipped.reason}), and a run reads every listed market"
-                )
-            yield f"skipped: {what}, a listed market, was not read ({skipped.reason})"
-
-
-def check_proof_claims(claimed: Proof, own: Proof) -> Iterator[str]:
-    """Compare the published entry of a proof with the entry that was made here.
-
-    Yields a text if the published entry claims more confirmed entries than were looked up here. Raises `RefutedError`
-    if it cannot be right.
-    """
-    where = f"{PROOFS.template}: run {claimed.run_id}"
-    for name in (
-        "entries",
-        "calls",
-        "checkpoint",
-        *("organisations_signed", "organisations_trusted", "organisations_needed"),
-    ):
-        if (claim := getattr(claimed, name)) != (expected := getattr(own, name)):
-            raise RefutedError(f"{where}: expected {name} {expected} but found {claim}")
-    most = own.confirmed + own.not_looked_up
-    confirmed = f"{where}: {claimed.confirmed} confirmed entries"
-    if claimed.confirmed > most:
-        raise RefutedError(f"{confirmed} are claimed of {claimed.entries}, and at most {most} can be")
-    # Looking entries up in more archive buckets moves them from "not looked up" to the other counts.
-    fewer_looked_up = claimed.not_looked_up - own.not_looked_up
-    for name in ("changed_since", "confirmed", "short_lived", "absent"):
-        fewer = getattr(own, name) - getattr(claimed, name)
-        is_other_way = fewer * fewer_looked_up < 0
-        is_without_cause = fewer != 0 and fewer_looked_up == 0
-        if is_other_way or is_without_cause or (name == "changed_since" and fewer):
-            raise RefutedError(f"{where}: expected {name} {getattr(own, name)} but found {getattr(claimed, name)}")
-    if claimed.confirmed > own.confirmed:
-        yield f"{confirmed}, of which {own.confirmed} were looked up here; --full looks up all"
 
 
 def other_verifiers(records: Mapping[str, bytes], network: str, trust: Path | None) -> Iterator[str]:

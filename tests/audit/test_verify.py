@@ -28,10 +28,13 @@ from click.testing import CliRunner, Result
 from exporter import __version__
 from exporter.audit import history_files, input_history
 from exporter.audit import prove as prove_module
+from exporter.audit.earlier_runs import repeat_earlier
+from exporter.audit.evidence_claims import unproven_evidence
+from exporter.audit.evidence_proof import hold_against
 from exporter.audit.prove import prove
 from exporter.audit.published_tree import check_files
 from exporter.audit.rerender import check_tree, fetch, rerender
-from exporter.audit.verify import repeat_earlier, unproven_evidence, verify_tree
+from exporter.audit.verify import verify_tree
 from exporter.cli import main
 from exporter.config import load
 from exporter.console import Silence
@@ -290,7 +293,7 @@ def test_an_rpc_that_lies_in_one_entry(trees: Trees, tmp_path: Path) -> None:
 
 def test_prove_holds_no_lock_while_it_downloads(trees: Trees, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process can publish until the proofs are there; a run that is swept meanwhile gets none."""
-    out, own = tmp_path / "out", prove_module.hold_against
+    out, own = tmp_path / "out", hold_against
     trees.publish(out, CHECKPOINT)
 
     def while_others_publish(*given: Any, **options: Any) -> Any:
@@ -303,6 +306,19 @@ def test_prove_holds_no_lock_while_it_downloads(trees: Trees, tmp_path: Path, mo
 
     assert [] == prove(open_store(str(out)), [str(trees.archive)], trees.trust, Silence()).added
     assert not (out / "v1" / "proofs.json").exists()
+
+
+def test_damaged_evidence_of_one_run_costs_the_proof_of_that_run(trees: Trees, tmp_path: Path) -> None:
+    """The other run is proven, the damaged file is named, and the command ends with 10."""
+    out = tmp_path / "out"
+    trees.publish(out, BEFORE[-1])
+    trees.publish(out, CHECKPOINT)
+    status = json.loads((out / "v1/system/status.json").read_bytes())
+    damaged = out / status["evidence_key"]
+    damaged.write_bytes(b"damaged")
+
+    expect(trees.command("prove", out), ExitCode.STORE, damaged.name, "missing or damaged")
+    assert [BEFORE[-1]] == [proof["observed_ledger"] for proof in proofs_of(out)["proofs"]]
 
 
 def test_prove_waits_for_a_run_that_publishes(trees: Trees, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

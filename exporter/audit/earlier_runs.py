@@ -1,0 +1,161 @@
+"""Repeats earlier runs of a published tree from their evidence, and compares the history's rows with them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from exporter.audit.evidence_proof import claims_of
+from exporter.audit.history_files import check_as_written, refuse_other_version, rows_by_ledger
+from exporter.audit.rerender import EarlierRun, FetchedTree
+from exporter.audit.unproven import Unproven, UnprovenReason
+from exporter.errors import (
+    ExporterError,
+    RefutedError,
+    SourceError,
+    pluralize,
+)
+from exporter.history.export import rows_of
+from exporter.history.parquet import render_history
+from exporter.job.evidence import Evidence
+from exporter.job.inputs import inputs_named
+from exporter.job.reading import read_again
+from exporter.protocols.compute import Tables
+from exporter.render.changes import WatchedFile, watched_values
+from exporter.render.lists import render_assets
+from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
+from exporter.tree.families import (
+    CHANGES,
+    CHANGES_TABLE,
+)
+
+
+@dataclass(slots=True)
+class RepeatedRuns:
+    """Earlier runs that were repeated from their evidence.
+
+    Attributes:
+        covered: the ids of runs whose rows the history has, by ledger.
+        pages: the keys of the pages that a run gives, by run id.
+        watched: the watched values of a run, with which the next run is compared, by run id.
+        alike: whether a history file has the very bytes that this machine's libraries give, by key.
+    """
+
+    covered: dict[int, str] = field(default_factory=dict)
+    pages: dict[str, Collection[str]] = field(default_factory=dict)
+    watched: dict[str, WatchedFile] = field(default_factory=dict)
+    alike: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def recoded(self) -> list[str]:
+        """The keys of history files with the same rows in other bytes, because other libraries wrote them."""
+        return [key for key, alike in self.alike.items() if not alike]
+
+
+def repeat_earlier(tree: FetchedTree) -> RepeatedRuns:
+    """Repeat the earlier runs of a tree. Runs that cannot be repeated are added to its ``left_out``.
+
+    Raises `RefutedError` if the history has other rows than a run gives, and `CheckError` if a history file is not what
+    writing its rows gives.
+    """
+    repeated = RepeatedRuns()
+    for run in tree.earlier:
+        try:
+            tables, made = _repeat_rows(run)
+            file, data = _file_of(tree, run.ledger)
+            refuse_other_version(data)
+        except ExporterError as error:
+            tree.left_out[run.run_id] = str(error)
+            continue
+        if file.key not in repeated.alike:
+            repeated.alike[file.key] = check_as_written(data, file, tree.status.network)
+        published = rows_of(data, file).filter(pl.col("observed_ledger") == run.ledger).sort("market", "pool")
+        if not published.equals(made):
+            raise RefutedError(
+                f"{file.key}: the rows of ledger {run.ledger} do not follow from the evidence of {run.run_id}"
+            )
+        repeated.covered[run.ledger] = run.run_id
+        repeated.watched[run.run_id] = watched = WatchedFile.of(watched_values(tables))
+        sizes, default = run.settings.page_sizes, run.settings.default_page_size
+        pages = render_assets(tables.pools, tables.markets, sizes, default, tables.ledger)
+        repeated.pages[run.run_id] = frozenset((watched.file.key, *(page.key for page in pages)))
+    return repeated
+
+
+def judge_inputs(tree: FetchedTree, repeated: RepeatedRuns) -> Unproven:
+    """What is not proven of the watched values and of the history that the run continued.
+
+    Raises `RefutedError` if the run was compared with other values than the previous run watched.
+    """
+    unproven, status = Unproven(), tree.status
+    previous = None if status.previous_run_id is None else repeated.watched.get(status.previous_run_id)
+    named = inputs_named(tree.manifest.inputs, "watched")
+    since = f"{CHANGES.template}: those since the run before"
+    if not named:
+        if status.previous_run_id is not None or tree.changes.data or tree.history.now:
+            unproven.add(UnprovenReason.CHANGES, [f"{since}, with which the run was not compared"])
+    elif previous is None:
+        unproven.add(UnprovenReason.CHANGES, [f"{since}, which was not repeated"])
+    elif previous.file.key != named[0].key:
+        if tree.watched is not None and tree.watched.values.exporter_version == EXPORTER_VERSION:
+            raise RefutedError(
+                f"{named[0].key}: the run was compared with these values, and the evidence of the run before, "
+                f"{status.previous_run_id}, gives others"
+            )
+        unproven.add(UnprovenReason.CHANGES, [f"{since}, of which another version made the values"])
+    earlier = (item for item in tree.changes.data if item.observed_ledger < status.observed_ledger)
+    unproven.add(UnprovenReason.CHANGES, (f"{item.title} (ledger {item.observed_ledger})" for item in earlier))
+    if tree.earlier_rows.num_rows:
+        rows = pluralize(tree.earlier_rows.num_rows, "change")
+        unproven.add(UnprovenReason.CHANGES, [f"{CHANGES_TABLE.template}: {rows} that earlier runs found"])
+    unproven.add(UnprovenReason.HISTORY, (f"{key} ({why})" for key, why in tree.history.gone.items()))
+    unproven.add(
+        UnprovenReason.HISTORY, (f"{key} ({rows} rows that the run lacks)" for key, rows in tree.history.later.items())
+    )
+    spans = [(file.first_ledger, file.last_ledger) for file in tree.history.now]
+    lost = (
+        file.key
+        for file in tree.history.files
+        if not any(first <= file.first_ledger and file.last_ledger <= last for first, last in spans)
+    )
+    unproven.add(UnprovenReason.HISTORY, (f"{key} (the run went on from it, and the history lacks it)" for key in lost))
+    return unproven
+
+
+def _repeat_rows(run: EarlierRun) -> tuple[Tables, pl.DataFrame]:
+    """The tables of an earlier run, and its rows as a history file has them.
+
+    Raises `ExporterError` if the run cannot be repeated.
+    """
+    claims_of(run.evidence)  # raises an error for evidence beyond the bounds
+    evidence = Evidence.decode(run.evidence, run.evidence_key)
+    if evidence.ledger != run.ledger:
+        raise SourceError(f"its evidence is of ledger {evidence.ledger}")
+    tables = read_again(evidence)[0].tables()
+    part = render_history(
+        tables.pools,
+        observed_ledger=tables.ledger,
+        ledger_close_time=tables.close_time,
+        network=evidence.passphrase,
+    )
+    return tables, rows_of(part.file.data, part.entry).sort("market", "pool")
+
+
+def _file_of(tree: FetchedTree, ledger: int) -> tuple[HistoryFile, bytes]:
+    """The history file that now has a ledger, and its content. Raises `SourceError` if there is none."""
+    file = next((file for file in tree.history.now if file.first_ledger <= ledger <= file.last_ledger), None)
+    if file is None:
+        raise SourceError("the history has no rows of its ledger")
+    return file, (tree.folder / file.key).read_bytes()
+
+
+def uncovered(tree: FetchedTree, covered: Collection[int]) -> Iterator[tuple[str, int]]:
+    """The keys of history files with rows of earlier ledgers that are not ``covered``, and the number of these rows."""
+    for file in tree.history.now:
+        counts = rows_by_ledger((tree.folder / file.key).read_bytes())
+        earlier = {ledger: count for ledger, count in counts.items() if ledger < tree.status.observed_ledger}
+        rows = sum(count for ledger, count in earlier.items() if ledger not in covered)
+        if rows:
+            yield file.key, rows
