@@ -23,8 +23,8 @@ from exporter.job.evidence import Evidence
 from exporter.job.inputs import inputs_named
 from exporter.job.reading import read_again
 from exporter.protocols.compute import Tables
-from exporter.render.changes import WatchedFile, watched_values
 from exporter.render.lists import render_assets
+from exporter.render.watched_values import WatchedFile, watched_values
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
 from exporter.tree.families import (
     CHANGES,

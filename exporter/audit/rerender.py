@@ -35,8 +35,8 @@ from exporter.protocols.compute import Tables
 from exporter.publishing.checker import CheckSummary, Fault, TreeFaultsError
 from exporter.publishing.publish import RunSummary
 from exporter.publishing.published_risk import shown_risk
-from exporter.render.changes import WatchedFile
 from exporter.render.openapi import VERSION_FIELD, openapi_document
+from exporter.render.watched_values import WatchedFile
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store

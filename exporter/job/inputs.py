@@ -15,7 +15,7 @@ import pyarrow as pa
 from exporter.config import Settings
 from exporter.history.series import Series
 from exporter.protocols.compute import Tables
-from exporter.render.changes import WatchedFile
+from exporter.render.watched_values import WatchedFile
 from exporter.tree.documents import HistoryFile, InputName, RunChange, RunInput, RunSettings
 from exporter.tree.files import RenderedFile
 

@@ -19,8 +19,10 @@ from exporter.job.inputs import RunInputs
 from exporter.ledger.checkpoints import checkpoint_of
 from exporter.protocols import PROTOCOLS
 from exporter.publishing.publish import RunSummary
-from exporter.render.changes import WatchedFile, change_list, own_changes, render_feeds, watched_values
+from exporter.render.change_list import change_list
+from exporter.render.changes import own_changes
 from exporter.render.data_package import render_tables
+from exporter.render.feeds import render_feeds
 from exporter.render.lists import render_assets, render_pool_lists, render_tokens, with_list_columns
 from exporter.render.openapi import api_index, openapi_document, render_llms
 from exporter.render.run_documents import (
@@ -37,6 +39,7 @@ from exporter.render.run_documents import (
 )
 from exporter.render.site.pages import render_site
 from exporter.render.site.text import native
+from exporter.render.watched_values import WatchedFile, watched_values
 from exporter.render.yields import render_yields
 from exporter.tree import documents
 from exporter.tree.documents import ChangeList, HistoryManifest, InputName, ProtocolList, RunChange, SystemStatus

@@ -71,7 +71,8 @@ from exporter.publishing.published_state import (
     refuse_files_of_others,
 )
 from exporter.publishing.retention import clock_problem, sweep
-from exporter.render.changes import WatchedFile, earlier_changes
+from exporter.render.change_list import earlier_changes
+from exporter.render.watched_values import WatchedFile
 from exporter.stores import open_store
 from exporter.stores.held_store import HeldStore, hold
 from exporter.stores.memory import MemoryStore

@@ -10,7 +10,7 @@ from exporter.errors import CheckError, ExporterError, StoreError
 from exporter.job.evidence import Evidence
 from exporter.job.reading import read_again
 from exporter.publishing.published_state import manifest_keys, read_listing, read_published
-from exporter.render.changes import WatchedFile, watched_values
+from exporter.render.watched_values import WatchedFile, watched_values
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import WatchedValues

@@ -1,77 +1,32 @@
-"""Finds what changed since the previous run, and renders `/v1/changes` and its Atom feeds (RFC 4287).
-
-A run publishes the values that the next run compares with its own (`watched_values`).
-"""
+"""Finds what changed since the previous run, by comparing the watched values of both."""
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
-import msgspec
-import polars as pl
-from msgspec import Struct
-from msgspec.structs import asdict
-
-from exporter.best import MIN_VALUE_CENTS, NOT_LISTED
+from exporter.best import NOT_LISTED
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import NOBODY, Parameter
-from exporter.protocols.compute import Tables
-from exporter.render.run_documents import pending_change
-from exporter.render.site.templates import environment
-from exporter.render.site.text import fixed_point
+from exporter.render.change_list import in_turns
+from exporter.render.watched_values import GATES
 from exporter.tables import ACTIVE
-from exporter.tree.decoding import decode_json
 from exporter.tree.documents import (
-    EXPORTER_VERSION,
-    ChangeList,
     RunChange,
-    WatchedMarket,
-    WatchedPending,
     WatchedPool,
-    WatchedUnread,
-    WatchedValue,
     WatchedValues,
-    encode,
     timestamp,
 )
-from exporter.tree.families import FEED, MARKET_FEED, WATCHED
-from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.values import RewardReason
 
 HIGH_UTILIZATION_BPS = 9_500
-MAX_FEED_ENTRIES = 200
-"""Largest number of changes in a feed."""
-
-MAX_CHANGES = 300
-"""Largest number of changes in the list. The newest are kept."""
-
-MAX_CHANGES_OF_MARKET = 25
-"""Largest number of changes of one market in the list, so that no market pushes out all others."""
-
-UNLISTED_DIVISOR = 4
-"""Changes of unlisted markets take at most one part in this many of the list, or of a feed."""
-
-FIRST_KINDS = frozenset(
-    {"paused", "resumed", "admin", "code", "oracle", "pending", "unread", "listed", "unlisted", "frozen", "archived"}
-)
-"""Kinds of changes that come before all other kinds in a run, and are left out last."""
+"""Utilization above which borrowers have nearly everything, in basis points."""
 
 RATE_MOVE_BPS = 500
 """Smallest difference of a yield from one run to the next, in basis points, that is not yet a change."""
 
-SOON_SECONDS = 86_400
-"""Time to the end of a reward within which it ends soon."""
-
 FILLED_PERMILLE = 999
 """Part of a cap at which it counts as filled. The last base units of a cap are never used."""
-
-GATES = ("can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate")
 
 UNITS = {
     "utilization": "basis_points",
@@ -87,110 +42,9 @@ _REWARDS = {
     "not_funded": "the reward of {} is not funded",
     "none": "the reward of {} ended",
 }
-_NOT_PAID = {RewardReason.NONE: "none", RewardReason.NO_EMISSIONS: "none", RewardReason.EXPIRED: "none"} | {
-    RewardReason.NOT_FUNDED: "not_funded",
-    RewardReason.UNREAD: None,
-    RewardReason.NOT_READ: None,
-}
-
-
-class _KeptChanges(Struct, frozen=True):
-    """The part of the published list of changes that a run takes over. Fields of an earlier format are ignored."""
-
-    data: list[RunChange]
-
-
-def earlier_changes(published: bytes | None, before: int) -> list[RunChange]:
-    """The changes in a published list at ledgers below ``before``; none if it is missing or cannot be understood.
-
-    Changes from ``before`` on are of a run that died after it replaced the list. That run was not published, and the
-    next run finds the same changes again.
-    """
-    try:
-        listed = _KeptChanges([]) if published is None else decode_json(published, _KeptChanges)
-    except msgspec.DecodeError:
-        return []
-    return [change for change in listed.data if change.observed_ledger < before]
-
-
-def watched_values(tables: Tables) -> WatchedValues:
-    """The values of a run with which the next run compares its own."""
-    about = ("market", "protocol", "name", "status", "config_hash", "listed")
-    held = _values_by_market(tables)
-    markets = [
-        WatchedMarket(**row, values=held[row["market"]]) for row in tables.markets.select(about).iter_rows(named=True)
-    ]
-    unread = sorted((item.market, item.pool or "", item.reason) for item in tables.unread)
-    return WatchedValues(
-        observed_ledger=tables.ledger,
-        exporter_version=EXPORTER_VERSION,
-        markets=markets,
-        pools=watched_pools(tables),
-        unread=[WatchedUnread(market, pool or None, reason) for market, pool, reason in unread],
-        pending=[WatchedPending(**asdict(pending_change(item)), market=item.market) for item in tables.pending],
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedFile:
-    """Watched values, and their file, whose key has its digest."""
-
-    values: WatchedValues
-    file: RenderedFile
-
-    @classmethod
-    def of(cls, values: WatchedValues) -> WatchedFile:
-        data = encode(values)
-        key = WATCHED.key(sha256=hashlib.sha256(data).hexdigest())
-        return cls(values, RenderedFile(key, data, FileKind.PAGE))
-
-
-def own_changes(before: WatchedValues | None, now: WatchedValues, network: str, close_time: int) -> list[RunChange]:
-    """All changes since the previous run, in the order of `_in_turns`; none if ``before`` is None.
-
-    ``before`` and ``now`` are the watched values of the two runs. ``network`` is a passphrase, and ``close_time`` that
-    of this run's ledger, in unix seconds.
-    """
-    if before is None:
-        return []
-    compared = _Comparison(before, now, network, close_time)
-    return _in_turns([*compared.markets(), *compared.pools(), *compared.unread(), *compared.queued()])
-
-
-def change_list(own: Sequence[RunChange], earlier: Sequence[RunChange], ledger: int) -> ChangeList:
-    """The list of a run's own changes and of earlier ones, as many as `_bounded` lets in."""
-    data = _bounded([*own, *earlier], MAX_CHANGES) if own else list(earlier)
-    cut = {change.id for change in own} - {change.id for change in data}
-    return ChangeList(ledger, data, cut_count=len(cut))
-
-
-def _values_by_market(tables: Tables) -> Mapping[str, list[WatchedValue]]:
-    """The values of each market that are compared: its code, its oracle's address, and what its protocol adds."""
-    rows = tables.markets.select("market", "wasm_hash", "oracle").iter_rows()
-    values = {
-        market: [WatchedValue("code", "market", code or NOBODY), WatchedValue("oracle", "oracle", oracle or NOBODY)]
-        for market, code, oracle in rows
-    }
-    for market, pools in _pools_with_frozen_keys(tables).items():
-        values[market].append(WatchedValue("frozen", "pools with frozen keys", pools))
-    for item in tables.held:
-        if item.market in values:
-            values[item.market].append(WatchedValue(item.kind, item.subject, item.value))
-    return values
-
-
-def _pools_with_frozen_keys(tables: Tables) -> Mapping[str, str]:
-    """The pools of each market that need a key which the network froze, as text."""
-    texts: dict[str, str] = {}
-    for market in tables.markets["market"]:
-        pools = sorted(pool for (address, pool) in tables.frozen if address == market)
-        texts[market] = ", ".join(pools) or "none"
-    return texts
-
 
 _QUEUED_WORDS = {"terms": "other terms", "admin": "another admin", "code": "other code", "oracle": "another oracle"}
 """Words for queued changes, by the kind of `exporter.protocols.base.Pending`."""
-
 
 _MarketAndPool: TypeAlias = tuple[str, str | None]
 """A market, and the id of one of its pools; None for the market itself."""
@@ -200,6 +54,18 @@ _Ends: TypeAlias = tuple[str | None, str | None]
 
 _PoolChanges: TypeAlias = Iterator[tuple[str, str, _Ends]]
 """Changes of a pool, each with its kind, a text, and its two values."""
+
+
+def own_changes(before: WatchedValues | None, now: WatchedValues, network: str, close_time: int) -> list[RunChange]:
+    """All changes since the previous run, in the order of `in_turns`; none if ``before`` is None.
+
+    ``before`` and ``now`` are the watched values of the two runs. ``network`` is a passphrase, and ``close_time`` that
+    of this run's ledger, in unix seconds.
+    """
+    if before is None:
+        return []
+    compared = _Comparison(before, now, network, close_time)
+    return in_turns([*compared.markets(), *compared.pools(), *compared.unread(), *compared.queued()])
 
 
 class _Comparison:
@@ -392,112 +258,6 @@ def _changed_status(protocol: str, old: WatchedPool, pool: WatchedPool) -> _Pool
         yield "status", after, (before, after)
 
 
-def _matters(change: RunChange) -> bool:
-    return change.kind in FIRST_KINDS
-
-
-def _in_turns(changes: Iterable[RunChange]) -> list[RunChange]:
-    """The changes of one run in the order of the list.
-
-    Changes of listed markets come first, and among them the kinds of `FIRST_KINDS`. Among equals, markets take turns.
-    """
-    turns: Counter[tuple[bool, bool, str]] = Counter()
-    ranked = []
-    for change in sorted(changes, key=lambda item: (item.market, item.pool or "", item.kind, item.title)):
-        group = not change.listed, not _matters(change)
-        ranked.append(((*group, turns[*group, change.market]), change))
-        turns[*group, change.market] += 1
-    return [change for _, change in sorted(ranked, key=lambda item: item[0])]
-
-
-def _bounded(changes: Sequence[RunChange], most: int) -> list[RunChange]:
-    """At most ``most`` of the changes, which are newest first, in the same order.
-
-    Kinds of `FIRST_KINDS` are kept before others, and no market has more than `MAX_CHANGES_OF_MARKET`. Unlisted markets
-    have only a part of the list, because anybody can create many of them, with many changes.
-    """
-    of_market: Counter[str] = Counter()
-    chosen: set[int] = set()
-    by_weight = sorted(enumerate(changes), key=lambda item: not _matters(item[1]))  # equals stay in their order
-    for listed in (False, True):
-        room = most - len(chosen) if listed else most // UNLISTED_DIVISOR
-        for index, change in by_weight:
-            if change.listed is listed and room > 0 and of_market[change.market] < MAX_CHANGES_OF_MARKET:
-                of_market[change.market] += 1
-                chosen.add(index)
-                room -= 1
-    return [change for index, change in enumerate(changes) if index in chosen]
-
-
-def render_feeds(changes: ChangeList, now: WatchedValues, network: str, updated: str) -> Iterator[RenderedFile]:
-    """Render the feed of all changes, and a feed for each market.
-
-    ``now`` has the watched values of the run, which name the markets and pools that have a page. ``updated`` is the
-    time that an empty feed states: when the history began.
-    """
-    names = {market.market: market.name or market.market for market in now.markets}
-    pools = {(pool.market, pool.pool) for pool in now.pools}
-    template = environment().get_template("feed.atom.j2")
-
-    def page_of(market: str, pool: str | None = None) -> str:
-        """The page of a market or pool; the list of markets, if the market is no longer read."""
-        if pool is not None and (market, pool) in pools:
-            return f"pools/{market}/{pool}.html"
-        return f"markets/{market}.html" if market in names else "markets.html"
-
-    def feed(key: str, name: str, title: str, page: str, entries: Sequence[RunChange]) -> RenderedFile:
-        text = template.render(
-            key=key,
-            id=f"urn:uuid:{uuid5(NAMESPACE_URL, f'{network}/feed/{name}')}",
-            title=title,
-            page=page,
-            up="../" * key.count("/"),
-            updated=entries[0].ledger_close_time if entries else updated,
-            entries=[(change, page_of(change.market, change.pool)) for change in _bounded(entries, MAX_FEED_ENTRIES)],
-        )
-        return RenderedFile(key, f"{text}\n".encode(), FileKind.DOCUMENT)
-
-    yield feed(FEED.template, "", "Changes of the lending markets", "index.html", changes.data)
-    watched = {item.market for item in now.markets} | {item.market for item in now.unread}
-    for market in sorted(watched | {change.market for change in changes.data}):
-        entries = [change for change in changes.data if change.market == market]
-        key, title = MARKET_FEED.key(market=market), f"Changes of {names.get(market, market)}"
-        yield feed(key, market, title, page_of(market), entries)
-
-
-def watched_pools(tables: Tables) -> list[WatchedPool]:
-    """The watched values of each pool."""
-    worth = pl.col("tvl_usd_cents") >= MIN_VALUE_CENTS
-    columns = tables.pools.select(
-        "market",
-        "pool",
-        "symbol",
-        "pool_status",
-        "utilization_bps",
-        *GATES,
-        "archived",
-        "oracle_price_usd",
-        *(pl.when(worth).then(pl.col(f"{side}_apy_bps")) for side in ("supply", "borrow")),
-        *(_reward(side, tables.close_time) for side in ("supply", "borrow")),
-        *(_cap(side) for side in ("supply", "borrow")),
-        pl.col("total_supplied", "total_borrowed").cast(pl.String),
-    )
-    return [
-        msgspec.structs.replace(
-            WatchedPool(*row), parameters=dict(_watched_parameters(tables.parameters.get((row[0], row[1]), ())))
-        )
-        for row in columns.iter_rows()
-    ]
-
-
-def _watched_parameters(parameters: Iterable[Parameter]) -> Iterator[tuple[str, str]]:
-    """The parameters that are compared one by one. Caps are left out, because they are watched values of the pool."""
-    for item in parameters:
-        if not item.name.endswith("_cap"):
-            value = "no limit" if item.no_limit else fixed_point(item.value, item.decimals)
-            yield item.name, value
-
-
 def _changed_numbers(old: WatchedPool, new: WatchedPool) -> _PoolChanges:
     """Changes of a pool's numbers. A number that is not known, or was not, does not count as changed."""
     if old.utilization_bps <= HIGH_UTILIZATION_BPS < new.utilization_bps:
@@ -526,22 +286,6 @@ def _changed_numbers(old: WatchedPool, new: WatchedPool) -> _PoolChanges:
         before, after = (getattr(pool, f"total_{done}") for pool in (old, new))
         if _filled(after, cap) and not _filled(before, capped):
             yield f"{side}_cap_filled", f"the {side} cap is filled", (before, after)
-
-
-def _reward(side: str, time: int) -> pl.Expr:
-    reason, end = pl.col(f"{side}_reward_reason"), pl.col(f"{side}_reward_expiration")
-    lasts = pl.when(end - time <= SOON_SECONDS).then(pl.lit("ends_soon")).otherwise(pl.lit("paid"))
-    return (
-        pl.when(reason.is_in([str(each) for each in _NOT_PAID]))
-        .then(reason.replace_strict({str(each): state for each, state in _NOT_PAID.items()}, default=None))
-        .otherwise(lasts)
-        .alias(f"{side}_reward")
-    )
-
-
-def _cap(side: str) -> pl.Expr:
-    cap = pl.col(f"{side}_cap").cast(pl.String).fill_null("none")
-    return pl.when(pl.col("risk_scope").is_not_null()).then(cap).alias(f"{side}_cap")
 
 
 def _filled(total: str, cap: str) -> bool:

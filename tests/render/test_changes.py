@@ -1,70 +1,20 @@
-"""What changed from run to run, the feeds of it, the metrics and the text for language models."""
+"""What changed from run to run."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
 
 import msgspec
-import polars as pl
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from prometheus_client.parser import text_string_to_metric_families as prometheus_families
 
-import exporter.render.run_documents
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter, Pending
 from exporter.protocols.compute import Tables
-from exporter.render.changes import (
-    MAX_CHANGES,
-    MAX_CHANGES_OF_MARKET,
-    MAX_FEED_ENTRIES,
-    UNITS,
-    earlier_changes,
-    render_feeds,
-)
-from exporter.render.openapi import render_llms
-from exporter.render.run_documents import render_metrics
-from exporter.tables import MARKETS_SCHEMA
+from exporter.render.changes import UNITS
 from exporter.tree.documents import ChangeList, RunChange, Unread
-from exporter.tree.families import family_of
-from tests.history.frames import pools_frame
-from tests.render.compared import Compared, compared
-from tests.render.rendering import contract, market_row
-
-A, B, X, Y = (contract(number) for number in (1, 2, 11, 12))
-ATOM = "{http://www.w3.org/2005/Atom}"
-TIME = 1_795_000_000
-Row = Mapping[str, Any]
-
-
-def tables(
-    ledger: int,
-    pools: list[Row],
-    markets: Mapping[str, Row] | None = None,
-    unread: list[Unread] | None = None,
-    pending: list[Pending] | None = None,
-) -> Tables:
-    """A run with these pools; markets are theirs, with what differs in them."""
-    named: dict[str, Row] = {str(row["market"]): {} for row in pools} | dict(markets or {})
-    usual = {"config_hash": "0" * 16, "observed_ledger": ledger}
-    rows = [market_row(name, **{"name": f"M{name[-1]}"} | usual | dict(other)) for name, other in sorted(named.items())]
-    usual_pool = {"symbol": "USDC", "utilization_bps": 100, "tvl_usd_cents": 100_000, "oracle_price_usd": "1.5"}
-    usual_pool["archived"] = False
-    time = TIME + ledger
-    frames = (
-        pools_frame([usual_pool | dict(row) for row in pools], ledger, time),
-        pl.DataFrame(rows, schema=MARKETS_SCHEMA),
-    )
-    return Tables(ledger, time, *frames, unread=unread or [], pending=pending or [])
-
-
-def pool(market: str = A, name: str = X, **other: object) -> Row:
-    return {"market": market, "pool": name, "token_address": name, **other}
+from tests.render.compared import TIME, A, B, Row, X, Y, compared, pool, tables
 
 
 def until(seconds: int) -> Row:
@@ -237,145 +187,6 @@ def test_ids_are_for_good_and_kept() -> None:
     assert ["paused", "new_pool"] == [change.kind for change in third.data]
     assert second == compared(tables(2, [pool(), pool(A, Y)]), first, "made")
     assert second.data[0].id != compared(tables(2, [pool(), pool(A, Y)]), first, "other").data[0].id
-
-
-def test_changes_that_a_run_takes_over() -> None:
-    """Those of ledgers below its own, also of a list of an earlier format; none of a list that nobody understands."""
-    first = compared(tables(1, [pool()]), None, "made")
-    second = compared(tables(2, [pool(), pool(A, Y)]), first, "made")
-    third = compared(tables(3, [pool()]), second, "made")
-    listed = msgspec.to_builtins(third.changes)
-    older = msgspec.json.encode(listed | {"exporter_version": "0.0.1", "markets": []})
-
-    assert second.data == earlier_changes(msgspec.json.encode(listed), 3) == earlier_changes(older, 3)
-    assert [] == earlier_changes(older, 2)
-    assert [] == earlier_changes(b"{}", 3) == earlier_changes(None, 3)
-
-
-def test_what_is_kept_is_bounded() -> None:
-    """The newest changes are kept, of one market only this many."""
-    busy, document = contract(99), compared(tables(1, [pool()]), None, "made")
-    for ledger in range(2, 200):
-        after = tables(ledger, [pool()], {contract(n): {"status": f"s{ledger}"} for n in (*range(50, 60), 99)})
-        document = compared(after, document, "made")
-
-    assert MAX_CHANGES_OF_MARKET == sum(change.market == busy for change in document.data)
-    assert 11 * MAX_CHANGES_OF_MARKET == len(document.data) <= MAX_CHANGES
-    assert 199 == document.data[0].observed_ledger
-    assert MAX_FEED_ENTRIES == feed_of(document, "feed.atom").findall(f"{ATOM}entry").__len__()
-
-
-def test_markets_of_strangers_push_nothing_out() -> None:
-    """An update of an oracle of 358 unlisted markets leaves every change of listed ones, the newer and the older."""
-    strangers: dict[str, Row] = {
-        contract(1_000 + number): {"listed": False, "status": "active"} for number in range(358)
-    }
-    honest = [pool(contract(100 + number)) for number in range(40)]
-    first = compared(tables(1, honest, strangers), None, "made")
-    paused: dict[str, Row] = {str(row["market"]): {"status": "frozen"} for row in honest}
-    second = compared(tables(2, honest, strangers | paused), first, "made")
-    changed: dict[str, Row] = {market: dict(row, status="frozen") for market, row in strangers.items()}
-    again: dict[str, Row] = {market: {"status": "active"} for market in paused}
-    third = compared(tables(3, honest, changed | again), second, "made")
-
-    assert 80 == sum(change.listed for change in third.data)
-    assert [True] * 40 == [change.listed for change in third.data[:40]]
-    assert MAX_CHANGES // 4 == sum(not change.listed for change in third.data)
-    assert 358 - MAX_CHANGES // 4 == third.changes.cut_count
-    titles = [entry.findtext(f"{ATOM}title") for entry in feed_of(third, "feed.atom").findall(f"{ATOM}entry")]
-    assert 80 + MAX_FEED_ENTRIES // 4 == len(titles)
-
-
-def feed_of(run: Compared, key: str) -> ElementTree.Element:
-    files = {file.key: file.data for file in render_feeds(run.changes, run.watched, "made", "2026-11-22T00:00:00Z")}
-    assert all(family_of(name) is not None for name in files)
-    return ElementTree.fromstring(files[key])
-
-
-def test_feeds() -> None:
-    """The feed has each change with an id, a time, a title and a link; a market's has its own, and every market one."""
-    odd = 'A & <b> "x" \x00\ud7ff'
-    before, after = tables(1, [pool(), pool(B)]), tables(2, [pool(), pool(A, Y, symbol=odd), pool(B)])
-    document = compared(after, compared(before, None, "made"), "made")
-    whole, own, other = (feed_of(document, key) for key in ("feed.atom", f"markets/{A}.atom", f"markets/{B}.atom"))
-    entry = own.find(f"{ATOM}entry")
-
-    assert entry is not None
-    assert document.data[0].id == entry.findtext(f"{ATOM}id")
-    assert f"New pool: {odd} in M{A[-1]}".replace("\x00", "�") == entry.findtext(f"{ATOM}title")
-    assert "2026-11-18T11:06:42Z" == entry.findtext(f"{ATOM}updated") == own.findtext(f"{ATOM}updated")
-    link = entry.find(f"{ATOM}link")
-    assert link is not None
-    assert f"../pools/{A}/{Y}.html" == link.get("href")
-    assert 1 == len(whole.findall(f"{ATOM}entry"))
-    assert [] == other.findall(f"{ATOM}entry")
-    assert 3 == len({feed.findtext(f"{ATOM}id") for feed in (whole, own, other)})
-    assert "2026-11-22T00:00:00Z" == other.findtext(f"{ATOM}updated")
-    came = compared(tables(2, [pool(), pool(B)]), compared(tables(1, [pool()]), None, "made"), "made")
-    gone = compared(tables(3, [pool()]), came, "made")  # its changes are kept, and so is its feed
-    assert 1 == len(feed_of(gone, f"markets/{B}.atom").findall(f"{ATOM}entry"))
-
-
-def test_metrics_are_read_by_the_monitor_s_own_parsers() -> None:
-    """Both forms of the text are understood, and every number is the published one to its last digit."""
-    odd = 'a"b\\c\nd'
-    run = tables(
-        7,
-        [
-            pool(symbol=odd, supply_apy_bps=610, decimals=7, total_supplied=10**30 + 1, tvl_usd_cents=None),
-            pool(A, Y, supply_apy_bps=0, decimals=0, total_supplied=5, tvl_usd_cents=12345, can_supply=None),
-            pool(B, decimals=4_000_000_000),
-        ],
-    )
-    text = render_metrics(run).data.decode()
-    families = {family.name: family for family in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]
-
-    def values(name: str) -> dict[tuple[str, str], float]:
-        return {(it.labels["market"], it.labels["pool"]): it.value for it in families[f"lending_{name}"].samples}
-
-    assert {"gauge"} == {family.type for family in families.values()}
-    assert 7 == families["lending_run_ledger"].samples[0].value
-    assert 0.061 == values("pool_supply_apy_ratio")[A, X]
-    assert {(A, Y): 123.45} == {key: it for key, it in values("pool_tvl_usd").items() if key[0] == A}
-    assert odd == families["lending_pool_open"].samples[0].labels["symbol"]
-    supplied = [s.labels["operation"] for s in families["lending_pool_open"].samples if s.labels["pool"] == Y]
-    assert "supply" not in supplied
-    assert (B, X) not in values("pool_supplied_tokens")
-    assert f"{10**23}.0000001" in text
-    plain = {family.name: len(family.samples) for family in prometheus_families(text)}
-    assert plain == {name: len(family.samples) for name, family in families.items()}
-
-
-def test_metrics_of_very_many_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the highest value have lines, in the order of the pools, and the number of the others is given."""
-    monkeypatch.setattr(exporter.render.run_documents, "MAX_METRIC_POOLS", 3)
-    worth = {A: 5, B: 9, X: None, Y: None, contract(30): None}
-    rows = [pool(market, market, tvl_usd_cents=value) for market, value in sorted(worth.items())]
-    text = render_metrics(tables(7, rows)).data.decode()
-    families = {family.name: family for family in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]
-
-    first_of_the_others = min(X, Y, contract(30))
-    assert sorted([A, B, first_of_the_others]) == [
-        sample.labels["market"] for sample in families["lending_pool_utilization_ratio"].samples
-    ]
-    assert 2 == families["lending_pools_not_shown"].samples[0].value
-    assert 5 == families["lending_pools"].samples[0].value
-
-
-def test_the_text_for_language_models_leads_somewhere(tree: Path) -> None:
-    """Each link of the text is a file of a published tree, and so is each file that it names, whatever is filled in."""
-    text = render_llms().data.decode()
-    links = re.findall(r"\]\(([^)]+)\)", text)
-    named = re.findall(r"^- `([^`]+)`: ", text, re.MULTILINE)
-    keys = [str(path.relative_to(tree)) for path in tree.rglob("*.json")]
-    patterns = {name: re.sub(r"\\{\w+\\}", "[^/]+", re.escape(name)) for name in named}
-
-    assert (tree / "llms.txt").read_text() == text
-    assert len(links) > 8
-    assert [] == [link for link in links if not (tree / link).is_file()]
-    assert len(named) > 20
-    assert [] == [name for name, pattern in patterns.items() if not any(re.fullmatch(pattern, key) for key in keys)]
-    assert "`v1/assets/{market}/{pool}.json`: One pool" in text
 
 
 def test_runs_compare_with_the_one_before_and_keep_its_changes(tree: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from exporter.render.openapi import DESCRIBED, PROBLEMS, YIELDS_MODELS, openapi_document
+from exporter.render.openapi import DESCRIBED, PROBLEMS, YIELDS_MODELS, openapi_document, render_llms
 from exporter.tree.families import CENSUS, ERROR, PROOFS, RISK, WATCHED, YIELDS, family_of
 from exporter.tree.pools import PoolSnapshot
 from exporter.tree.problems import encode_problem
@@ -220,3 +221,19 @@ def test_the_index_names_every_endpoint(tree: Path) -> None:
         queries = [each["name"] for each in operation.get("parameters", []) if each["in"] == "query"]
         assert queries == endpoint["parameters"]
     assert (tree / "v1" / index["openapi"]).is_file()
+
+
+def test_the_text_for_language_models_leads_somewhere(tree: Path) -> None:
+    """Each link of the text is a file of a published tree, and so is each file that it names, whatever is filled in."""
+    text = render_llms().data.decode()
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    named = re.findall(r"^- `([^`]+)`: ", text, re.MULTILINE)
+    keys = [str(path.relative_to(tree)) for path in tree.rglob("*.json")]
+    patterns = {name: re.sub(r"\\{\w+\\}", "[^/]+", re.escape(name)) for name in named}
+
+    assert (tree / "llms.txt").read_text() == text
+    assert len(links) > 8
+    assert [] == [link for link in links if not (tree / link).is_file()]
+    assert len(named) > 20
+    assert [] == [name for name, pattern in patterns.items() if not any(re.fullmatch(pattern, key) for key in keys)]
+    assert "`v1/assets/{market}/{pool}.json`: One pool" in text

@@ -18,7 +18,8 @@ from exporter.job.inputs import RunInputs, run_settings
 from exporter.job.rendering import render_run
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.compute import Tables
-from exporter.render.changes import MAX_CHANGES, WatchedFile
+from exporter.render.change_list import MAX_CHANGES
+from exporter.render.watched_values import WatchedFile
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import EVIDENCE, HISTORY_MANIFEST_KEY
 from exporter.tree.files import FileKind, RenderedFile

@@ -19,7 +19,7 @@ from exporter.job.report import RunLog, metrics_of
 from exporter.render.run_documents import render_metrics
 from tests.failure_drill import FAILURES, INTERVAL_MINUTES, Drill, copied, documented, published
 from tests.job_runs import NOW
-from tests.render.test_changes import pool, tables
+from tests.render.compared import pool, tables
 
 PUBLISHED = [code for code in ExitCode if code.is_published]
 FOLDER = Path(__file__).parents[2] / "templates" / "monitoring"
