@@ -7,8 +7,9 @@ by market, then pool. The columns follow from the models of documents, and those
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from types import NoneType
 from typing import Any, Literal, TypeVar, cast, get_args
 
@@ -43,7 +44,7 @@ _PLAIN = {str: ParquetType.UTF8, int: ParquetType.INT64, bool: ParquetType.BOOLE
 _Row = TypeVar("_Row")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Column:
     """A column of the pools frame, as its field in `exporter.tree.pools` describes it.
 
@@ -61,12 +62,12 @@ class Column:
     position: int
     meaning: str
 
-    @property
+    @cached_property
     def type(self) -> ParquetType:
         """The type of the column in a Parquet file."""
         return column_type(self.document_type)
 
-    @property
+    @cached_property
     def nullable(self) -> bool:
         """Whether the column can be null."""
         return self.source == "optional" or NoneType in _parts(self.document_type)
@@ -126,7 +127,8 @@ def written(name: str, kind: Any) -> pl.Expr:
     return pl.col(name)
 
 
-def document_fields(model: type[Struct]) -> list[pl.Expr]:
+@cache
+def document_fields(model: type[Struct]) -> Sequence[pl.Expr]:
     """The fields of a document in its form, each from the column with its name."""
     return [written(item.name, item.type) for item in fields(model)]
 

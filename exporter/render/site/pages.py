@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -124,6 +125,17 @@ def _pages_of_symbols(tokens: Sequence[SiteToken]) -> Iterator[tuple[str, SiteTo
             yield key, token
 
 
+@lru_cache(maxsize=64)
+def _operations(number: int, example_base: str) -> Markup:
+    """The content of a tag's page, by its number in the reference. It belongs to no run, so a process renders it once.
+
+    ``example_base`` is the URL of the tree in the examples.
+    """
+    templates: Any = environment().get_template("api_operations.j2").module
+    content: Markup = templates.operations(api_reference().pages[number], api_reference(), example_base)
+    return content
+
+
 class _Site:
     def __init__(
         self,
@@ -197,8 +209,9 @@ class _Site:
             snippets=snippets(),
         )
         reference = api_reference()
-        for tag_page in reference.pages:
-            yield self._page(tag_page.key, "api_tag", reference=reference, page=tag_page)
+        for number, tag_page in enumerate(reference.pages):
+            operations = _operations(number, self.common["example_base"])
+            yield self._page(tag_page.key, "api_tag", page=tag_page, operations=operations)
         yield self._page(INDEX_KEY, "api", reference=reference)
         yield self._about_page()
         total = self.trends.of_groups(NETWORK).get(NETWORK)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from xml.sax import saxutils
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from exporter.deployments.networks import NETWORKS, native_asset, network_of
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
@@ -334,15 +334,13 @@ def native(passphrase: str) -> str | None:
 
 def prose(text: str) -> Markup:
     """A text of the documentation, in which text in backticks becomes code."""
-    parts = text.split("`")
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if position % 2 else part for position, part in enumerate(parts)
-    )
+    parts = str(escape(text)).split("`")
+    return Markup("".join(f"<code>{part}</code>" if position % 2 else part for position, part in enumerate(parts)))
 
 
 def breakable(name: str) -> Markup:
     """A path or a field's name in which lines may break after slashes and underscores, and nowhere else."""
-    return Markup("<wbr>").join(Markup("{}").format(part) for part in re.findall("[^/_]*[/_]?", name) if part)
+    return Markup(re.sub(r"[/_](?!\Z)", r"\g<0><wbr>", str(escape(name))))
 
 
 _ADDRESS = re.compile("([CG][A-Z2-7]{55})")
@@ -350,7 +348,4 @@ _ADDRESS = re.compile("([CG][A-Z2-7]{55})")
 
 def with_addresses(text: str) -> Markup:
     """A text of the exporter or of the chain, in which addresses become code."""
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if position % 2 else part
-        for position, part in enumerate(_ADDRESS.split(text))
-    )
+    return Markup(_ADDRESS.sub(r"<code>\1</code>", str(escape(text))))
