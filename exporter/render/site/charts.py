@@ -27,6 +27,7 @@ from exporter.render.site.text import (
     exact_percent,
     moment,
     percent,
+    with_addresses,
 )
 from exporter.tables import YEAR
 
@@ -133,7 +134,7 @@ def chart(
     present = [[value for value in values if value is not None] for values in drawn]
     legend, description, greatest = "", f"{moment(starts[0])} to {moment(starts[-1])}.", -1
     for line, values in zip(lines, present, strict=True):
-        mark, label = f'<li class="k{line.colour}" data-column="{line.column}">', escape(line.name)
+        mark, label = f'<li class="k{line.colour}" data-column="{line.column}">', with_addresses(line.name)
         if not values:
             legend += f"{mark}<bdi>{label}</bdi> <b>{NOTHING}</b></li>"
             continue
@@ -141,7 +142,7 @@ def chart(
         low, high, now = unit.short(least), unit.short(most), unit.short(last)
         legend += f'{mark}<bdi>{label}</bdi> <b title="{unit.full(last)}">{now}</b>'
         legend += "</li>" if least == most else f' <span class="range">({low} to {high})</span></li>'
-        description += f" {label}: from {low} to {high}, last {now}."
+        description += f" {escape(line.name)}: from {low} to {high}, last {now}."
         greatest = max(greatest, most)
     if greatest > unit.shown and (end := _usual_end(present, unit)) < greatest:
         clipped = f"Clipped: values up to {unit.short(greatest)}"
@@ -206,7 +207,7 @@ def curve(points: Sequence[tuple[int, int]], now: tuple[int, int]) -> Markup:
     beyond, widest = "", max(points[-1][0], 1)
     if len(points) > 2 and now[0] <= points[-2][0] and points[-1][1] > _STEEP * points[-2][1]:
         *points, last = points
-        beyond = f"<li>At {exact_percent(last[0])} <b>{exact_percent(last[1])}</b></li>"
+        beyond = f"<li>At {_percent_tick(last[0])} <b>{percent(last[1])}</b></li>"
     highest = max(rate for _, rate in (*points, now))
     top, step = _scale(highest * 5 // 4 if beyond else highest)  # room in which the last stretch is seen to rise
 

@@ -316,5 +316,11 @@ class _Site:
         checker = checker_digests(self.common["network_name"])
         identified = list(identified_tokens(self.common["network_name"]).values())
         return self._page(
-            "about.html", "about", coverage=self.coverage, charts=charts, checker=checker, identified=identified
+            "about.html",
+            "about",
+            coverage=self.coverage,
+            charts=charts,
+            checker=checker,
+            identified=identified,
+            symbol_of=self.shown_symbols,
         )

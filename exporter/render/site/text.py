@@ -343,9 +343,9 @@ def breakable(name: str) -> Markup:
     return Markup(re.sub(r"[/_](?!\Z)", r"\g<0><wbr>", str(escape(name))))
 
 
-_ADDRESS = re.compile("([CG][A-Z2-7]{55})")
+_ADDRESS = re.compile("([CG][A-Z2-7]{55}|[A-Za-z0-9-]{4}…[A-Za-z0-9]{4}(?![A-Za-z0-9])|[CG][A-Z2-7]{7,}[.]{3})")
 
 
 def with_addresses(text: str) -> Markup:
-    """A text of the exporter or of the chain, in which addresses become code."""
+    """A text of the exporter or of the chain, in which addresses, in full or cut, become code."""
     return Markup(_ADDRESS.sub(r"<code>\1</code>", str(escape(text))))

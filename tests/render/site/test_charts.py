@@ -143,8 +143,8 @@ def test_the_rate_curve_reaches_100_percent() -> None:
     assert (3, 24) == (len(paths[1]), ends[1][1])
     assert before < ends[1][0] < 704
     shown = steep.replace("\N{NARROW NO-BREAK SPACE}", " ")
-    assert "At 100.00 % <b>16.01 %</b>" in shown
-    assert "At 100.00" not in flat
+    assert "At 100 % <b>16.0 %</b>" in shown
+    assert "At 100" not in flat
 
 
 def test_the_table_has_the_newest_first() -> None:

@@ -138,7 +138,7 @@ def test_equal_symbols_have_labels() -> None:
         f"USDC Hub 2 {ids[0]} in Market 0"
         in re.findall("<title>(.*?)</title>", site[f"pools/{contract(100)}/2-{token}.html"])[0]
     )
-    assert f"<bdi>USDC 1-CA…CHBA {ids[0]}</bdi>" in site[f"markets/{contract(100)}.html"]
+    assert f"<bdi>USDC <code>1-CA…CHBA</code> <code>{ids[0]}</code></bdi>" in site[f"markets/{contract(100)}.html"]
     assert "<bdi>Market 0 Hub 2</bdi>" in site[f"tokens/{token}.html"]
     assert f"USDC {ids[1]}" in Page(site["problems.html"]).text
     chips = re.findall(r'<li><a href="tokens/.*?</li>', site["index.html"])
