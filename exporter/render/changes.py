@@ -293,4 +293,5 @@ def _filled(total: str, cap: str) -> bool:
 
 
 def _percent(bps: int) -> str:
-    return f"{bps // 100}.{bps % 100:02} %"
+    """A rate, which was rounded down to basis points: 0 stands for any below one."""
+    return f"{bps // 100}.{bps % 100:02} %" if bps else "less than 0.01 %"

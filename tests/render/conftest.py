@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.job_runs import run, settings_for
 from tests.render.whole_tree import publish_tree
 
 
@@ -14,4 +15,12 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A published tree of all protocols."""
     folder = tmp_path_factory.mktemp("tree")
     publish_tree(folder)
+    return folder
+
+
+@pytest.fixture(scope="package")
+def mainnet_tree(mainnet_snapshot_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one run publishes of mainnet's ledger 55,261,759."""
+    folder = tmp_path_factory.mktemp("mainnet")
+    run(settings_for(folder, network__name="mainnet"), snapshot=mainnet_snapshot_path)
     return folder

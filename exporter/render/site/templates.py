@@ -44,7 +44,16 @@ def environment() -> jinja2.Environment:
     """The environment of the web pages. It escapes every value, and a name that is not defined is an error."""
     made = environment_of(_Environment)
     filters = (
-        *(text.percent, text.exact_percent, text.dollars, text.exact_dollars, text.count, text.size, pluralize),
+        *(
+            text.percent,
+            text.exact_percent,
+            text.dollars,
+            text.worth,
+            text.exact_dollars,
+            text.count,
+            text.size,
+            pluralize,
+        ),
         *(text.amount, text.exact_amount, text.round_amount, text.price, text.fixed_point, text.decimal, text.moment),
         *(text.harmless, text.cut, text.words, text.no_price, text.why, text.short_address, text.prose, text.xml),
         *(protocol_title, protocol_beside),

@@ -24,6 +24,9 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 MAX_DECIMALS = 60
 """Decimals of a token beyond which an amount is shown in base units, so that no huge 10^decimals is computed."""
 
+MAX_DIGITS = 12
+"""Largest number of digits of a number outside of what a reader opens or hovers over. Longer ones have three."""
+
 THIN = "\N{NARROW NO-BREAK SPACE}"
 _SIZES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K"))
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -60,11 +63,11 @@ def percent(basis_points: int) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def exact_percent(basis_points: int) -> str:
-    """Basis points with both decimals: 123456 is ``1,234.56 %``."""
+    """Basis points with both decimals: 123456 is ``1,234.56 %``; those of more than ten digits as `percent`."""
     if basis_points < 0:
         return f"-{exact_percent(-basis_points)}"
-    if basis_points == 0:
-        return _TINY
+    if basis_points == 0 or basis_points >= 10**10:
+        return percent(basis_points)
     return f"{basis_points // 100:,}.{basis_points % 100:02d}{THIN}%"
 
 
@@ -82,6 +85,11 @@ def dollars(cents: int | None) -> str:
     return f"${_sized((cents + 50) // 100)}"
 
 
+def worth(cents: int | None, units: int) -> str:
+    """US cents as `dollars`, rounded down from what ``units`` of a token are worth. If there are units, it is not 0."""
+    return f"<{THIN}$0.01" if cents == 0 and units else dollars(cents)
+
+
 def exact_dollars(cents: int | None) -> str:
     """US cents in full: ``$1,234.56``."""
     return NO_PRICE if cents is None else f"${cents // 100:,}.{cents % 100:02d}"
@@ -90,10 +98,10 @@ def exact_dollars(cents: int | None) -> str:
 def amount(units: int, decimals: int) -> str:
     """An amount of base units in whole tokens: ``1,234,567``; below a thousand with decimals, in four digits."""
     if not 0 <= decimals <= MAX_DECIMALS:
-        return f"{units:,} units"
+        return f"{units:,} units" if units < 10**MAX_DIGITS else f"{_scientific(units)} units"
     one = 10**decimals
     whole, part = divmod(units, one)
-    if whole >= 10**15:
+    if whole >= 10**MAX_DIGITS:
         return _scientific(whole)
     if whole >= 1000 or not part:
         return f"{(units + one // 2) // one:,}"
@@ -148,16 +156,21 @@ def exact_amount(units: int, decimals: int) -> str:
 
 
 def price(printed: str | None) -> str:
-    """A price in a few decimals, cut off: ``$1,234.56``, ``$0.1234``. ``printed`` is it with all of its decimals."""
+    """A price in a few decimals, cut off: ``$1,234.56``, ``$0.1234``. ``printed`` is it with all of its decimals.
+
+    A price of less than a hundred-millionth is ``<$0.00000001``.
+    """
     if printed is None:
         return NO_PRICE
     whole, _, part = printed.partition(".")
-    if len(whole) > 15:
+    if len(whole) > MAX_DIGITS - 2:
         return f"${_scientific(int(whole))}"
     if whole != "0":
         return f"${int(whole):,}.{(part + '00')[:2]}"
     leading = len(part) - len(part.lstrip("0"))
-    return f"$0.{part[: leading + 4] or '00'}"
+    if MAX_SHOWN_DIGITS <= leading < len(part):
+        return f"<{THIN}$0.{'0' * (MAX_SHOWN_DIGITS - 1)}1"
+    return f"$0.{part[: leading + 4]}" if leading < len(part) else "$0.00"
 
 
 def fixed_point(value: int, decimals: int) -> str:
@@ -173,15 +186,22 @@ MAX_SHOWN_DIGITS = 8
 
 
 def first_digits(value: int, decimals: int) -> str | None:
-    """The first `MAX_SHOWN_DIGITS` digits of an integer in units of 10^-decimals; None if it has no more than these."""
+    """The first `MAX_SHOWN_DIGITS` digits of an integer in units of 10^-decimals; None if it has no more than these.
+
+    With the zeros at its beginning it has at most `MAX_DIGITS`. A number with more than these before the point has
+    three, and a power of ten.
+    """
     exact = fixed_point(value, decimals)
-    whole, _, part = exact.partition(".")
-    if TIMES in exact or not part:
+    unit = f" {TIMES} 10^-{decimals}" if TIMES in exact else ""
+    whole, _, part = exact.removesuffix(unit).partition(".")
+    if (digits := abs(int(whole.replace(",", "")))) >= 10 ** (MAX_SHOWN_DIGITS if unit else MAX_DIGITS):
+        return f"{'-' if value < 0 else ''}{_scientific(digits)}{unit}"
+    if not part:
         return None
     leading = (
         len(part) - len(part.lstrip("0")) if whole.lstrip("-") == "0" else -len(whole.lstrip("-").replace(",", ""))
     )
-    places = max(MAX_SHOWN_DIGITS + leading, 0)
+    places = min(max(MAX_SHOWN_DIGITS + leading, 0), MAX_DIGITS - 1)
     if len(part) <= places and leading < MAX_SHOWN_DIGITS:
         return None
     if leading >= MAX_SHOWN_DIGITS:

@@ -17,7 +17,7 @@ from exporter.exact import annual_yield_bps
 from exporter.protocols.base import Parameter
 from exporter.protocols.numbers import PoolRow
 from exporter.protocols.protocol import Protocol
-from exporter.render.site.text import THIN, percent
+from exporter.render.site.text import MAX_DIGITS, THIN, percent
 
 DEPOSIT_USD = 10_000
 """Value of the deposit that the page computes with, in US dollars."""
@@ -43,8 +43,8 @@ class Factors:
 def factors(row: PoolRow) -> Factors | None:
     """Three numbers whose product is the pool's supply rate, with as few digits as multiply out.
 
-    Returns None if nothing is earned, or if the numbers do not multiply out even with `_MAX_DIGITS`. In that case the
-    contract's rates are of different moments.
+    Returns None if nothing is earned, if a number is so small that it would have more than `MAX_DIGITS` digits, or if
+    the numbers do not multiply out even with `_MAX_DIGITS`. In that case the contract's rates are of different moments.
     """
     rates = 10 ** row["apr_decimals"]
     lent = 100 * Fraction(row["stored_utilization"], 10 ** row["utilization_decimals"])
@@ -60,6 +60,8 @@ def factors(row: PoolRow) -> Factors | None:
     for digits, own in product(range(_MIN_DIGITS, _MAX_DIGITS + 1), (*shares, min(share, Fraction(100)))):
         parts = [_rounded(number, digits) for number in (lent, paid, own)]
         if _shown(Fraction(parts[0]) * Fraction(parts[1]) * Fraction(parts[2]) / 10_000) == shown:
+            if max(map(len, parts)) > MAX_DIGITS:
+                return None
             lent_text, paid_text, share_text = (f"{part}{THIN}%" for part in parts)
             return Factors(lent_text, paid_text, share_text, shown)
     return None

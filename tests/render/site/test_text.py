@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -27,7 +28,7 @@ SHOWN: dict[Callable[[Any], str], dict[object, str]] = {
         123_456: "1,235 %",
         10**12: "1.00x10¹⁰ %",
     },
-    text.exact_percent: {0: "< 0.01 %", 99_950: "999.50 %", 10**12: "10,000,000,000.00 %"},
+    text.exact_percent: {0: "< 0.01 %", 99_950: "999.50 %", 10**10 - 1: "99,999,999.99 %", 10**10: "1.00x10⁸ %"},
     text.dollars: {
         None: "no price",
         1234: "$12.34",
@@ -47,6 +48,10 @@ SHOWN: dict[Callable[[Any], str], dict[object, str]] = {
         "0.12345": "$0.1234",
         "0.000012345": "$0.00001234",
         "7": "$7.00",
+        "0.0000000123": "$0.0000000123",
+        "0.0000000012": "< $0.00000001",
+        "0.0000000000": "$0.00",
+        "12345678901.5": "$1.23x10¹⁰",
     },
     text.size: {999: "999 bytes", 1000: "1.00 kB", 12_345_678: "12.3 MB"},
     text.moment: {1_794_996_000: "18 Nov 2026, 10:00 UTC"},
@@ -71,7 +76,9 @@ AMOUNTS: dict[Callable[[int, int], str | None], dict[tuple[int, int], str | None
         (5, 0): "5",
         (10**38, 0): "1.00x10³⁸",
         (7, 2**32 - 1): "7 units",
+        (10**38, 61): "1.00x10³⁸ units",
     },
+    text.worth: {(0, 0): "$0.00", (0, 1): "< $0.01", (1, 1): "$0.01"},
     text.exact_amount: {
         (1, 7): "0.0000001",
         (126_430_667_051_058, 7): "12,643,066.7051058",
@@ -102,13 +109,36 @@ def test_amounts_are_whole_tokens(write: Callable[[int, int], str | None]) -> No
         (12_345_678, 7, None),
         (123_456_789, 7, "12.345678…"),
         (203_114_300_000_000_000_000_000_001, 27, "0.20311430…"),
-        (2, 27, "<\u202f0.00000001"),
+        (2, 27, "< 0.00000001"),
         (12_345_678_901, 1, "1,234,567,890…"),
+        (10**12 - 1, 0, None),
+        (10**12, 0, "1.00x10¹²"),
+        (-(2**127), 0, "-1.70x10³⁸"),
+        (2**127, 61, "1.70x10³⁸ x 10^-61"),
+        (7, 61, None),
     ],
 )
 def test_long_numbers_show_eight_digits(value: int, decimals: int, shown: str | None) -> None:
     """A number of more digits shows the first eight, and says that there are more; a shorter one is whole."""
-    assert shown == text.first_digits(value, decimals)
+    assert shown == plain(text.first_digits(value, decimals))
+
+
+@given(st.integers(min_value=0, max_value=2**127), st.integers(min_value=0, max_value=100))
+def test_no_number_is_longer_than_a_reader_takes_in(value: int, decimals: int) -> None:
+    """Whatever a contract holds, what is shown of it has at most twelve digits; leading zeros count."""
+    with_decimals = text.decimal(value, decimals)
+    shown = {
+        text.percent(value),
+        text.exact_percent(value),
+        text.dollars(value),
+        text.worth(value, 1),
+        text.amount(value, decimals),
+        text.round_amount(value, decimals),
+        text.price(with_decimals),
+        text.first_digits(value, decimals) or text.fixed_point(value, decimals),
+    }
+
+    assert [] == [number for number in shown if len(re.findall("[0-9]", number)) > text.MAX_DIGITS]
 
 
 @given(st.integers(min_value=-(10**38), max_value=10**38), st.integers(min_value=0, max_value=30))
