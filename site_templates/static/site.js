@@ -151,7 +151,8 @@
     for (const box of document.querySelectorAll(".scroll")) box.classList.toggle("wide", box.scrollWidth > box.clientWidth + 1);
   };
 
-  // One search over markets, tokens and pools, in the API's own lists, which are fetched when somebody begins to type.
+  // One search over markets, tokens and pools, in the API's own lists, and over its operations, in the contents of the
+  // reference. All of them are fetched when somebody begins to type.
   const MOST_FOUND = 12;
   const short = (id) => `${id.slice(0, 4)}…${id.slice(-4)}`;
   const search = (root) => {
@@ -160,35 +161,49 @@
     const named = (symbol, address) => (symbol === "native" && (!native || address === native) ? "XLM" : symbol);
     const get = async (key) => (await fetch(`${root}v1/${key}.json`)).json();
     const field = make("input", { type: "search", placeholder: "Search" });
-    field.setAttribute("aria-label", "Search markets, tokens and pools");
+    field.setAttribute("aria-label", "Search markets, tokens, pools and the API");
     const found = make("ul");
     const said = make("p");
     said.setAttribute("role", "status");
     const box = make("div", { className: "found", hidden: true }, said, found);
     let entries = null;
     const add = (kind, name, label, of, key, listed, ...more) => entries.push({
-      kind, label, of, listed, name: name.slice(0, 36), href: `${root}${key}.html`, exact: name.toLowerCase(),
+      kind, label, of, listed, name: name.slice(0, 36), href: root + key, exact: name.toLowerCase(),
       text: [kind, name, label, of, ...more].join(" ").toLowerCase() });
     const load = async () => {
-      const [markets, tokens] = await Promise.all([get("markets"), get("tokens")]);
+      const [markets, tokens, protocols, reference] = await Promise.all([
+        get("markets"), get("tokens"), get("protocols"), fetch(`${root}api.html`).then((answer) => answer.text())]);
+      const titles = new Map(protocols.data.map(({ protocol, title }) => [protocol, title.split(" (")[0]]));
+      const beside = (name, protocol) => {
+        const title = titles.get(protocol) ?? protocol;
+        return name.toLowerCase().includes(title.toLowerCase()) ? "" : title;
+      };
       const symbols = new Map();
-      for (const item of markets.data) add("market", item.name, "", item.protocol, `markets/${item.market}`, item.listed, item.market);
+      for (const item of markets.data) {
+        const title = beside(item.name, item.protocol);
+        add("market", item.name, "", title && `of ${title}`, `markets/${item.market}.html`, item.listed, item.protocol, item.market);
+      }
       for (const { symbol, address, pool_count } of tokens.data) {
         const name = named(symbol, address);
         symbols.set(name, (symbols.get(name) ?? 0) + 1);
-        add("token", name, "", short(address), `tokens/${address}`, pool_count > 0, address);
+        add("token", name, "", short(address), `tokens/${address}.html`, pool_count > 0, address);
       }
       for (let key = "pools/index"; key; ) {
         const page = await get(key);
         for (const item of page.data) {
           const name = named(item.symbol, item.token_address);
           const label = [item.pool_label ?? "", symbols.get(name) > 1 ? short(item.token_address) : ""].join(" ");
-          add("pool", name, label, item.market_name,
-            `pools/${item.market}/${item.pool}`, item.listed, item.protocol, item.pool);
+          add("pool", name, label, `in ${item.market_name}`, `pools/${item.market}/${item.pool}.html`,
+            item.listed, item.protocol, item.pool);
         }
-        key = page.next_cursor && `pages/${page.next_cursor}`;
+        key = page.next_cursor && `pool-pages/${page.next_cursor}`;
         show();
       }
+      const contents = new DOMParser().parseFromString(reference, "text/html");
+      for (const link of contents.querySelectorAll(".contents li a")) {
+        add("operation", link.textContent, "", link.parentNode.querySelector(".quiet").textContent, link.getAttribute("href"), true);
+      }
+      show();
     };
     const show = () => {
       const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -204,8 +219,8 @@
       said.textContent = hits.length > MOST_FOUND ? `${MOST_FOUND} of ${hits.length} found` : `${hits.length} found`;
       found.replaceChildren(...hits.slice(0, MOST_FOUND).map((item) => make("li", {},
         make("a", { href: item.href }, make("bdi", { textContent: item.name })),
-        make("span", { className: "quiet" }, ` ${item.label} ${item.kind} ${{ pool: "in ", market: "of ", token: "" }[item.kind]}`,
-          make("bdi", { textContent: item.of.slice(0, 36) }), item.listed ? "" : " (not listed)"))));
+        make("span", { className: "quiet" }, ` ${item.label} ${item.kind} `,
+          make(item.kind === "token" ? "code" : "bdi", { textContent: item.of.slice(0, 60) }), item.listed ? "" : " (not listed)"))));
     };
     field.addEventListener("input", show);
     const find = make("div", { className: "find" }, field, box);

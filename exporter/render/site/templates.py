@@ -26,9 +26,12 @@ def protocol_title(protocol: str) -> str:
 
 
 def protocol_beside(protocol: str, market_name: str) -> str:
-    """The title of a protocol next to its market's name, or an empty text if the name has the title already."""
+    """The title of a protocol next to its market's name, or an empty text if the name has the title already.
+
+    What the title has in parentheses is another name, which does not count.
+    """
     title = protocol_title(protocol)
-    return "" if title.casefold() in market_name.casefold() else title
+    return "" if title.partition(" (")[0].casefold() in market_name.casefold() else title
 
 
 class _Environment(jinja2.Environment):

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from exporter.render.site.templates import MISSING_KEY
 from exporter.tree.families import STATUS_KEY
+from tests.render.site.browser.visits import SIZES, go, kinds_of, opened, pages_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
@@ -26,57 +25,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed"),
 ]
 
-FRESH = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
-"""Between the run of the tree and the next, which is due at 13:00."""
-
 LATE = datetime(2026, 11, 21, 15, 0, tzinfo=UTC)
-SIZES = {390: 844, 1280: 900}
-
-
-@contextmanager
-def opened(browser: Browser, **options: Any) -> Iterator[tuple[Page, list[str]]]:
-    """A page, and what goes wrong in it: messages of the console, errors of scripts, requests that fail."""
-    context = browser.new_context(**options)
-    context.set_default_timeout(15_000)
-    page = context.new_page()
-    page.clock.set_fixed_time(FRESH)
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(f"{page.url}: {message.text}"))
-    page.on("pageerror", lambda error: wrong.append(f"{page.url}: {error}"))
-    # What is still under way when the page is left (its icon) is aborted by the browser itself.
-    page.on(
-        "requestfailed",
-        lambda request: None if request.failure == "net::ERR_ABORTED" else wrong.append(f"{request.url} failed"),
-    )
-    page.on("response", lambda answer: wrong.append(f"{answer.url}: {answer.status}") if answer.status >= 400 else None)
-    try:
-        yield page, wrong
-    finally:
-        context.close()
-
-
-def go(page: Page, address: str) -> None:
-    """Open an address, and wait until the page has looked how fresh it is."""
-    page.goto(address)
-    page.wait_for_selector("#fresh[data-fresh]")
-
-
-def pages_of(tree: Path) -> list[str]:
-    return sorted(path.relative_to(tree).as_posix() for path in tree.rglob("*.html") if path.name != MISSING_KEY)
-
-
-def kinds_of(tree: Path) -> dict[str, str]:
-    """One page of each kind: of markets and pools the one of the greatest value."""
-    markets = json.loads((tree / "v1/markets.json").read_bytes())["data"]
-    market = max(markets, key=lambda entry: int(entry["tvl_usd_cents"] or 0))["market"]
-    pools = json.loads((tree / f"v1/markets/{market}.json").read_bytes())["pools"]
-    pool = max(pools, key=lambda entry: int(entry["tvl_usd_cents"] or 0))
-    named = {
-        "market": f"markets/{market}.html",
-        "pool": f"pools/{market}/{pool['pool']}.html",
-        "token": f"tokens/{pool['token_address']}.html",
-    }
-    return named | {path.stem: path.name for path in tree.glob("*.html") if path.name != MISSING_KEY}
 
 
 def column(page: Page, table: str, number: int) -> list[str]:
@@ -176,7 +125,7 @@ def test_one_search_finds_markets_tokens_and_pools(browser: Browser, url: str, w
     """What is typed is looked for in all lists at once, by name, protocol or address; a hit leads to its page."""
     with opened(browser, viewport={"width": width, "height": SIZES[width]}) as (page, wrong):
         page.goto(f"{url}/about.html")
-        field = page.get_by_role("searchbox", name="Search markets, tokens and pools")
+        field = page.get_by_role("searchbox", name="Search markets, tokens, pools and the API")
         field.fill("usdc")
         page.wait_for_selector(".found li")
         kinds = {text.split()[1] for text in page.locator(".found li").all_inner_texts()}
@@ -200,6 +149,45 @@ def test_one_search_finds_markets_tokens_and_pools(browser: Browser, url: str, w
         assert kinds >= {"token", "pool"}
         assert "USDC pool in " in hits[0]
         assert hits[0].replace(" pool in ", " in ") == page.locator("h1").inner_text()
+        assert [] == wrong
+
+
+def test_the_search_reads_every_page_of_pools(browser: Browser, tree: Path, url: str) -> None:
+    """Where the list of pools has several pages, a pool of the last one is found."""
+    first = json.loads((tree / "v1/pools/index.json").read_bytes())
+    *others, last = first["data"]
+    cursor = "a" * 32
+    documents = {
+        f"{url}/v1/pools/index.json": first | {"data": others, "next_cursor": cursor},
+        f"{url}/v1/pool-pages/{cursor}.json": first | {"data": [last]},
+    }
+    with opened(browser) as (page, wrong):
+        for address in documents:
+            page.route(address, lambda route: route.fulfill(json=documents[route.request.url]))
+        page.goto(f"{url}/about.html")
+        page.get_by_role("searchbox").fill(last["pool"])
+        page.wait_for_selector(f".found a[href='pools/{last['market']}/{last['pool']}.html']")
+        assert [] == wrong
+
+
+def test_the_search_finds_operations_and_says_a_protocol_once(browser: Browser, url: str) -> None:
+    """An operation of the API is found by what it gives; a market with its protocol's name says that once."""
+    with opened(browser) as (page, wrong):
+        page.goto(f"{url}/about.html")
+        field = page.get_by_role("searchbox")
+        field.fill("operation history pool")
+        page.wait_for_selector(".found a[href^='api-assets.html#']")
+        assert "/v1/assets/{market}/{pool}/history operation The history of one pool in buckets" in {
+            " ".join(text.split()) for text in page.locator(".found li").all_inner_texts()
+        }
+        page.locator(".found a").first.click()
+        page.wait_for_url("**/api-assets.html#*")
+        page.goto(f"{url}/about.html")
+        field.fill("market")
+        page.wait_for_selector(".found li:has-text('peridot')")
+        shown = [" ".join(text.split()) for text in page.locator(".found li").all_inner_texts()]
+        assert "Peridot market" in shown
+        assert "Fixed XLM-USDC market of Blend" in shown
         assert [] == wrong
 
 
@@ -409,33 +397,6 @@ def test_without_javascript_everything_is_there(browser: Browser, tree: Path, ur
         page.locator("details.data summary").click()
         assert page.locator("details.data tbody tr").first.is_visible()
         assert [] == wrong
-
-
-@pytest.mark.parametrize("width", SIZES)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(
-    browser: Browser, axe: str, tree: Path, url: str, made_url: str, scheme: str, width: int
-) -> None:
-    """On each kind of page, in both themes and at both widths, axe-core finds nothing at all."""
-    kinds = {name: f"{url}/{key}" for name, key in kinds_of(tree).items()}
-    kinds |= {"empty": f"{made_url}/empty/index.html", "many": f"{made_url}/many/markets.html"}
-    found: list[str] = []
-    # The policy of the pages forbids to add a script to them, as it should.
-    options = {"viewport": {"width": width, "height": SIZES[width]}, "color_scheme": scheme, "bypass_csp": True}
-    with opened(browser, **options) as (page, _):
-        for name, address in kinds.items():
-            go(page, address)
-            for summary in page.locator("summary").all():
-                summary.click()
-            page.evaluate(axe)
-            result = page.evaluate("axe.run()")
-            found += [
-                f"{name}: {finding['id']}: {finding['nodes'][0]['html'][:160]}" for finding in result["violations"]
-            ]
-            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            found += [f"{name}: {wide} pixels too wide"] if wide else []
-
-    assert [] == found
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ The trees are a recording of all protocols, and mainnet at ledger 55,261,759.
 from __future__ import annotations
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from exporter.protocols import PROTOCOLS
 from exporter.render.site.text import MAX_DIGITS
 from tests.render.site.made import pool_row, series_of, site_of, tables_of
 
@@ -20,6 +22,8 @@ _FOR_MACHINES = {"head", "script", "code", "pre", "time"}
 """Elements whose text is for machines, or is a time of the chain."""
 
 _VOID = {"meta", "link", "br", "wbr", "img", "input"}
+
+TITLES = [protocol.words.coverage.title.partition(" (")[0].casefold() for protocol in PROTOCOLS.values()]
 
 NUMBER = re.compile(r"\d[\d,.]*")
 ZERO_PERCENT = re.compile(r"(?<![\d.,])0\.0+\s?%")
@@ -61,11 +65,18 @@ def faults(text: str) -> list[str]:
     ]
 
 
+def said_twice(text: str) -> list[str]:
+    """The cells of tables, and the page's head, that name a protocol more than once."""
+    pieces = re.findall(r"<t[hd]\b.*?</t[hd]>|<h1>.*?</h1>\s*<p class=\"lede\">.*?<", text, re.DOTALL)
+    shown = [unescape(re.sub("<[^>]*>", " ", piece)).casefold() for piece in pieces]
+    return [piece for piece in shown if any(piece.count(title) > 1 for title in TITLES)]
+
+
 def faults_of(tree: Path) -> dict[str, list[str]]:
     """The faults of each page of a tree that has some, by key."""
     pages = {path.relative_to(tree).as_posix(): path.read_text("utf-8") for path in tree.rglob("*.html")}
     assert len(pages) > 20
-    return {key: found for key, text in pages.items() if (found := faults(text))}
+    return {key: found for key, text in pages.items() if (found := faults(text) + said_twice(text))}
 
 
 def large(tree: Path) -> list[str]:
@@ -88,11 +99,16 @@ def test_the_rule_finds_each_fault(text: str) -> None:
     """A page with one of the faults is found, unless it is folded; what is opened or for machines may have it."""
     assert 1 == len(faults(f"<main>{text}</main>"))
     assert [] == faults(f"<details><summary>1.23</summary>{text}</details>")
+    assert 1 == len(said_twice('<td title="Peridot">Peridot <i>peridot</i></td><td>Peridot</td><td>Blend</td>'))
+    assert 1 == len(said_twice('<h1>USDC in <i>Peridot</i></h1>\n<p class="lede">Peridot v1 <b>open</b></p>'))
     assert [] == faults("<p>10.00 % of 123,456,789,012, <code>54053682307957001234</code></p>")
 
 
 def test_a_recording_of_all_protocols_has_numbers_for_people(tree: Path) -> None:
-    """No page shows 0.00 % for what is more than nothing, a number of more than twelve digits, or a formula."""
+    """No page shows 0.00 % for what is more than nothing, a number of more than twelve digits, or a formula.
+
+    No cell of a table, and no head of a page, says a protocol's title twice.
+    """
     assert {} == faults_of(tree)
     assert [] == large(tree)
 
