@@ -66,7 +66,7 @@ def month(pools: int, interval_minutes: int) -> tuple[int, float, float, float]:
     requests   runs * (documents + web pages + pages + histories of what closes in a run + few)
                PUTs, and LISTs of a thousandth of all but pages, which are listed once a day
                runs * (read back + few) GETs and HEADs
-    read       what is read back, a sample of the history, the state, and the listings of three runs
+    read       what is read back, the state, and the listings of three runs
     storage    documents, and pages and manifests of the runs that are retained, and of the history
                what a year adds: a Parquet row a run, and an entry in each bucket
     """
