@@ -56,7 +56,7 @@ ACCEPTED: dict[str, str] = {
     "output.market_pools_cap": "a whole number from 1 to 10000: pools listed in a market document",
     "output.retention": f"{DURATIONS['output.retention']}: how long pages of earlier runs stay",
     "output.public_url": "the https address of the published tree, such as https://example.org/markets: with it web "
-    "pages say where they are, and a shared link has a picture",
+    "pages say where they are, a shared link has a picture, and sitemap.xml lists the pages",
     "output.report": "the path of the run report to write (~ is the home), or - for standard output",
     "schedule.interval": f"{DURATIONS['schedule.interval']}: the time from run to run, published for readers",
     "history.compact": "true, or false to leave every run's file of the history as it is",

@@ -262,6 +262,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     CHANGES := Family("v1/changes.json", documents.ChangeList, "/v1/changes"),
     FEED := Family("feed.atom"),
     MARKET_FEED := Family("markets/{market}.atom"),
+    SITE_MAP := Family("sitemap.xml"),
     METRICS := Family("metrics.txt"),
     LLMS := Family("llms.txt"),
     HISTORY_MANIFEST := Family("v1/history.json", documents.HistoryManifest, "/v1/history", sweep=Sweep.NEVER),

@@ -22,6 +22,7 @@ CONTENT_TYPES = {
     "py": "text/x-python; charset=utf-8",
     "svg": "image/svg+xml",
     "txt": "text/plain; charset=utf-8",
+    "xml": "application/xml",
 }
 
 PROBLEM_CONTENT_TYPE = "application/problem+json"

@@ -45,6 +45,7 @@ NOT_IN_A_SMALL_TREE = {
     f"markets/{M}-12.html": "markets/{market}-{number}.html",
     f"tokens/{T}-3.html": "tokens/{address}-{number}.html",
     "tokens/USDC.html": "tokens/{token_symbol}.html",
+    "sitemap.xml": "sitemap.xml",
     "history/hourly-2026-09.parquet": "history/hourly-{month}.parquet",
     f"history/pools/month=2026-09/5-9-{DIGEST}.parquet": "history/pools/month={month}/{ledger}-{last}-{digest}.parquet",
     "v1/runs/5-0123456789ab.json": "v1/runs/{run_id}.json",

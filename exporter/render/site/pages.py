@@ -39,7 +39,7 @@ from exporter.render.site.rows import (
     with_names,
 )
 from exporter.render.site.templates import CARD_KEY, EXAMPLE_BASE, environment, first_plot, snippets, static_files
-from exporter.render.site.text import native, not_mainnet
+from exporter.render.site.text import native, not_mainnet, page_url, xml
 from exporter.render.site.trends import (
     Trend,
     Trends,
@@ -52,7 +52,7 @@ from exporter.render.site.trends import (
 from exporter.render.site.why import DEPOSIT_USD, why, yield_after_deposit
 from exporter.tables import rows_as, time_text
 from exporter.tree.documents import HistoryManifest, ProtocolList, RunChange, timestamp
-from exporter.tree.families import SYMBOL_PAGE
+from exporter.tree.families import SITE_MAP, SYMBOL_PAGE, family_of
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.verifier import checker_digests
 
@@ -61,6 +61,9 @@ _EXPLORERS = {
     "testnet": "https://stellar.expert/explorer/testnet/contract/",
 }
 """The URL of a block explorer by network, which a contract's address follows."""
+
+MAX_SITE_MAP = 50_000
+"""Largest number of pages in a map of the site, by the protocol of site maps."""
 
 MAX_CHANGES, MAX_NEWEST_CHANGES = 150, 5
 """Largest number of changes on their own page, and on the overview and the page of a market."""
@@ -78,10 +81,30 @@ def render_site(
     """Render the site. The pools of the tables are a frame of `with_list_columns`.
 
     ``public_url`` is the URL of the tree, without a slash at its end. With it, each page says where it is and what a
-    shared link shows.
+    shared link shows, and there is a `site_map`.
     """
     yield from static_files(public_url)
-    yield from _Site(tables, passphrase, coverage, series, history, changes, public_url).files()
+    keys = []
+    for page in _Site(tables, passphrase, coverage, series, history, changes, public_url).files():
+        if family_of(page.key) is not SYMBOL_PAGE:
+            keys.append(page.key)
+        yield page
+    if public_url is not None:
+        yield site_map(public_url, keys)
+
+
+def site_map(public_url: str, keys: Sequence[str]) -> RenderedFile:
+    """Render the list of the site's pages for search engines (sitemaps.org), or of `MAX_SITE_MAP` of them.
+
+    The overview, which is last among ``keys``, is first.
+    """
+    shown = reversed(keys[-MAX_SITE_MAP:])
+    urls = "".join(f"<url><loc>{xml(page_url(public_url, key))}</loc></url>\n" for key in shown)
+    text = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n{urls}</urlset>\n'
+    )
+    return RenderedFile(SITE_MAP.template, text.encode(), FileKind.DOCUMENT)
 
 
 def _by_value(token: SiteToken) -> tuple[bool, bool, int, str]:

@@ -62,6 +62,7 @@ def environment() -> jinja2.Environment:
         *(protocol_title, protocol_beside),
         *(
             text.breakable,
+            text.page_url,
             text.with_addresses,
             text.compounded,
             text.yields,

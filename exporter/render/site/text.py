@@ -322,6 +322,11 @@ def xml(text: str) -> Markup:
     return Markup(saxutils.escape(_NOT_XML.sub("\ufffd", text)))
 
 
+def page_url(public_url: str, key: str) -> str:
+    """The URL of a page below the URL of the tree. That of the overview is the tree's own."""
+    return f"{public_url}/{'' if key == 'index.html' else key}"
+
+
 def short_address(address: str) -> str:
     """The beginning and end of an address or a pool's id: ``CAS3…OWMA``."""
     return address if len(address) <= 12 else f"{address[:4]}…{address[-4:]}"

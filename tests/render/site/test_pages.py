@@ -10,6 +10,7 @@ from html import unescape
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from exporter.deployments.identified_tokens import identified_tokens
 from exporter.deployments.networks import NETWORKS
 from exporter.protocols.base import Parameter
 from exporter.render.openapi import openapi_document
+from exporter.render.site.pages import MAX_SITE_MAP, site_map
 from exporter.render.site.reference import api_reference
 from exporter.render.site.templates import (
     EXAMPLE_BASE,
@@ -48,6 +50,7 @@ from tests.render.site.made import (
 
 MAINNET = NETWORKS["mainnet"].passphrase
 MAX_PAGE_BYTES = 100_000
+SITE_MAP_SPACE = "{http://www.sitemaps.org/schemas/sitemap/0.9}"
 POOL = f"pools/{contract(100)}/{contract(10_000)}.html"
 HOSTILE = '"><script>alert(1)</script><a href="javascript:alert(1)">\u202e' + "x" * 500
 
@@ -456,6 +459,24 @@ def test_a_shared_link_says_what_it_is_where_the_address_is_known(site: dict[str
         assert said["og:title"].removesuffix(" (local)") in page.text
         assert "website" == said["og:type"]
     assert f'<span class="base">{url}</span>' in files["data.html"].decode()
+
+
+def test_a_map_of_the_site_lists_each_page_where_the_address_is_known() -> None:
+    """With a public URL, `sitemap.xml` has the canonical address of each page once, the overview's first."""
+    token = next(token.address for token in identified_tokens("mainnet").values() if token.code == "USDC")
+    tables = tables_of([pool_row(0, 0, token_address=token, symbol="USDC")])
+    files = {file.key: file.data for file in site_files(tables, network=MAINNET, public_url="https://a.example/b&c")}
+    urls = [entry.text for entry in ElementTree.fromstring(files["sitemap.xml"]).iter(f"{SITE_MAP_SPACE}loc")]
+    pages = [Page(data.decode()) for key, data in files.items() if key.endswith(".html") and key != "404.html"]
+    canonical = {link["href"] for page in pages for link in page.all("link") if link["rel"] == "canonical"}
+
+    assert "tokens/USDC.html" in files
+    assert "https://a.example/b&c/" == urls[0]
+    assert (len(canonical), canonical) == (len(urls), set(urls))
+    assert len(pages) - 1 == len(urls)
+    assert "sitemap.xml" not in {file.key for file in site_files(tables, network=MAINNET)}
+    many = site_map("https://a.example", [f"{number}.html" for number in range(MAX_SITE_MAP + 1)])
+    assert MAX_SITE_MAP == many.data.count(b"<loc>")
 
 
 def test_the_symbol_of_an_identified_token_leads_to_its_page() -> None:
