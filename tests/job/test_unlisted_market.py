@@ -27,7 +27,7 @@ from tests.job_runs import on_chain, run, settings_for
 
 ALERTS = Path(__file__).parents[2] / "templates" / "monitoring" / "alerts.yml"
 OWN_ORACLE = derived_address("an oracle of a stranger")
-NOTE = r'<p class="note">In no number here: .*?</p>\n'
+NOTE = r'<p class="note">No number here includes .*?</p>\n'
 MOST_FURTHER_REQUESTS = 40
 """How many requests 200 markets of strangers may add: those that a run reads ask their oracles."""
 TIMES = 10**6

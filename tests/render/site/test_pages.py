@@ -224,7 +224,7 @@ def test_the_first_table_is_the_best_offer_of_each_token(site: dict[str, str]) -
     assert '>4.50 %<span class="worth">3.20 % + 1.30 % BLND</span></td>' in rows[0]
     assert ">$123K</td>" in rows[0]
     assert '>$1.00M<span class="worth" title="$120,000.00">$120K can leave</span></td>' in rows[0]
-    assert "what can leave is not known</span>" in rows[1]
+    assert "how much can leave is not known</span>" in rows[1]
     assert ">no cap</td>" in rows[1]
     assert all('class="status good"' in row and "Market 0" in row for row in rows)
     assert ">7.65 %</td>" in text[text.index('id="borrow"') :]
@@ -533,7 +533,7 @@ def test_the_digests_of_the_verifier_are_shown() -> None:
     assert ["stellar_proof.py", "trusted/mainnet.json"] == list(checker_digests("mainnet"))
     for digest in checker_digests("mainnet").values():
         assert f"<code>{digest}</code>" in about
-    assert "of the release, not with the copies that are here" in about
+    assert "from the release, not with the copies on this site" in about
 
 
 def test_a_network_without_lists_says_that_nothing_is_ranked() -> None:
@@ -543,7 +543,7 @@ def test_a_network_without_lists_says_that_nothing_is_ranked() -> None:
     page = Page(site["index.html"]).text
 
     assert "No market is listed, so none is ranked: no list of this network comes with the exporter" in page
-    assert "In no number here: 2 markets that are not listed" in page
+    assert "No number here includes 2 markets that are not listed" in page
     assert 'class="list offers"' not in site["index.html"]
     assert "Not listed: anybody can create such a market" in site[POOL]
 

@@ -60,7 +60,7 @@ def test_what_can_be_done_is_said_with_how_much_or_why_not() -> None:
         "Borrow": "open, but nothing is left: 0 TOK0",
         "Repay": "open",
         "Liquidate a debt": "open",
-        "A first supply": "at least 1 TOK0",
+        "First supply of an account": "at least 1 TOK0",
         "The market is": "on ice: no borrowing: the backstop is too small, or too much of it is queued for withdrawal",
         "The pool is": "enabled: the reserve is open, as far as its market is",
     } == said("operations", row, BLEND.words)
@@ -82,13 +82,13 @@ def test_parameters_are_said_in_words() -> None:
     assert {
         "Collateral factor": "50 %",
         "Liquidation threshold": "50 %",
-        "A debt counts": "133.34 % of its value",
+        "Weight of a debt": "133.34 % of its value",
         "Liquidation": "auction",
         "Supply cap": "no cap",
         "Borrow cap": "no cap",
         "Borrowing stops at a utilization of": "97.5 %",
         "Reserve factor": "20 % of the interest",
-        "This holds for": "this pool",
+        "These terms apply to": "this pool",
     } == said("risk", row)
     capped = {"supply_cap": 0, "borrow_cap": 10**10, "borrow_cap_usd_cents": 123_400, "max_utilization_bps": None}
     fixed = {"can_be_collateral": False, "liquidation_kind": "fixed", "liquidation_bonus_bps": 550}
@@ -137,7 +137,7 @@ def test_rewards_have_amounts_an_end_and_a_price(end: int, until: str) -> None:
     }
     facts = said("rewards", pool_row(0, 0) | paid | price | {"supply_reward_expiration": end})
 
-    assert f"100,000 BLND a year{until}" == facts["All of them together"]
+    assert f"100,000 BLND a year{until}" == facts["Paid to all together"]
     source = "by the Comet pool CDJY…FGHI in USDC, and USDC's price by the market's oracle CDAV…FGHI"
     assert f"0.0012345 USD, {source}" == facts["Price of BLND"]
     assert "by the market's oracle CDAV…FGHI" == reward_price_words("CDAVABCDEFGHI")
@@ -164,7 +164,7 @@ def test_a_backstop_is_shown_on_the_page_of_its_market() -> None:
     assert {
         "Worth": "$1,235",
         "Deposited": "5 tokens",
-        "They hold": "100 BLND and 10 USDC",
+        "These tokens hold": "100 BLND and 10 USDC",
         "Queued for withdrawal": "0.80364 %",
         "Minimum of the contract": "not met (50.0 %)",
         "Status after the next update": "on ice",
@@ -239,8 +239,8 @@ def test_what_is_queued_is_on_the_pages_that_it_is_of() -> None:
     site = site_of(tables)
     listed = Page(site[f"markets/{market}.html"]).text
 
-    assert "Another admin, possible from 18 Nov 2026, 10:01 UTC: an admin" in listed
-    assert f"Other terms for pool {one[:4]}…{one[-4:]}, possible since 1 Jan 1970, 00:00 UTC: 50 %" in listed
+    assert "New admin, possible from 18 Nov 2026, 10:01 UTC: an admin" in listed
+    assert f"New terms for pool {one[:4]}…{one[-4:]}, possible since 1 Jan 1970, 00:00 UTC: 50 %" in listed
 
     assert [True, True] == ["an admin" in site[f"pools/{market}/{name}.html"] for name in (one, other)]
     assert [True, False] == ["50 %" in site[f"pools/{market}/{name}.html"] for name in (one, other)]
