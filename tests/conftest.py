@@ -45,6 +45,15 @@ for _variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The same examples whatever modules there are: Hypothesis would mix in the constants of all that are loaded.
+
+    To read them takes each worker seconds, too. With a profile that looks for new examples, they stay.
+    """
+    if settings.get_current_profile_name() == "fast":
+        pytest.MonkeyPatch().setattr("hypothesis.internal.conjecture.providers.is_local_module_file", lambda _: False)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--real-data=FOLDER``: where real ledger data lies, instead of ../shared/data/real."""
     named = os.environ.get(real.VARIABLE) or real.DEFAULT_FOLDER

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ from exporter.localnet.server import create_app, running
 from exporter.stores import open_store
 from exporter.stores.folder import write_file
 from tests.job_runs import NOW, run, settings_for
+from tests.made_once import once
 from tests.s3.wire_bucket import Answer, WireBucket
 
 PAGE = (Path(__file__).parents[1] / "docs" / "failures.md").read_text(encoding="utf-8")
@@ -100,7 +102,6 @@ def published(folder: Path) -> Iterator[Drill]:
 
 def copied(drill: Drill, folder: Path) -> Drill:
     """The same in another folder, for one failure."""
-    assert drill.report is not None
     shutil.copytree(drill.out, folder / "out")
     metrics = f"{drill.report.name}.prom"
     shutil.copy2(drill.report.with_name(metrics), folder / metrics)
@@ -204,3 +205,49 @@ FAILURES: dict[str, Callable[[Drill], tuple[int, str]]] = {
     "the bucket is gone": _bucket(404, "NoSuchBucket"),
     "the bucket is full": _bucket(403, "QuotaExceeded"),
 }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run of the drill ended, and what it left.
+
+    Attributes:
+        code: the exit code.
+        message: the message, or what the run said.
+        status: the status document.
+        metrics: the metrics that the run left next to its report.
+        published_metrics: the metrics in the tree.
+    """
+
+    code: int
+    message: str
+    status: bytes
+    metrics: str
+    published_metrics: str
+
+
+def outcome_of(drill: Drill, code: int, message: str) -> Outcome:
+    """What a run left in the folders of a drill."""
+    published_metrics = (drill.out / "metrics.txt").read_text()
+    return Outcome(code, message, (drill.out / STATUS).read_bytes(), drill.metrics.read_text(), published_metrics)
+
+
+def outcomes() -> tuple[Outcome, dict[str, Outcome]]:
+    """The good run before each failure, and every failure by its name. Nobody may change them."""
+    made: tuple[Outcome, dict[str, Outcome]] = once("failures of the drill", _outcomes)
+    return made
+
+
+def _outcomes() -> tuple[Outcome, dict[str, Outcome]]:
+    with TemporaryDirectory() as folder, published(Path(folder)) as drill:
+        good, failed = outcome_of(drill, 0, ""), {}
+        for number, (name, fail) in enumerate(FAILURES.items()):
+            (own_folder := Path(folder, str(number))).mkdir()
+            own = copied(drill, own_folder)
+            try:
+                failed[name] = outcome_of(own, *fail(own))
+            except BaseException as error:
+                error.add_note(f"in the drill: {name}")
+                raise
+            shutil.rmtree(own_folder)
+        return good, failed

@@ -15,6 +15,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -187,7 +188,7 @@ class Histories:
         days = [day for day in self._days() if day < end and day + DAY.seconds > begin]
         time = pl.col("ledger_close_time")
         frames = [self.get(f"observed/{day}").filter((time >= begin) & (time < end)) for day in days]
-        return pl.concat([pl.DataFrame(schema=OBSERVATIONS), *frames])
+        return pl.concat([_empty(tuple(OBSERVATIONS.items())), *frames])
 
     def forget(self, before: int) -> None:
         """Drop the observations of days that started before a time in unix seconds."""
@@ -198,7 +199,7 @@ class Histories:
     def get(self, name: str) -> pl.DataFrame:
         """Unpack a frame. One that is missing is empty."""
         data = self.packed.get(name)
-        return pl.DataFrame(schema=self._schema(name)) if data is None else pl.read_parquet(io.BytesIO(data))
+        return _empty(tuple(self._schema(name).items())) if data is None else pl.read_parquet(io.BytesIO(data))
 
     def put(self, name: str, frame: pl.DataFrame) -> None:
         """Pack a frame. An empty one is ignored."""
@@ -220,6 +221,12 @@ class Histories:
                 return self.kind.frame
             case _:
                 return {**dict.fromkeys((*self.kind.keys, "cursor"), pl.String()), "end": pl.Int64()}
+
+
+@cache
+def _empty(columns: tuple[tuple[str, pl.DataType], ...]) -> pl.DataFrame:
+    """A frame without rows. A run asks for the same few again and again, and to make one takes milliseconds."""
+    return pl.DataFrame(schema=columns)
 
 
 def _is_published(bucket: Bucket, end: int, time: int) -> bool:

@@ -669,15 +669,21 @@ def test_a_network_with_lists() -> None:
         assert said == list(unproven_evidence(evidence))
 
 
-@pytest.fixture
-def compacted(trees: Trees, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def compacted_tree(trees: Trees, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree whose runs of the day before are joined into one file."""
-    out = tmp_path / "out"
+    out = tmp_path_factory.mktemp("compacted") / "out"
     for ledger in DAY_BEFORE:
         trees.publish(out, ledger, since=TIME - 86_400)
     trees.publish(out, CHECKPOINT)
     compact_history(open_store(str(out)))
     return out
+
+
+@pytest.fixture
+def compacted(compacted_tree: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(compacted_tree, tmp_path / "out"))
 
 
 def remove_parts(compacted: Path) -> list[str]:

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from exporter.errors import ExitCode
-from tests.failure_drill import FAILURES, STATUS, Drill, copied, documented, published
+from tests.failure_drill import FAILURES, documented, outcomes
 
 PUBLISHED = [code for code in ExitCode if code.is_published]
 
 
-@pytest.fixture(scope="module")
-def drill(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drill]:
-    with published(tmp_path_factory.mktemp("drill")) as drill:
-        yield drill
-
-
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_failure_ends_as_the_page_says(name: str, drill: Drill, tmp_path: Path) -> None:
+def test_a_failure_ends_as_the_page_says(name: str) -> None:
     """Each failure has the exit code and the message of the page, and readers keep what was published.
 
     The metrics keep when that was, and when the next run was promised, so that a monitor sees that readers wait.
     """
-    own = copied(drill, tmp_path)
-    before, promised = (own.out / STATUS).read_bytes(), times_in(own.metrics)
-    code, message = FAILURES[name](own)
+    good, failures = outcomes()
+    expected, failure, promised = documented()[name], failures[name], times_in(good.metrics)
 
-    expected = documented()[name]
-    assert (expected.code, True) == (code, expected.message in message), message
+    assert (expected.code, True) == (failure.code, expected.message in failure.message), failure.message
     assert 2 == len(promised)
-    assert promised == times_in(own.metrics)  # the clock of the drill stands still, so a published run has the same
-    if code not in PUBLISHED and "status document" not in name and name != "the RPC is behind":
-        assert before == (own.out / STATUS).read_bytes()
+    assert promised == times_in(failure.metrics)  # the drill's clock stands still, so a published run has the same
+    if failure.code not in PUBLISHED and "status document" not in name and name != "the RPC is behind":
+        assert good.status == failure.status
 
 
-def times_in(metrics: Path) -> set[str]:
+def times_in(metrics: str) -> set[str]:
     names = ("lending_run_published_timestamp_seconds ", "lending_run_next_expected_timestamp_seconds ")
-    return {line for line in metrics.read_text().splitlines() if line.startswith(names)}
+    return {line for line in metrics.splitlines() if line.startswith(names)}
 
 
 def test_the_drill_has_every_failure() -> None:

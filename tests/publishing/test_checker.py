@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import CheckError
@@ -38,6 +38,7 @@ from tests.audit.trees import (
     summaries,
     tree_of,
 )
+from tests.examples import examples
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, with_status
 
 
@@ -147,7 +148,7 @@ def test_each_file_by_itself(files: Files) -> None:
         assert_named(files, key, "does not have the bytes")
 
 
-@settings(max_examples=8, deadline=None)
+@examples(fast=8, thorough=200)
 @given(data=st.data())
 def test_any_single_byte(data: st.DataObject) -> None:
     """Any change of any byte of any file that the run lists, or of its records, is detected."""

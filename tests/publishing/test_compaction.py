@@ -12,7 +12,7 @@ import msgspec
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import CheckError, LostRaceError, StoreError
@@ -25,6 +25,7 @@ from exporter.tables import OPTIONAL_COLUMNS
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.read_back import render_document
+from tests.examples import examples
 from tests.history import frames
 from tests.history.frames import manifest_of
 from tests.history.runs import frame_of, observe, places
@@ -129,7 +130,7 @@ def test_months_that_stay_a_file_a_day() -> None:
 
 
 class TestRows:
-    @settings(deadline=None, max_examples=15)
+    @examples(fast=5, thorough=150)
     @given(st.lists(st.integers(0, 100 * DAY), min_size=1, max_size=12, unique=True), st.integers(0, 3))
     def test_nothing_is_lost(self, offsets: list[int], months: int) -> None:
         """Whenever runs were made, compaction leaves every row, also between two stretches of pools.

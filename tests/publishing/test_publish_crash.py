@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -25,6 +24,7 @@ from exporter.stores.folder import TEMPORARY_PREFIX, FolderStore, write_file
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import utc_now
 from exporter.tree.families import INTENT_KEY
+from tests.examples import examples
 from tests.publishing.held import sweep
 from tests.publishing.published_tree import (
     MARKETS,
@@ -316,5 +316,5 @@ class PublishedTree(RuleBasedStateMachine):
         ]
 
 
-PublishedTree.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+PublishedTree.TestCase.settings = examples(fast=12, thorough=300, stateful_step_count=25)
 TestPublishedTree = PublishedTree.TestCase

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -27,6 +27,7 @@ from exporter.tree.documents import ManifestFile, RunManifest, encode, timestamp
 from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, RUN, RUN_FILES, STATUS_KEY
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.run_listing import RunListing
+from tests.examples import examples
 from tests.publishing.held import sweep
 from tests.publishing.published_tree import (
     SETTINGS,
@@ -163,7 +164,7 @@ STEPS = st.lists(
 """Hours that pass, the markets of the run, what becomes of it, and whether it has the page that many runs share."""
 
 
-@settings(max_examples=10)
+@examples(fast=5, thorough=100)
 @given(STEPS)
 def test_what_the_record_spares(steps: list[tuple[int, dict[str, int], str, bool]]) -> None:
     """The same files are left whether a sweep reads the listings of all runs or only those that the record demands."""

@@ -190,7 +190,7 @@ def test_something_passes_by(stride: int) -> None:
     assert every_case([*PASSING], passing, stride)
 
 
-@strides(61)
+@strides(131)
 def test_something_lasts(stride: int) -> None:
     """When every call from one on fails, readers keep the run they have, and a later run completes."""
     names = [*PASSING, "access denied", "dies"]
@@ -199,7 +199,7 @@ def test_something_lasts(stride: int) -> None:
     assert_switched(every_case(names, lasting, stride), stride)
 
 
-@strides(19)
+@strides(29)
 def test_a_run_that_pauses(stride: int) -> None:
     """A run that goes on too late takes nothing back from the newer one, wherever it paused."""
     assert_switched(every_case(["pauses"], pausing, stride), stride)

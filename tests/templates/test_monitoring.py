@@ -6,6 +6,8 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from exporter.cli import main
 from exporter.errors import ExitCode
 from exporter.job.report import RunLog, metrics_of
 from exporter.render.run_documents import render_metrics
-from tests.failure_drill import FAILURES, INTERVAL_MINUTES, Drill, copied, documented, published
+from tests.failure_drill import INTERVAL_MINUTES, Drill, Outcome, documented, outcomes
 from tests.job_runs import NOW
 from tests.render.compared import pool, tables
 
@@ -111,9 +113,9 @@ OF_TREE = ("lending_run_ledger", "lending_unpriced_ratio", "lending_pools_unread
 """What the rules ask of /metrics.txt, but for the ages of ledger and price: the drill's network has its own time."""
 
 
-def state_of(drill: Drill) -> dict[str, float]:
+def state_of(run: Outcome) -> dict[str, float]:
     """The metrics that a monitor has after a run; times count from when the first run was published."""
-    text = drill.metrics.read_text() + (drill.out / "metrics.txt").read_text()
+    text = run.metrics + run.published_metrics
     state = {name: float(value) for name, value in re.findall(r"^(lending_\w+) (\S+)$", text, re.MULTILINE)}
     state = {name: value for name, value in state.items() if name in (*TIMES, *OF_TREE, "lending_run_exit_code")}
     return state | {name: state[name] - NOW.timestamp() for name in TIMES if name in state}
@@ -155,15 +157,23 @@ def firing(alerts: dict[str, float]) -> list[dict[str, Any]]:
     ]
 
 
-def killed(drill: Drill) -> None:
+def killed(report: Path) -> None:
     """The report is begun, and nobody ends it."""
-    RunLog(drill.report)
+    RunLog(report)
 
 
-def misconfigured(drill: Drill) -> None:
+def misconfigured(report: Path) -> None:
     """A variable that is not understood ends the run before it begins."""
-    ran = CliRunner().invoke(main, ["run", "--report", str(drill.report)], env={"EXPORTER_INTERVAL": "zzz"})
+    ran = CliRunner().invoke(main, ["run", "--report", str(report)], env={"EXPORTER_INTERVAL": "zzz"})
     assert ExitCode.CONFIG == ran.exit_code, ran.output
+
+
+def left_by(good: Outcome, fail: Callable[[Path], None], folder: Path) -> Outcome:
+    """What a run leaves that ends before it reads anything; ``good`` is the run before it."""
+    drill = Drill(folder / "out", "", folder / "run-report.json")
+    drill.metrics.write_text(good.metrics)
+    fail(drill.report)
+    return replace(good, metrics=drill.metrics.read_text())
 
 
 def test_each_failure_of_the_drill_fires_its_alert(tmp_path: Path) -> None:
@@ -172,24 +182,22 @@ def test_each_failure_of_the_drill_fires_its_alert(tmp_path: Path) -> None:
     A run that cannot even leave metrics is seen by `LendingLate` alone.
     """
     require_promtool()
-    pages, tests = documented(), []
-    unseen = {"a kill": killed, "a variable that is not understood": misconfigured}
-    with published(tmp_path) as drill:
-        good = state_of(drill)
-        for number, (name, fail) in enumerate({**FAILURES, **unseen}.items()):
-            (tmp_path / str(number)).mkdir()
-            own = copied(drill, tmp_path / str(number))
-            fail(own)
-            alerts = {"LendingLate": 0.5} if name in unseen else pages[name].alerts
-            publishing = name not in unseen and pages[name].code in PUBLISHED
-            tests.append(
-                {
-                    "name": name,
-                    "interval": f"{STEP_MINUTES}m",
-                    "input_series": series_of(good, state_of(own), publishing=publishing),
-                    "promql_expr_test": firing(alerts),
-                }
-            )
+    pages, tests, (good, failures) = documented(), [], outcomes()
+    unseen = {
+        "a kill": left_by(good, killed, tmp_path),
+        "a variable that is not understood": left_by(good, misconfigured, tmp_path),
+    }
+    for name, failure in {**failures, **unseen}.items():
+        alerts = {"LendingLate": 0.5} if name in unseen else pages[name].alerts
+        publishing = name not in unseen and pages[name].code in PUBLISHED
+        tests.append(
+            {
+                "name": name,
+                "interval": f"{STEP_MINUTES}m",
+                "input_series": series_of(state_of(good), state_of(failure), publishing=publishing),
+                "promql_expr_test": firing(alerts),
+            }
+        )
     path = tmp_path / "drill.yml"
     rules = {"rule_files": [str(FOLDER / "alerts.yml")], "evaluation_interval": f"{STEP_MINUTES}m", "tests": tests}
     path.write_bytes(msgspec.json.encode(rules))  # JSON is YAML

@@ -8,9 +8,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.serve.edge.cases import (
     ORIGIN,
     Case,
@@ -184,11 +185,11 @@ SEGMENTS = st.one_of(
 )
 ANY_PATH = st.lists(SEGMENTS, max_size=6).map(lambda parts: "/" + "/".join(parts))
 URLS = st.one_of(st.tuples(PATHS, QUERIES).map("?".join), ANY_PATH, st.tuples(ANY_PATH, QUERIES).map("?".join))
-THOROUGH = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+MANY = examples(100, 2_000, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @given(url=URLS)
-@THOROUGH
+@MANY
 def test_any_url_on_nginx(nginx: HttpTarget, root: Path, url: str) -> None:
     """Whatever is asked for, nginx answers as the rule says."""
     case = Case(url, headers=ORIGIN)
@@ -197,7 +198,7 @@ def test_any_url_on_nginx(nginx: HttpTarget, root: Path, url: str) -> None:
 
 
 @given(url=URLS)
-@THOROUGH
+@MANY
 def test_any_url_on_the_scripts(node: NodeProcess, root: Path, url: str) -> None:
     """Whatever is asked for, CloudFront and the Worker answer as the rule says."""
     case = Case(url, headers=ORIGIN)
