@@ -409,7 +409,7 @@ class HistoryManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """Every Parquet file of the history. A file that is not named here is not part of it.
 
     `rollups` have some of the same rows again. `transitions` is there if the past was replayed from the network's own
-    ledgers.
+    ledgers. It counts those of the last backfill.
     """
 
     format: Version

@@ -23,8 +23,8 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, pairwise
-from operator import itemgetter
-from typing import TypeVar
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -38,7 +38,7 @@ from exporter.ledger.view import LedgerView
 from exporter.past.backfill.executors import run_all
 from exporter.past.backfill.liquidations import rows_in
 from exporter.past.backfill.merge import finish_history, ledgers_of, merge_into_history
-from exporter.past.backfill.segments import EventNames, Segment, SegmentResult, read_state, replay_segment
+from exporter.past.backfill.segments import Close, EventNames, Segment, SegmentResult, read_state, replay_segment
 from exporter.past.backfill.start_state import StartState
 from exporter.past.lake.extract import Gap, LedgerChanges, LedgerRange, RangeOfLedgers, extract, pack, unpack
 from exporter.past.lake.objects import LOOK_AHEAD_BYTES, LakeConfig
@@ -66,9 +66,6 @@ MAX_START_READINGS = 20
 STOP, SKIP = "stop", "skip"
 _CHANGES, _LEDGERS = ".changes.bin", ".ledgers.bin"
 
-Close = tuple[int, int, int]
-"""A ledger, its close time in unix seconds, and Stellar's protocol version at it."""
-
 Content = TypeVar("Content")
 
 
@@ -77,7 +74,7 @@ class LakePlan:
     """What a backfill is to do.
 
     Attributes:
-        settings: the settings, without RPCs: a backfill needs none, and the settings are sent to other machines.
+        settings: the settings. `LakeJob` does not use the RPCs that they name.
         lake: the address of the lake.
         config: the lake's configuration, if it has no file with it.
         start: the state with which the replay begins.
@@ -101,9 +98,6 @@ class LakePlan:
     every: int
     on_gap: str = STOP
     range_ledgers: int = RANGE_LEDGERS
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", self.settings.without_endpoints())
 
 
 @dataclass(slots=True)
@@ -139,6 +133,13 @@ class LakeResult:
     ledgers: int = 0
     touched: int = 0
     rounds: int = 0
+
+
+class _NamedClose(NamedTuple):
+    """A ledger at a boundary, and the name of the segment that has it."""
+
+    segment: str
+    close: Close
 
 
 class _Done(msgspec.Struct, frozen=True):
@@ -183,6 +184,7 @@ class LakeJob:
         self.result = LakeResult(ledgers=plan.last - plan.start.ledger)
         self._store, self._changes, self._executor, self._at_once = store, changes, executor, at_once
         self._report = on_progress
+        self._settings = plan.settings.without_endpoints()  # they are sent to other machines, which need no RPC
         self._network = network_of(plan.settings.passphrase)
         self._watched = Watch()
         self._tried: set[str] = set()
@@ -213,8 +215,8 @@ class LakeJob:
             self._write_journal(journal)
         else:
             reason = f"after {MAX_ROUNDS} rounds its reading still looks at what was not watched"
-            result.refused |= {ledger: reason for _, closes in self._unfinished(segments) for ledger, _, _ in closes}
-        self._publish_tally()
+            result.refused |= {close.ledger: reason for _, closes in self._unfinished(segments) for close in closes}
+        self._publish_tally(name for name, _ in segments)
         return result
 
     # 1. Find out what is watched.
@@ -229,7 +231,7 @@ class LakeJob:
             source = StoredSource(state.entry, state.ledger, plan.start.close_time, "ledger lake", storage_answers)
             if discovers:
                 self._deployments = tuple(asyncio.run(self._completed(source)))
-            used = read_state(source, plan.settings, self._deployments, plan.start.instances)[1]
+            used = read_state(source, self._settings, self._deployments, plan.start.instances)[1]
             names = EventNames(self._deployments).contracts
             used |= Watch(names, frozenset(), names)
             if not used - watched:
@@ -307,7 +309,7 @@ class LakeJob:
         """
         start, last_hash = self.plan.start, ""
         self.result.gaps = []
-        yield start.ledger, start.close_time, start.protocol
+        yield Close(start.ledger, start.close_time, start.protocol)
         for first, _, name in self._ranges():
             each = self._load(name + _LEDGERS, LedgerRange)
             assert each is not None  # `_extract` wrote it
@@ -316,7 +318,7 @@ class LakeJob:
             last_hash = each.last_hash
             self.result.gaps += each.gaps
             for ledger, facts in each.ledgers.items():
-                yield ledger, *facts
+                yield Close(ledger, *facts)
 
     def _segments(self) -> list[tuple[str, list[Close]]]:
         """The name of each segment, and the ledgers at its boundaries."""
@@ -324,8 +326,8 @@ class LakeJob:
         times = boundaries(plan.begins, plan.ends, plan.every)
         width = plan.every * SEGMENT_BOUNDARIES
         groups: dict[int, list[Close]] = {}
-        for close in last_before(times, (close for close in self._closes() if close[0] >= plan.first)):
-            groups.setdefault(close[1] // width, []).append(close)
+        for close in last_before(times, (close for close in self._closes() if close.ledger >= plan.first)):
+            groups.setdefault(close.time // width, []).append(close)
         return [(f"{plan.every}-{start * width}", closes) for start, closes in groups.items()]
 
     def _unfinished(self, segments: Sequence[tuple[str, list[Close]]]) -> list[tuple[str, list[Close]]]:
@@ -334,7 +336,7 @@ class LakeJob:
         unfinished = []
         for name, closes in segments:
             done = journal.segments.get(name)
-            ledgers = {ledger for ledger, _, _ in closes} - self.result.refused.keys()
+            ledgers = {close.ledger for close in closes} - self.result.refused.keys()
             if done is None or not ledgers <= set(done.boundaries) or not all(map(history_has, done.with_rows)):
                 unfinished.append((name, closes))
         return unfinished
@@ -372,22 +374,23 @@ class LakeJob:
 
         A segment is cut where the state is not known. Ledgers at which it is not known are refused.
         """
-        named_closes = [(name, close) for name, closes in unfinished for close in closes]
+        named_closes = [_NamedClose(name, close) for name, closes in unfinished for close in closes]
         covered = set[int]()
         for start, until in self._epochs() if named_closes else ():
             # The last ledger before a gap is left out: another one may have closed before the time of the boundary.
-            of_epoch = [(name, close) for name, close in named_closes if start.ledger <= close[0] < until]
-            covered |= {ledger for _, (ledger, _, _) in of_epoch}
+            of_epoch = [item for item in named_closes if start.ledger <= item.close.ledger < until]
+            covered |= {item.close.ledger for item in of_epoch}
             if of_epoch:
                 yield from self._work_from(start, of_epoch)
-        for _, (ledger, _, _) in named_closes:
+        for item in named_closes:
+            ledger = item.close.ledger
             if ledger not in covered:
                 gap = next(gap for gap in reversed(self.result.gaps) if gap.first <= ledger + 1)
                 self.result.refused[ledger] = (
                     f"{_shown(gap)} not known ({gap.reason}), and no checkpoint since gives the state"
                 )
 
-    def _work_from(self, start: StartState, named_closes: Sequence[tuple[str, Close]]) -> Iterator[Segment]:
+    def _work_from(self, start: StartState, named_closes: Sequence[_NamedClose]) -> Iterator[Segment]:
         """The segments of a span of ledgers in which the state is known, which begins with this state."""
         watched = self._watched
         entries, wrong = start.entries(watched.contracts, watched.keys), wrongly_archived(self._network.passphrase)
@@ -398,11 +401,11 @@ class LakeJob:
         while item is not None and item.ledger <= start.ledger:
             names.follow(item)  # a market that was announced before a gap is still there after it
             item = next(ledgers, None)
-        for name, group in groupby(named_closes, key=itemgetter(0)):
-            closes = tuple(close for _, close in group)
+        for name, group in groupby(named_closes, key=attrgetter("segment")):
+            closes = tuple(each.close for each in group)
             begun = Segment(
                 name,
-                self.plan.settings,
+                self._settings,
                 state.ledger,
                 state.protocol,
                 state.stored(),
@@ -414,14 +417,14 @@ class LakeJob:
                 tuple(names.candidates),
             )
             changed = []
-            ledger, _, protocol = closes[-1]
-            while item is not None and item.ledger <= ledger:
+            last = closes[-1]
+            while item is not None and item.ledger <= last.ledger:
                 state.take(item.ledger, item.protocol, (change for _, change in item.changes))
                 names.follow(item)
                 changed.append(item)
                 item = next(ledgers, None)
-            if state.ledger < ledger:
-                state.take(ledger, protocol, ())
+            if state.ledger < last.ledger:
+                state.take(last.ledger, last.protocol, ())
             yield replace(begun, changes=pack(changed))
 
     # Add the rows to the history.
@@ -448,7 +451,7 @@ class LakeJob:
         result.refused |= merged.refused
         if complete and not merged.refused:
             journal = self._journal()
-            ledgers = tuple(item[0] for item in segment.boundaries)
+            ledgers = tuple(close.ledger for close in segment.boundaries)
             journal.segments[segment.name] = _Done(ledgers, tuple(sorted(parts)), outcome.tally)
             self._write_journal(journal)
 
@@ -462,11 +465,16 @@ class LakeJob:
     def _write_journal(self, journal: _Journal) -> None:
         self._store.put(JOURNAL_KEY, msgspec.json.encode(journal, order="deterministic"))
 
-    def _publish_tally(self) -> None:
-        """Publish what comparing formulas with the chain gave, and the table of liquidations."""
-        tally = self.result.tally
-        for done in self._journal().segments.values():
-            tally.add(done.tally)
+    def _publish_tally(self, segments: Iterable[str]) -> None:
+        """Publish what comparing formulas with the chain gave in these segments, and the table of liquidations.
+
+        The journal has segments of earlier backfills, too. With another ``every`` they are of the same ledgers, whose
+        transitions would be counted twice.
+        """
+        tally, finished = self.result.tally, self._journal().segments
+        for name in segments:
+            if name in finished:
+                tally.add(finished[name].tally)
         transitions = []
         for name in sorted({*tally.confirmed, *tally.differing, *tally.untried}):
             protocol, _, code = name.partition("/")
@@ -490,12 +498,12 @@ def boundaries(begins: int, ends: int, every: int) -> range:
     return range(-(-begins // every) * every, ends + 1, every)
 
 
-def last_before(times: range, closes: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+def last_before(times: range, closes: Iterable[Close]) -> Iterator[Close]:
     """The last ledger that closed at or before each of the times of `boundaries`. Each ledger is yielded once.
 
-    ``closes`` has all ledgers, ascending, each with its close time and more.
+    ``closes`` has all ledgers, ascending.
     """
-    for close, after in pairwise(chain(closes, [(0, times.stop, 0)])):
-        time = max(-(-close[1] // times.step) * times.step, times.start)
-        if time < min(after[1], times.stop):
+    for close, after in pairwise(chain(closes, [Close(0, times.stop, 0)])):
+        time = max(-(-close.time // times.step) * times.step, times.start)
+        if time < min(after.time, times.stop):
             yield close

@@ -39,6 +39,14 @@ from exporter.protocols.compute import compute
 from exporter.protocols.protocol import event_filters, market_events
 
 
+class Close(NamedTuple):
+    """A ledger, its close time in unix seconds, and Stellar's protocol version at it."""
+
+    ledger: int
+    time: int
+    protocol: int
+
+
 class BoundaryRead(NamedTuple):
     """The reading at a boundary.
 
@@ -62,7 +70,7 @@ class Segment:
         protocol: Stellar's protocol version at that ledger.
         entries: the state after that ledger.
         changes: the changes up to the last boundary, packed as `exporter.past.lake.extract` does, to save memory.
-        boundaries: the ledgers at the boundaries, with their close times in unix seconds and their protocol versions.
+        boundaries: the ledgers at the boundaries.
         watched: what is watched.
         deployments: the known contracts.
         instances: contracts that the start state has.
@@ -75,7 +83,7 @@ class Segment:
     protocol: int
     entries: Mapping[bytes, RawEntry] = field(repr=False)
     changes: bytes = field(repr=False)
-    boundaries: tuple[tuple[int, int, int], ...]
+    boundaries: tuple[Close, ...]
     watched: Watch = field(repr=False)
     deployments: tuple[Deployment, ...] = field(repr=False)
     instances: tuple[tuple[str, ContractInstance], ...] = field(repr=False)

@@ -11,6 +11,7 @@ from exporter.errors import ConfigError
 from exporter.history.export import Moment
 from exporter.past.backfill.lake_command import find_range
 from exporter.past.backfill.lake_job import boundaries, last_before
+from exporter.past.backfill.segments import Close
 
 CLOSES = {5: 100, 6: 110, 7: 110, 8: 120}
 
@@ -55,7 +56,7 @@ def test_a_range_without_ledgers() -> None:
 
 def test_the_last_ledger_of_each_boundary() -> None:
     """Of ledgers of one second the last one counts, one ledger may be that of many boundaries, and is given once."""
-    closes = [(ledger, time, 28) for ledger, time in CLOSES.items()]
+    closes = [Close(ledger, time, 28) for ledger, time in CLOSES.items()]
 
-    assert [5, 7, 8] == [ledger for ledger, *_ in last_before(boundaries(100, 150, 10), closes)]
-    assert [7] == [ledger for ledger, *_ in last_before(boundaries(111, 119, 5), closes)]
+    assert [5, 7, 8] == [close.ledger for close in last_before(boundaries(100, 150, 10), closes)]
+    assert [7] == [close.ledger for close in last_before(boundaries(111, 119, 5), closes)]

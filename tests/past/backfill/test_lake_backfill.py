@@ -35,6 +35,7 @@ from exporter.past.lake.watch import Watch
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from exporter.tree.documents import Transitions
 from exporter.tree.families import JOURNAL_KEY
 from tests.past.backfill.recorded_lake import RecordedLake, history_of, make_lake
 
@@ -221,6 +222,24 @@ def test_no_byte_depends_on_ranges_or_interruptions(lake: RecordedLake, whole: M
     lost = backfill()
     assert (0, 0) == (lost.added, lost.present)
     assert history_of(whole) == history_of(store)
+
+
+def transitions_of(store: Store) -> list[Transitions]:
+    """The counts of transitions in the manifest."""
+    manifest = read_history_manifest(store)
+    assert manifest is not None
+    return manifest.transitions
+
+
+def test_a_backfill_of_the_same_ledgers_counts_their_transitions_once(lake: RecordedLake, whole: MemoryStore) -> None:
+    """With another time between boundaries, the counts are those of the last backfill, not the sum of both."""
+    store = MemoryStore()
+    changes = MemoryStore()
+
+    lake.backfill(EVERY // 2, store, changes)
+    lake.backfill(EVERY, store, changes)
+
+    assert transitions_of(whole) == transitions_of(store)
 
 
 def path_of(folder: Path, ledger: int) -> Path:
