@@ -1,10 +1,10 @@
 """Finds the pools with the best rates, by one rule for the site, the API, the docs and assistants.
 
-A pool counts for lending or borrowing if its market is listed, and its contract lets anybody do that now. Its price
-must be valid, at most `PRICE_SECONDS` old, and not far from the prices of other listed markets. It must be worth at
-least `MIN_VALUE_CENTS`, and have room for that much more. These pools are ranked by the yield compounded daily. A
-reward that is funded and has a price is added for lending, and subtracted for borrowing. If two pools are equal, the
-pool of greater value comes first.
+A pool counts for lending or borrowing if its market is listed, it is not known to be insolvent, and its contract lets
+anybody do that now. Its price must be valid, at most `PRICE_SECONDS` old, and not far from the prices of other listed
+markets. It must be worth at least `MIN_VALUE_CENTS`, and have room for that much more. These pools are ranked by the
+yield compounded daily. A reward that is funded and has a price is added for lending, and subtracted for borrowing. If
+two pools are equal, the pool of greater value comes first.
 
 A market that is not listed never counts, and its prices are not compared with others, because anybody can create one
 with an oracle of their own.
@@ -35,8 +35,9 @@ SIDES: tuple[Side, ...] = ("supply", "borrow")
 
 ODD_PRICE = "odd price"
 NOT_LISTED = "not listed"
+INSOLVENT = "insolvent"
 
-REASONS = (NOT_LISTED, "closed", "not known", "no price", "old price", ODD_PRICE, "too small", "no room")
+REASONS = (NOT_LISTED, INSOLVENT, "closed", "not known", "no price", "old price", ODD_PRICE, "too small", "no room")
 """The reasons why a pool does not count, in the order in which they are checked."""
 
 
@@ -77,6 +78,11 @@ def why_none_of_tokens(ranked: pl.DataFrame, side: Side) -> pl.DataFrame:
 def is_listed() -> pl.Expr:
     """Whether the market of a row is listed. Rows of an earlier version do not say it, and count as listed."""
     return pl.col("listed").fill_null(value=True)
+
+
+def is_insolvent() -> pl.Expr:
+    """Whether the pool of a row owes its suppliers more than it has. A pool of which that is not known is not."""
+    return (pl.col("shortfall") > 0).fill_null(value=False)
 
 
 def odd_prices(pools: pl.DataFrame) -> pl.Series:
@@ -149,6 +155,7 @@ def _why_not(side: Side) -> pl.Expr:
         room = room.fill_null(pl.col("supplied_usd_cents") - pl.col("borrowed_usd_cents"))
     fails = (
         ~is_listed(),
+        is_insolvent(),
         ~gate,
         gate.is_null(),
         pl.col("tvl_usd_cents").is_null(),

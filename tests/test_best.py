@@ -28,6 +28,7 @@ ROW: dict[str, Any] = {
     "borrow_reward_apr_bps": None,
     "ledger_close_time": 1_000_000,
     "price_timestamp": 1_000_000 - 86_400,
+    "shortfall": None,
 }
 
 
@@ -48,6 +49,8 @@ def ranked(*changes: dict[str, Any]) -> pl.DataFrame:
         ({}, None, None),
         ({"listed": False}, "not listed", "not listed"),
         ({"listed": None}, None, None),
+        ({"shortfall": 0}, None, None),
+        ({"shortfall": 1, "can_supply": False}, "insolvent", "insolvent"),
         ({"can_supply": False, "can_borrow": None}, "closed", "not known"),
         ({"tvl_usd_cents": None}, "no price", "no price"),
         ({"price_timestamp": 1_000_000 - 86_401}, "old price", "old price"),

@@ -45,6 +45,10 @@ class Amounts:
     """Most that the cap lets in, in token base units; 0 when can_supply is false; null without a cap."""
     min_first_supply: int | None = None
     """Smallest first supply of an account, in token base units; null without a minimum."""
+    shortfall: int | None = None
+    """How much more suppliers are owed than the pool has in tokens and loans, in token base units; above 0 the pool
+    is insolvent; 0 where rounding explains it; null when the pool's tokens are not counted.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +321,7 @@ class PoolRow(TypedDict):
     listed: bool
     listed_reason: str
     archived: bool
+    shortfall: int | None
 
 
 class MarketRow(TypedDict):

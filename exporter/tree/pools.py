@@ -383,6 +383,14 @@ class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
         Amount | None,
         optional(51, "smallest first supply of an account, in token base units; null without a minimum"),
     ]
+    shortfall: Annotated[
+        Amount | None,
+        optional(
+            100,
+            "how much more suppliers are owed than the pool has in tokens and loans, in token base units; above 0 the "
+            "pool is insolvent; 0 where rounding explains it; null when the pool's tokens are not counted",
+        ),
+    ]
     supplied_usd_cents: Annotated[
         UsdCents | None, derived(64, "floor(total_supplied * price * 100); null without a valid price")
     ]

@@ -127,6 +127,13 @@ def test_caps(borrow_cap: int, ceiling: int) -> None:
     assert (0, 0) == (below["available_to_supply"], below["available_to_borrow"])
 
 
+@pytest.mark.parametrize(("missing", "shortfall"), [(0, 0), (10**6, 0), (10**6 + 1, 10**6 + 1)])
+def test_what_is_missing_beyond_rounding_is_the_shortfall(missing: int, shortfall: int) -> None:
+    """Suppliers are owed 1,000 tokens and 500 are lent; up to one part in 10,000 of the supply is rounding."""
+    now = {"last_update_timestamp": NOW}
+    assert shortfall == row_of(OPEN | now | {"cash": 500 * 10**7 - missing})["shortfall"]
+
+
 def test_limits_that_are_shown() -> None:
     """A cap or a ceiling of 0 limits nothing; nothing else has such a value."""
     model = RateParameters(**dict.fromkeys((item.name for item in fields(RateParameters)), 0))

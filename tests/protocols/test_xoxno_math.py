@@ -204,6 +204,8 @@ def test_an_insolvent_market_takes_no_supply() -> None:
     (spoke,) = spokes_of(insolvent, (SPOKE,))
 
     assert ("supply", "insolvent") == (closed(row), row["pool_status"])
+    assert row["total_supplied"] - row["total_borrowed"] - 10**9 == row["shortfall"]
+    assert 0 == row_of(LENDING | {"cash": 10**10}, (SPOKE,))["shortfall"]
     assert (False, 0, True) == (spoke.can_supply, spoke.available_to_supply, spoke.can_borrow)
 
 

@@ -99,7 +99,12 @@ def amounts_of(limits: Limits, available: int, supplied: int, used: int) -> Amou
         to_borrow = exact.within(left, available)
     if limits.supply_limit:  # 0 is no limit
         to_supply = max(limits.supply_limit - supplied, 0)
-    return Amounts(available_to_withdraw=available, available_to_borrow=to_borrow, available_to_supply=to_supply)
+    return Amounts(
+        available_to_withdraw=available,
+        available_to_borrow=to_borrow,
+        available_to_supply=to_supply,
+        shortfall=0,  # what suppliers own is the cash and what is lent
+    )
 
 
 def risk_of(limits: Limits, take_rate: int) -> Risk:

@@ -175,13 +175,22 @@ def caps_of(reserve: Reserve) -> Caps:
     return Caps(configuration.supply_cap * unit or None, tuple(cap for cap in debt if cap))
 
 
+MAX_ROUNDED_PART = 10_000
+"""Nothing is said to be missing if it is at most one part in this many of the supply.
+
+The contract rounds shares half up at each operation, so its totals drift away from the aToken's balance.
+"""
+
+
 def amounts_of(reserve: Reserve, caps: Caps, now: Totals) -> Amounts:
     """The most that can be withdrawn, borrowed and supplied, whatever the gates say.
 
     A reserve cannot pay out more than the balance of its aToken (``cash``).
     """
-    to_withdraw = to_borrow = to_supply = None
+    to_withdraw = to_borrow = to_supply = shortfall = None
     if reserve.cash is not None:
+        missing = now.supplied - now.borrowed - reserve.cash
+        shortfall = missing if missing * MAX_ROUNDED_PART > now.supplied else 0
         to_withdraw = min(reserve.cash, now.supplied)
         to_borrow = min([reserve.cash, *(_room(cap, now.borrowed) for cap in caps.debt)])
     if caps.supply is not None:
@@ -191,6 +200,7 @@ def amounts_of(reserve: Reserve, caps: Caps, now: Totals) -> Amounts:
         available_to_borrow=_clamped(to_borrow),
         available_to_supply=_clamped(to_supply),
         min_first_supply=MIN_FIRST_SUPPLY,
+        shortfall=_clamped(shortfall),
     )
 
 

@@ -138,6 +138,7 @@ def amounts_of(vault: VaultState, supplied: int, borrowed: int) -> Amounts:
         available_to_withdraw=None if payable is None else exact.within(payable, not_lent),
         available_to_borrow=None if payable is None else exact.within(payable, not_lent, left_by_cap),
         available_to_supply=max(numbers.supply_cap - supplied, 0) if numbers.supply_cap else None,
+        shortfall=None if payable is None else max(exact.subtract(not_lent, payable), 0),
     )
 
 

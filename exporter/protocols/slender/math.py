@@ -75,6 +75,7 @@ def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
             available_to_withdraw=min(reserve.cash, supplied),
             available_to_borrow=min(reserve.cash, by_shares),
             available_to_supply=max(reserve.liquidity_cap - stored.owned, 0),
+            shortfall=0,  # what suppliers own is the cash and what is lent
         ),
         risk=risk_of(reserve),
         rewards=NO_REWARDS,

@@ -37,13 +37,13 @@ def terms_of(market: HubMarket) -> Terms:
         reserve_factor_bps=market.parameters.reserve_factor,
         max_utilization_bps=_max_utilization_bps(market.parameters),
     )
+    debt = ceil_divide(state.borrowed * state.borrow_index, RAY) // market.unit
+    shortfall = max(_claims(market) - state.cash - debt, 0)
     if spokes is None or market.hub_active is None:
-        amounts = Amounts(available_to_withdraw=withdrawable, available_to_borrow=borrowable)
+        amounts = Amounts(available_to_withdraw=withdrawable, available_to_borrow=borrowable, shortfall=shortfall)
         return Terms(Operations(can_reason=UNKNOWN_SPOKES), amounts, liability)
     takes_new = market.hub_active and not market.paused
-    # Nobody can supply if cash and debt are worth less than what suppliers are owed.
-    debt = ceil_divide(state.borrowed * state.borrow_index, RAY) // market.unit
-    is_backed = _claims(market) - state.cash <= debt
+    is_backed = shortfall == 0  # the contract lets nobody supply otherwise
     spoke_terms = tuple(
         _terms_of_spoke(spoke, market, borrowable, takes_new=takes_new, is_backed=is_backed) for spoke in spokes
     )
@@ -67,6 +67,7 @@ def terms_of(market: HubMarket) -> Terms:
         available_to_withdraw=withdrawable,
         available_to_borrow=min(borrowable_in_spokes, borrowable),
         available_to_supply=min(sum(spoke.available_to_supply for spoke in spoke_terms), MAX_DECIMAL),
+        shortfall=shortfall,
     )
     risk = replace(
         liability,

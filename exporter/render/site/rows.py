@@ -8,7 +8,7 @@ from typing import Any, Generic, TypedDict, TypeVar
 
 import polars as pl
 
-from exporter.best import ODD_PRICE, SIDES, Side, best_of_tokens, why_none_of_tokens, with_ranks
+from exporter.best import ODD_PRICE, SIDES, Side, best_of_tokens, is_insolvent, why_none_of_tokens, with_ranks
 from exporter.exact_sums import Limbs, exact_sum, joined
 from exporter.ledger.tokens import Token
 from exporter.protocols.compute import Tables
@@ -27,6 +27,8 @@ class SiteMarket(MarketRow):
 
     closed: bool | None
     """Whether all of its pools are closed to suppliers and borrowers; null if no pool was read."""
+    insolvent_count: int | None
+    """Its pools that owe their suppliers more than they have; null if no pool was read."""
 
 
 class NamedPool(ListedPool):
@@ -53,11 +55,12 @@ class SitePool(RankedPool):
 
 
 def market_rows(tables: Tables) -> list[SiteMarket]:
-    """All markets in the order of `by_value`. Each says whether all of its pools are closed."""
-    closed = tables.pools.group_by("market").agg(
+    """All markets in the order of `by_value`. Each says whether all of its pools are closed, and how many insolvent."""
+    pools = tables.pools.group_by("market").agg(
         (~pl.col("can_supply") & ~pl.col("can_borrow")).fill_null(value=False).all().alias("closed"),
+        is_insolvent().sum().alias("insolvent_count"),
     )
-    markets = tables.markets.join(closed, on="market", how="left", maintain_order="left")
+    markets = tables.markets.join(pools, on="market", how="left", maintain_order="left")
     return rows_as(SiteMarket, by_value(markets))
 
 

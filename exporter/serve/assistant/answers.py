@@ -63,7 +63,7 @@ SHORT_COLUMNS = (
     *("market", "pool", "protocol", "market_name", "listed", "pool_label", "token_address", "symbol"),
     *("can_supply", "can_borrow", "can_reason", "supply_apy_bps", "total_supply_apy_bps", "supply_reward_apr_bps"),
     *("borrow_apy_bps", "utilization_bps", "available_to_supply_usd_cents", "available_to_borrow_usd_cents"),
-    *("price_reason", "tvl_usd_cents", "available_usd_cents"),
+    *("price_reason", "tvl_usd_cents", "available_usd_cents", "shortfall"),
 )
 """The columns of a pool in short lists."""
 
@@ -77,7 +77,7 @@ POOL_COLUMNS = (
     *("utilization_bps", "total_supplied", "total_borrowed"),
     *("available_to_supply", "available_to_borrow", "available_to_withdraw"),
     *("available_to_supply_usd_cents", "available_to_borrow_usd_cents"),
-    *("supplied_usd_cents", "available_usd_cents"),
+    *("supplied_usd_cents", "available_usd_cents", "shortfall"),
     *("oracle_price_usd", "price_reason", "tvl_usd_cents", "collateral_factor_bps", "liquidation_threshold_bps"),
 )
 """The columns of a pool in full lists, as far as the tree has them. The tool `pool` gives everything."""
@@ -247,7 +247,8 @@ class Answers:
         """Lending pools by token, protocol, market, or what can be done there now.
 
         Rates and utilizations are in basis points (100 are 1 %), amounts in base units of the token (divide by
-        10^decimals), money in US cents. `count` is how many match, `pools` the first of them.
+        10^decimals), money in US cents. `count` is how many match, `pools` the first of them. A pool whose `shortfall`
+        is above zero is insolvent: it owes its suppliers that much more than it has.
 
         Args:
             token: the token's contract address, or its symbol in any case. XLM is the network's own asset. Anybody can
@@ -377,10 +378,10 @@ class Answers:
     ) -> Json:
         """Where a token earns the most, or is borrowed for the least, among pools that are open for it now.
 
-        A pool of a listed market counts that is open for it now, has a price of at most a day that is not far off those
-        of other listed markets, holds at least 1,000 US dollars and has room for as much. The order is by
-        `supply_rank_bps` or `borrow_rank_bps`: the rate compounded daily, plus the funded reward to supply, less it to
-        borrow. A high rate says nothing of the risk. `left_out` counts the other pools by reason.
+        A pool of a listed market counts that is not insolvent, is open for it now, has a price of at most a day that is
+        not far off those of other listed markets, holds at least 1,000 US dollars and has room for as much. The order
+        is by `supply_rank_bps` or `borrow_rank_bps`: the rate compounded daily, plus the funded reward to supply, less
+        it to borrow. A high rate says nothing of the risk. `left_out` counts the other pools by reason.
 
         Args:
             token: the token's contract address, or its symbol in any case; see find_pools.

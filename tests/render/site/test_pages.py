@@ -675,3 +675,22 @@ def test_every_page_has_a_description_of_its_own(site: dict[str, str]) -> None:
         assert len(heads) == len(said) == len(set(said))
     pool = unescape(site[POOL]).replace("\N{NARROW NO-BREAK SPACE}", " ")
     assert "XLM in Market 0 (Blend): suppliers get 3.20 %, borrowers pay 5.12 % a year; $1.00M in the pool." in pool
+
+
+def test_an_insolvent_pool_is_marked_wherever_it_is_named_and_is_never_the_best() -> None:
+    """Its own page, and every table of its market, of its token and of all pools and markets have the mark."""
+    supplied = {"total_supplied": 10**13, "token_address": contract(9), "symbol": "AAA"}
+    sound = pool_row(0, 0, **supplied, total_supply_apy_bps=100, comparable_borrow_apy_bps=900)
+    short = pool_row(1, 1, **supplied, total_supply_apy_bps=900, comparable_borrow_apy_bps=100, shortfall=10**9)
+    pages = site_of(tables_of([sound, short]))
+    market, pool = short["market"], short["pool"]
+
+    marked = {key for key, page in pages.items() if 'class="status insolvent"' in page}
+    tables = {"pools.html", "markets.html", "index.html"}
+    own = {f"pools/{market}/{pool}.html", f"markets/{market}.html", f"tokens/{contract(9)}.html"}
+    assert tables | own == marked
+    offers = re.search(r'<section class="first".*?<section aria-labelledby="network">', pages["index.html"], re.DOTALL)
+    assert offers is not None
+    assert pool not in offers[0]
+    slightly = site_of(tables_of([sound, short | {"shortfall": 10**9 - 1}]))
+    assert "insolvent by less than 0.01" in slightly[f"pools/{market}/{pool}.html"]
