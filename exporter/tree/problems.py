@@ -41,6 +41,7 @@ MISSING_PAGE_ASSETS = (
 )
 MISSING_PAGE = (
     '<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
+    '<meta name=description content="No page has this address.">'
     f"<title>No such page</title>{MISSING_PAGE_ASSETS}<body data-root=/><header class=top><div class=bar>"
     '<a class=mark href=/><img src=/static/icon.svg alt="" width=24><span>Soroban lending markets</span></a><nav><ul>'
     + "".join(f"<li><a href=/{name}.html>{title}</a>" for name, title in _PLACES.items())

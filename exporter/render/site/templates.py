@@ -95,7 +95,8 @@ CARD_KEY = "static/card.png"
 _UNDER_A_PREFIX = (
     "var d=document,p=location.pathname.split(/[/](?:markets|pools|tokens)[/]/),r=location.origin+(p[1]===undefined?"
     "p[0].slice(0,p[0].lastIndexOf('/')):p[0]);function add(n,o){d.head.append(Object.assign(d.createElement(n),o))}"
-    "add('link',{rel:'icon',href:r+'/static/icon.svg'});add('link',{rel:'stylesheet',href:r+'/static/site.css'});"
+    "add('link',{rel:'icon',href:r+'/static/icon.svg'});"
+    "add('link',{rel:'stylesheet',href:r+'/static/site.css',blocking:'render'});"
     "add('script',{src:r+'/static/site.js'});d.addEventListener('DOMContentLoaded',function(){d.body.dataset.root=r+'/';"
     "for(var a of d.links)a.href=r+a.getAttribute('href');for(var i of d.images)i.src=r+i.getAttribute('src')})"
 )
