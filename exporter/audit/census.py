@@ -76,28 +76,31 @@ class RunRead:
         markets: the protocol of each market that it read, keyed by the market's address.
         pools: the market and id of each pool that it has, or names as unread.
         touched: the address of every contract of which it read an entry.
-        reasons: why other markets were not read, as a reason and a text, keyed by address.
-        skipped: the reason of each market that the run says it skipped, and whether that market is listed.
+        reasons: why other markets were not read, as a reason and a text, keyed by protocol and address. One address may
+            be tried as a market of several protocols.
+        skipped: the reason of each market that the run says it skipped, and whether that market is listed, keyed by
+            protocol and address.
     """
 
     status: SystemStatus
     markets: Mapping[str, str]
     pools: frozenset[tuple[str, str]]
     touched: frozenset[str]
-    reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
-    skipped: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    reasons: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    skipped: dict[tuple[str, str], tuple[str, bool]] = field(default_factory=dict)
 
     def why_unread(self, contract: CountedContract, checkpoint: int) -> tuple[str, str] | None:
         """Why the run did not read a contract of a checkpoint, as a reason and a text; None if it did."""
         if contract.address in self.markets or (contract.protocol is None and contract.address in self.touched):
             return None
-        reason = self.reasons.get(contract.address)
-        if reason is not None:
-            return reason
-        if contract.address in self.skipped:
-            return "skipped", self.skipped[contract.address][0]
         if contract.protocol is None:
             return _NO_READER
+        reason = self.reasons.get((contract.protocol, contract.address))
+        if reason is not None:
+            return reason
+        skipped = self.skipped.get((contract.protocol, contract.address))
+        if skipped is not None:
+            return "skipped", skipped[0]
         notice = next((text for text in self.status.notices if contract.address in text), None)
         if notice is not None:
             return "refused", notice
@@ -131,14 +134,17 @@ def run_read(files: Mapping[str, bytes], uri: str) -> RunRead:
     evidence = Evidence.decode(files[status.evidence_key], status.evidence_key)
     # A LedgerKey of contract data or of an instance has its contract's type at byte 4, and its id at bytes 8 to 39.
     touched = {key[8:40] for key, entry in evidence.entries.items() if entry is not None and key[4:8] == b"\0\0\0\1"}
-    reasons = {item.market: (item.reason, item.detail) for item in status.unread if item.pool is None}
-    reasons |= {item.market: ("absent", item.reason) for item in status.absent}
+    reasons = {(item.protocol, item.market): (item.reason, item.detail) for item in status.unread if item.pool is None}
+    reasons |= {(item.protocol, item.market): ("absent", item.reason) for item in status.absent}
     read = {item.market: item.protocol for item in markets.data}
     rows = pl.read_parquet(io.BytesIO(files[LATEST_PARQUET.template]), columns=["market", "pool"]).rows()
     unread = ((item.market, item.pool) for item in status.unread if item.pool is not None)
     pools = frozenset((*rows, *unread))
     listings = evidence.listings(network_of(status.network).deployments)
-    skipped = {item.market: (item.reason, listings.is_listed(item.protocol, item.market)) for item in evidence.skipped}
+    skipped = {
+        (item.protocol, item.market): (item.reason, listings.is_listed(item.protocol, item.market))
+        for item in evidence.skipped
+    }
     return RunRead(status, read, pools, frozenset(map(strkey.encode_contract, touched)), reasons, skipped)
 
 
@@ -328,9 +334,10 @@ def check_complete(
                 candidates.setdefault(address, CountedContract(address, ContractKind.KNOWN_CODE, protocol, None))
         markets, excluded = 0, list[str]()
         for contract in candidates.values():
-            if contract.address in run.skipped and contract.address not in run.markets:
-                _judge_skipped(contract, *run.skipped[contract.address], unproven)
-            elif contract.address in run.markets or contract.address in run.reasons:
+            key = str(contract.protocol), contract.address
+            if key in run.skipped and contract.address not in run.markets:
+                _judge_skipped(contract, *run.skipped[key], unproven)
+            elif contract.address in run.markets or key in run.reasons:
                 markets += 1
             elif contract.address not in recorded and contract.protocol in vouching:
                 excluded.append(contract.address)

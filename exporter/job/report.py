@@ -173,17 +173,15 @@ def report_missing(settings: Settings, tables: Tables, read: MarketsRead, log: R
     report_notices(tables.notices, log, read.notices)
     for item in tables.of_listed().bounded:
         log.warning(f"{item.market}/{item.pool}: {item.field} is capped at {item.bound}")
-    by_name = {item.market if item.pool is None else f"{item.market}/{item.pool}": item for item in tables.unread}
-    surprises = {
-        name: unread
-        for name, unread in by_name.items()
-        if read.listings.is_listed(unread.protocol, unread.market)
-        and unread.reason != SkipReason.EXCLUDED
-        and not settings.may_be_unread(name)
-    }
-    unlisted = sum(not read.listings.is_listed(item.protocol, item.market) for item in by_name.values())
-    for name, unread in surprises.items():
-        log.warning(f"{name} could not be read: {unread.detail}", reason=unread.reason)
+    surprises: dict[str, None] = {}
+    unlisted = 0
+    for unread in tables.unread:
+        name = unread.market if unread.pool is None else f"{unread.market}/{unread.pool}"
+        if not read.listings.is_listed(unread.protocol, unread.market):
+            unlisted += 1
+        elif unread.reason != SkipReason.EXCLUDED and not settings.may_be_unread(name):
+            surprises[name] = None
+            log.warning(f"{name} could not be read: {unread.detail}", reason=unread.reason)
     if unlisted:
         others = pluralize(unlisted, "market or pool", "markets and pools")
         log.event("unread_unlisted", f"{others} that are not listed could not be read", count=unlisted)

@@ -100,13 +100,13 @@ class Tables:
 
         Alarms look at nothing else, so that what strangers deploy neither raises one nor hides a problem.
         """
-        listed = set(self.markets.filter("listed")["market"])
-        listed |= {item.market for item in self.unread if self.listings.is_listed(item.protocol, item.market)}
+        markets = self.markets.filter("listed")
+        listed = set(markets["market"])
         return replace(
             self,
             pools=self.pools.filter("listed"),
-            markets=self.markets.filter("listed"),
-            unread=[item for item in self.unread if item.market in listed],
+            markets=markets,
+            unread=[item for item in self.unread if self.listings.is_listed(item.protocol, item.market)],
             unpriced=[item for item in self.unpriced if item.market in listed],
             bounded=[item for item in self.bounded if item.market in listed],
         )

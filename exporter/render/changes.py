@@ -198,11 +198,17 @@ class _Comparison:
                 yield self._change("parameter", where, title, (earlier, value), name)
 
     def unread(self) -> Iterator[RunChange]:
-        """Markets and pools that could not be read now, but could be before."""
+        """Markets and pools that could not be read now, but could be before.
+
+        An address that is tried as a market of several protocols is a change once.
+        """
+        before = {(item.protocol, item.market, item.pool) for item in self._before.unread}
+        reasons: dict[_MarketAndPool, str] = {}
         for item in self._now.unread:
-            where = item.market, item.pool
-            if where not in self._was_unread:
-                yield self._change("unread", where, f"{self._title(where)}: could not be read", (None, item.reason))
+            if (item.protocol, item.market, item.pool) not in before:
+                reasons.setdefault((item.market, item.pool), item.reason)
+        for where, reason in reasons.items():
+            yield self._change("unread", where, f"{self._title(where)}: could not be read", (None, reason))
 
     def queued(self) -> Iterator[RunChange]:
         """Changes that are newly queued, or not queued any more.

@@ -48,13 +48,13 @@ def watched_values(tables: Tables) -> WatchedValues:
     markets = [
         WatchedMarket(**row, values=held[row["market"]]) for row in tables.markets.select(about).iter_rows(named=True)
     ]
-    unread = sorted((item.market, item.pool or "", item.reason) for item in tables.unread)
+    unread = sorted((item.market, item.protocol, item.pool or "", item.reason) for item in tables.unread)
     return WatchedValues(
         observed_ledger=tables.ledger,
         exporter_version=EXPORTER_VERSION,
         markets=markets,
         pools=watched_pools(tables),
-        unread=[WatchedUnread(market, pool or None, reason) for market, pool, reason in unread],
+        unread=[WatchedUnread(market, protocol, pool or None, reason) for market, protocol, pool, reason in unread],
         pending=[WatchedPending(**asdict(pending_change(item)), market=item.market) for item in tables.pending],
     )
 

@@ -663,6 +663,7 @@ class WatchedUnread(Struct, frozen=True, forbid_unknown_fields=True):
     """A market or pool that could not be read. The next run reports it only if that is new."""
 
     market: MarketAddress
+    protocol: ProtocolName
     pool: Annotated[PoolId | None, doc("The pool's id inside its market; null for the whole market.")]
     reason: Reason
 

@@ -149,7 +149,7 @@ def compared(
     newest: Sequence[bytes] = (),
     ledger: int = CHECKPOINT,
     made: tuple[SimulatedArchive, FromArchive] | None = None,
-    skipped: dict[str, tuple[str, bool]] | None = None,
+    skipped: dict[tuple[str, str], tuple[str, bool]] | None = None,
     pools: frozenset[tuple[str, str]] | None = None,
 ) -> tuple[Complete, Unproven]:
     """A run at a ledger that read these markets, compared with the archive of a changed network, or a given one."""
@@ -389,10 +389,16 @@ def test_only_markets_that_are_not_listed_may_be_skipped(tmp_path: Path) -> None
     others = MARKETS - {BLEND_V2}
     for name in ("unlisted", "listed"):
         (tmp_path / name).mkdir()
-    _, unproven = compared(tmp_path / "unlisted", others, skipped={BLEND_V2: ("pools", False)})
+    _, unproven = compared(tmp_path / "unlisted", others, skipped={("blend", BLEND_V2): ("pools", False)})
 
     assert [f"{BLEND_V2} of blend: it is not listed, and the run skipped it: pools"] == unproven.names[
         UnprovenReason.MARKETS
     ]
     with pytest.raises(RefutedError, match="which is listed: excluded"):
-        compared(tmp_path / "listed", others, skipped={BLEND_V2: ("excluded", True)})
+        compared(tmp_path / "listed", others, skipped={("blend", BLEND_V2): ("excluded", True)})
+
+
+def test_what_another_protocol_says_of_an_address_excuses_no_market(tmp_path: Path) -> None:
+    """A run that skipped the address as a market of K2 left out the market of Blend."""
+    with pytest.raises(RefutedError, match=f"the run left out {BLEND_V2} of blend"):
+        compared(tmp_path, MARKETS - {BLEND_V2}, skipped={("k2", BLEND_V2): ("pools", False)})

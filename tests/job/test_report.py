@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from exporter.deployments.listing import MarketListings
 from exporter.errors import ConfigError
-from exporter.job.report import RunLog
+from exporter.job.report import RunLog, report_missing
+from exporter.tree.documents import Unread
+from tests.job_runs import settings_for
+from tests.render.compared import A, B, pool, tables
 
 
 def test_incomplete_until_the_last_word(tmp_path: Path) -> None:
@@ -83,3 +91,18 @@ def test_a_report_on_standard_output_is_one_document(capfdbinary: pytest.Capture
     report.finish(0)
 
     assert 0 == json.loads(capfdbinary.readouterr().out)["exit_code"]
+
+
+@pytest.mark.parametrize("protocols", list(permutations(["alula", "blend", "k2"])))
+def test_a_listed_market_that_was_not_read_is_named_whatever_else_its_address_was_tried_as(
+    protocols: tuple[str, ...],
+) -> None:
+    """Markets of other protocols with the same address are not listed, and hide it neither before nor behind it."""
+    listings = MarketListings((), [("blend", B)])
+    unread = [Unread(B, None, protocol, "undecodable", "it is") for protocol in protocols]
+    of_run = replace(tables(1, [pool(A)], unread=unread), listings=listings)
+    read: Any = SimpleNamespace(listings=listings, notices=[])
+    log = RunLog(None)
+
+    assert [B] == report_missing(settings_for(), of_run, read, log)
+    assert ["blend"] == [item.protocol for item in of_run.of_listed().unread]

@@ -136,6 +136,11 @@ OF_A_MARKET = {
         tables(2, ONE, unread=[Unread(A, Y, "blend", "archived", "it is")]),
         ("unread", A, Y, None, "archived"),
     ),
+    "unread as a market of its protocol, and before of another one": (
+        tables(1, [*ONE, pool(B)], unread=[Unread(B, None, "k2", "undecodable", "it is")]),
+        tables(2, ONE, unread=[Unread(B, None, name, "undecodable", "it is") for name in ("blend", "k2")]),
+        ("unread", B, None, None, "undecodable"),
+    ),
     "queued": (tables(1, ONE), tables(2, ONE, pending=[terms(A, X)]), ("pending", A, X, None, "50 %")),
     "still queued": (tables(1, ONE, pending=[terms(A, X)]), tables(2, ONE, pending=[terms(A, X)]), None),
     "queued no more": (tables(1, ONE, pending=[terms(A, None)]), tables(2, ONE), ("pending", A, None, "50 %", None)),
