@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import tomllib
@@ -44,6 +45,7 @@ def pins(root: Path, lock: str) -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in found}
 
 
+@functools.cache
 def imports_by_package(package: Path) -> dict[str, set[str]]:
     """By package of the exporter: the other packages that its modules import."""
     names = {path.parent.name for path in package.glob("*/__init__.py")}

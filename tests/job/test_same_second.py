@@ -10,7 +10,6 @@ import polars as pl
 from exporter.audit.published_tree import check_files
 from exporter.history.series import STATE_KEY
 from exporter.localnet.player import RecordedNetwork
-from exporter.localnet.server import create_app, running
 from exporter.stores import open_store
 from tests.job_runs import run, settings_for
 from tests.localnet.recorded import only
@@ -25,13 +24,12 @@ STEPS = (0, 1, 0, 300, 0)
 def test_runs_of_one_second(tmp_path: Path) -> None:
     """Every run has its rows, those of a day that closed in one file; runs of one second are in one bucket."""
     network, ledgers = RecordedNetwork(start_time=BOUNDARY - 1), list[int]()
-    with running(create_app(network)) as url:
-        settings = settings_for(tmp_path, url, **only("k2", "peridot"))
-        for network.close_seconds in STEPS:
-            ledgers.append(run(settings)[1]["certificate"]["ledger"])
-            network.advance()
-        open_store(str(tmp_path)).delete([STATE_KEY])
-        ledgers.append(run(settings)[1]["certificate"]["ledger"])
+    settings = settings_for(tmp_path, **only("slender"))
+    for network.close_seconds in STEPS:
+        ledgers.append(run(settings, network=network)[1]["certificate"]["ledger"])
+        network.advance()
+    open_store(str(tmp_path)).delete([STATE_KEY])
+    ledgers.append(run(settings, network=network)[1]["certificate"]["ledger"])
     check_files(str(tmp_path))
     files = json.loads((tmp_path / "v1/history.json").read_bytes())["files"]
     rows = pl.concat(pl.read_parquet(tmp_path / file["key"]) for file in files)

@@ -115,7 +115,6 @@ RUN = RunManifest("run-1", LEDGER, "2026-11-21T10:55:03Z", 1, 1, "v1/runs/run-1.
         ("v1/runs/b.json", encode(RUN), r"\$\.run_id is run-1"),
         ("v1/runs/run-1.json", encode(replace(RUN, files_key="v1/runs/b.parquet")), r"\$\.files_key is v1/runs/b"),
         ("v1/history.json", encode(HISTORY), r"\$\.files\[0\]\.url does not lead"),
-        ("v1/system/status.json", encode(system_status(generated_at="2026-11-21 10:55:03Z")), r"\$\.generated_at"),
     ],
 )
 def test_a_bad_file_is_refused_by_name(key: str, data: bytes, message: str) -> None:
@@ -124,6 +123,14 @@ def test_a_bad_file_is_refused_by_name(key: str, data: bytes, message: str) -> N
         parse_back(key, data)
 
     assert str(caught.value).startswith(f"{key}: ")
+
+
+def test_a_status_with_another_form_of_time_is_refused_by_name() -> None:
+    """A time without its T is no time of a document."""
+    data = encode(system_status(generated_at="2026-11-21 10:55:03Z"))
+
+    with pytest.raises(CheckError, match=r"^v1/system/status\.json: .*\$\.generated_at"):
+        parse_back("v1/system/status.json", data)
 
 
 def test_page_token_is_base64url_of_sha256() -> None:

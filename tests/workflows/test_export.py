@@ -81,7 +81,7 @@ def test_a_run_that_takes_too_long_is_stopped(project_root: Path, tmp_path: Path
 @pytest.mark.parametrize("code", [code for code in ExitCode if code not in (ExitCode.REFUTED, ExitCode.UNPROVEN)])
 def test_what_follows_a_publication_follows(project_root: Path, tmp_path: Path, code: ExitCode) -> None:
     """The script ends with 0 where the run's tree, or another's, is published, and else as the run does."""
-    python = python_that(tmp_path, f'[ "$3" != run ] || exit {code:d}')
+    python = python_that(tmp_path, f'[ "$3" != run ] || exit {code:d}\n[ "$3" != prove ] || exit 3')
     ended, said, summary, outputs = export(
         project_root, tmp_path, EXPORTER_OUT=str(tmp_path), EXPORTER_PYTHON=python, EXPORT_PROVE="true"
     )
