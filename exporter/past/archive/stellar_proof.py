@@ -1,22 +1,24 @@
-"""Checks a proof that ledger entries are the state of a Stellar network, on nobody's word but the network's own.
+"""Checks a proof that ledger entries are the state of a Stellar network. It trusts only the network's validators.
 
     python stellar_proof.py PROOF.json --trust TRUST.json [--entries ENTRIES.jsonl.gz [--archive FOLDER_OR_URL]...]
 
-This file needs only Python 3.11 or newer, its standard library, and PyNaCl for the signatures. What it follows:
+This file needs Python 3.11 or newer, its standard library, and PyNaCl for the signatures. It takes these steps:
 
-1. `read_trust`: whom you trust. Organisations and their validators' keys; the choice is yours.
-2. `check_messages`: enough of them signed the very same close value for ledger T, in EXTERNALIZE messages.
-3. `check_link`: that value, or the set of transactions that it names, was made on the header of ledger T - 1.
-4. `check_headers`: each header holds the hash of the one before: from T - 1 down to the checkpoint C, or further down.
-5. `check_state`: the checkpoint's header holds the hash of the bucket list, and so of the digests of all buckets.
-6. `check_entries`: buckets, from any history archive, have these digests. From the newest to the oldest, the first
-   record that mentions a key is what the state has under it. Every entry claimed is compared with that. Where none
-   does, `bucket_spans` say whether an entry that was there before could have gone without a trace.
+1. `read_trust` reads whom you trust: organisations and the keys of their validators. The choice is yours.
+2. `check_messages` checks that enough of them signed the same close value for ledger T, in EXTERNALIZE messages.
+3. `check_link` checks that this value, or the set of transactions that it names, was made on the header of T - 1.
+4. `check_headers` checks that each header holds the hash of the one before it, from T - 1 down to the checkpoint C, or
+   further down.
+5. `check_state` checks that the checkpoint's header holds the hash of the bucket list, and so of all buckets' digests.
+6. `check_entries` reads buckets that have these digests, from any history archive, the newest first. The first record
+   that mentions a key is what the state has under it. Every claimed entry is compared with that record. If no record
+   mentions the key, `bucket_spans` says whether an entry could have been removed without a trace.
 
-An organisation counts if more than half of its validators signed; of n organisations n - floor((n-1)/3) must, as in
-Stellar Core's automatic quorum sets. The files' formats: docs/proofs.md of the project that makes them.
-Exit codes: 0 all of it is proven; 9 nothing contradicts it, but not all of it is proven, and what is not is counted and
-named; 8 something is not so; 3 no archive helped, or a file is too large; 2 wrong usage.
+An organisation counts if more than half of its validators signed. Of n organisations n - floor((n-1)/3) must count, as
+in Stellar Core's automatic quorum sets. docs/proofs.md of the exporter describes the formats of the files.
+
+Exit codes: 0: all of it is proven. 9: nothing contradicts it, but not all of it is proven; the rest is counted and
+named. 8: something is wrong. 3: no archive has what is needed, or a file is too large. 2: wrong usage.
 """
 
 import argparse
@@ -43,12 +45,12 @@ from nacl.signing import VerifyKey
 FORMAT = "stellar-state-proof-1"
 FIELDS = {"format", "headers", "hot", "ledger", "live", "messages", "network", "transaction_set"}
 MAX_FILE_BYTES, MAX_BUCKET_BYTES, MAX_RECORD_BYTES = 1 << 24, 1 << 36, 1 << 25
-MAX_ENTRIES_BYTES, MAX_LINES, MAX_LINE_BYTES = 1 << 26, 1 << 18, 1 << 20  # of an entries file, unpacked
-MAX_NAMES = 20  # of what is not proven for one reason; the rest is counted
-LEVELS = 11  # of a bucket list, each with the digests of two buckets, "curr" and "snap", newest first
-NEWEST_LEVELS = 3  # what the last 84 ledgers changed, a few megabytes
+MAX_ENTRIES_BYTES, MAX_LINES, MAX_LINE_BYTES = 1 << 26, 1 << 18, 1 << 20  # limits of an unpacked entries file
+MAX_NAMES = 20  # names printed for each reason why something is not proven; the rest is counted
+LEVELS = 11  # a bucket list has so many levels, each with the digests of two buckets, "curr" and "snap", newest first
+NEWEST_LEVELS = 3  # they hold what the last 84 ledgers changed, a few megabytes
 HOT_ARCHIVE_PROTOCOL = 23  # from here on a header's bucket list hash covers the list of evicted entries, too
-VALUE_TAILS = {0: 0, 1: 104, 2: 172, 3: 112, 4: 180}  # bytes behind the kind of a close value
+VALUE_TAILS = {0: 0, 1: 104, 2: 172, 3: 112, 4: 180}  # by kind of a close value: how many bytes follow the kind
 LIVE, DEAD, INIT = b"\0\0\0\0", b"\0\0\0\1", b"\0\0\0\2"  # kinds of a bucket's records
 SCVAL_BYTES = {0: 4, 1: 0, 2: 8, 3: 4, 4: 4, 5: 8, 6: 8, 7: 8, 8: 8, 9: 16, 10: 16, 11: 32, 12: 32, 20: 0, 21: 8}
 REASONS = {  # why an entry is not confirmed
@@ -62,29 +64,29 @@ MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 class RefusedError(Exception):
-    """Something is not so; the message names the first thing that failed."""
+    """The proof or a claim is wrong. The message names the first thing that failed."""
 
 
 def need(true: bool, message: str) -> None:
-    """Refuse with a message unless something is true."""
+    """Raise `RefusedError` with this message unless a condition is true."""
     if not true:
         raise RefusedError(message)
 
 
 def sha256(*parts: bytes) -> bytes:
-    """The SHA-256 of the parts in a row."""
+    """The SHA-256 of the parts, joined in this order."""
     return hashlib.sha256(b"".join(parts)).digest()
 
 
 def number(data: bytes, at: int, size: int = 4) -> int:
-    """The unsigned number of ``size`` bytes at a place."""
+    """The unsigned number that ``size`` bytes hold, from the offset ``at`` on."""
     need(at + size <= len(data), "bytes end where a number must be")
     return int.from_bytes(data[at : at + size], "big")
 
 
 # 1. Whom you trust
 class Trust(NamedTuple):
-    """The keys of the validators of each organisation, by its name; where the list comes from, and their archives."""
+    """The list of trusted organisations: the keys of their validators, by name, its source, and their archives."""
 
     network: str
     organisations: dict[str, list[bytes]]
@@ -95,7 +97,7 @@ class Trust(NamedTuple):
 
 
 def read_trust(content: bytes) -> Trust:
-    """Read a list of trusted organisations; no organisation, no validator and no name in an object may occur twice."""
+    """Read a list of trusted organisations. No organisation, validator, or name in an object may be in it twice."""
     try:
         document = json.loads(content, object_pairs_hook=each_once)
         listed = [(item["name"], [public_key(key) for key in item["validators"]]) for item in document["organisations"]]
@@ -112,7 +114,7 @@ def read_trust(content: bytes) -> Trust:
 
 
 def each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object whose names differ: which of two equal ones counts, readers of JSON do not agree on."""
+    """A JSON object whose names all differ. Readers of JSON do not agree on which of two equal names counts."""
     for (name, _), (following, _) in pairwise(sorted(pairs, key=lambda pair: pair[0])):
         need(name != following, f"the list of trusted organisations has the key {name[:60]!r} twice in one object")
     return dict(pairs)
@@ -128,7 +130,7 @@ def public_key(text: str) -> bytes:
 
 # 2. What they signed
 def check_messages(messages: Sequence[bytes], network: str, ledger: int, trust: Trust) -> tuple[bytes, dict[str, int]]:
-    """The close value of a ledger that all messages are of, and how many validators of each organisation signed it."""
+    """The close value that all messages name for a ledger, and how many validators of each organisation signed it."""
     need(network == trust.network, f"the proof is of the network {network!r}, those you trust are of {trust.network!r}")
     said = [check_message(message, sha256(network.encode()), ledger) for message in messages]
     need(len({value for _, value in said}) <= 1, f"the messages about ledger {ledger} are not all of one value")
@@ -156,7 +158,7 @@ def check_message(message: bytes, network_id: bytes, ledger: int) -> tuple[bytes
 
 # 3. From the value to the header before it
 def check_link(value: bytes, transactions: bytes, previous: bytes, ledger: int) -> None:
-    """That the close value of a ledger was made on the header with the hash ``previous``."""
+    """Check that the close value of a ledger was made on the header with the hash ``previous``."""
     if (kind := number(value, kind_at := kind_position(value, 0))) in {2, 4}:  # it names the header itself
         named = kind_at + (44 if kind == 4 else 36)
         need(value[named : named + 32] == previous, f"the value of ledger {ledger} was not made on the last header")
@@ -168,7 +170,7 @@ def check_link(value: bytes, transactions: bytes, previous: bytes, ledger: int) 
 
 
 def kind_position(data: bytes, start: int) -> int:
-    """The offset of the kind of a close value that starts at ``start``: after hash, time and upgrades."""
+    """The offset of the kind of a close value that starts at ``start``. Hash, time and upgrades come before it."""
     position, upgrades = start + 44, number(data, start + 40)
     for _ in range(upgrades):
         position += 4 + (number(data, position) + 3 & ~3)
@@ -177,7 +179,7 @@ def kind_position(data: bytes, start: int) -> int:
 
 # 4. From header to header, and 5. from the checkpoint's header to its buckets
 def check_headers(headers: Sequence[bytes], ledger: int) -> tuple[dict[int, int], bytes, bytes]:
-    """When each of these ledgers closed, linked one to the next, the header of ``ledger``, and the hash of the last."""
+    """When each of these linked ledgers closed, the header of ``ledger``, and the hash of the last header."""
     closed, checkpoint, last = dict[int, int](), b"", b""
     for data in headers:
         at = number(data, bucket_list_hash_at(data) + 32)
@@ -188,14 +190,14 @@ def check_headers(headers: Sequence[bytes], ledger: int) -> tuple[dict[int, int]
 
 
 def bucket_list_hash_at(header: bytes) -> int:
-    """The offset of the bucket list's hash in a header: after the close value and the hash of the results."""
+    """The offset of the bucket list's hash in a header. The close value and the hash of the results come before it."""
     kind = number(header, kind_at := kind_position(header, 36))
     need(kind in VALUE_TAILS, "a header is of an unknown kind")
     return kind_at + 4 + VALUE_TAILS[kind] + 32
 
 
 def check_state(header: bytes, live: Sequence[bytes], hot: Sequence[bytes]) -> None:
-    """That a header commits to these buckets."""
+    """Check that a header commits to these buckets."""
     lists = [live, hot] if number(header, 0) >= HOT_ARCHIVE_PROTOCOL else [live]
     whole = all(len(digests) == 2 * LEVELS and set(map(len, digests)) == {32} for digests in lists)
     need(whole, f"a bucket list does not have two digests of 32 bytes for each of {LEVELS} levels")
@@ -206,7 +208,7 @@ def check_state(header: bytes, live: Sequence[bytes], hot: Sequence[bytes]) -> N
 
 
 class Proven(NamedTuple):
-    """A proven checkpoint: its buckets, when ledgers closed, and how many validators of whom signed."""
+    """A proven checkpoint: its buckets, when ledgers closed, and how many validators of each organisation signed."""
 
     network: str
     ledger: int
@@ -219,7 +221,7 @@ class Proven(NamedTuple):
 
 
 def check_proof(content: bytes, trust: Trust) -> Proven:
-    """Steps 2 to 5, of the bytes of a proof file."""
+    """Do steps 2 to 5 with the bytes of a proof file."""
     try:
         document = json.loads(content)
         one_form = json.dumps(document, separators=(",", ":"), sort_keys=True).encode() + b"\n"
@@ -241,7 +243,7 @@ def check_proof(content: bytes, trust: Trust) -> Proven:
 
 
 def decode(text: str) -> bytes:
-    """Bytes of base64 in its one spelling."""
+    """The bytes of a base64 text, which must have its only canonical spelling."""
     data = base64.b64decode(text, validate=True)
     need(base64.b64encode(data).decode() == text, "base64 is not in its one spelling")
     return data
@@ -289,7 +291,7 @@ def read_claims(content: bytes) -> Claims:
 
 
 def unpacked_lines(content: bytes, on_line: Callable[[bytes], object]) -> Iterator[bytes]:
-    """The lines of an entries file, one at a time: a small packed file may be a huge one unpacked."""
+    """The lines of an entries file, one at a time, because a small compressed file may be huge when unpacked."""
     stream, left, count = io.BytesIO(content), MAX_ENTRIES_BYTES, 0
     file = gzip.GzipFile(fileobj=stream) if content[:2] == b"\x1f\x8b" else stream
     while line := file.readline(MAX_LINE_BYTES + 1):
@@ -302,7 +304,7 @@ def unpacked_lines(content: bytes, on_line: Callable[[bytes], object]) -> Iterat
 
 
 def read_entry(key: bytes, data: str, last: int, until: int | None) -> Entry:
-    """The entry that a file claims, which must be the one of its key."""
+    """The entry that a file claims. It must be the entry of its key."""
     entry = decode(data), index(last), None if until is None else index(until)
     own = entry[0][:4] == key[:4] and entry[0].startswith(key[4:], key_at(entry[0]))
     need(own, f"the entry claimed under {key.hex()[:160]} has another key in it")
@@ -310,7 +312,7 @@ def read_entry(key: bytes, data: str, last: int, until: int | None) -> Entry:
 
 
 def check_key(key: bytes) -> None:
-    """That these bytes, to the last one, are one LedgerKey of contract data or code, a setting, or a time to live."""
+    """Check that these bytes are one complete LedgerKey of contract data, code, a setting, or a time to live."""
     end = {CODE: 36, TTL: 36, CONFIG: 8}.get(key[:4], -1)
     if key[:4] == DATA:  # contract, key, durability
         end = value_end(key, address_end(key, 4)) + 4
@@ -319,14 +321,14 @@ def check_key(key: bytes) -> None:
 
 
 def address_end(data: bytes, at: int) -> int:
-    """Where the SCAddress ends that begins at a place."""
+    """The offset at which the SCAddress ends that begins at an offset."""
     sizes = {0: 36, 1: 32, 2: 40, 3: 36, 4: 32}  # account, contract, muxed account, claimable balance, pool
     need((kind := number(data, at)) in sizes, f"a key has an address of the unknown kind {kind}")
     return at + 4 + sizes[kind]
 
 
 def value_end(data: bytes, at: int) -> int:
-    """Where the SCVal ends that begins at a place."""
+    """The offset at which the SCVal ends that begins at an offset."""
     left = 1  # values that have to follow
     while left:
         kind, at, left = number(data, at), at + 4, left - 1
@@ -351,7 +353,7 @@ def value_end(data: bytes, at: int) -> int:
 
 
 def key_at(data: bytes, start: int = 0) -> int:
-    """Where LedgerEntryData that begins at ``start`` has its key: behind the entry's kind and extensions."""
+    """The offset of the key in LedgerEntryData that begins at ``start``. Kind and extensions come before it."""
     kind, extended = data[start : start + 4], data[start + 4 : start + 8] > bytes(4)
     return start + (4 if kind not in (DATA, CODE) else 56 if kind == CODE and extended else 8)
 
@@ -374,7 +376,7 @@ def bucket_spans(ledger: int) -> list[tuple[int, int]]:
 
 
 class Mention(NamedTuple):
-    """The newest record about a key: its bucket's place; of an entry its last change, digest, and end as a TTL."""
+    """The newest record about a key: its bucket's place, and an entry's last change, digest, and end if it is a TTL."""
 
     bucket: int
     changed: int | None = None  # None: the record says that there is no such entry
@@ -407,7 +409,7 @@ def check_entries(
 
 
 class State(NamedTuple):
-    """The statement of the buckets that were read about a ledger ``at``, at or before the checkpoint ``ledger``."""
+    """What the buckets that were read say about ledger ``at``, which is at or before the checkpoint ``ledger``."""
 
     at: int
     ledger: int
@@ -417,7 +419,7 @@ class State(NamedTuple):
     newest: bool
 
     def judge(self, key: bytes, claim: Entry | None) -> str:
-        """The verdict on a claim; refuses a false one."""
+        """The verdict on a claim. Raises `RefusedError` if the claim is false."""
         what, found = f"the entry {key.hex()[:160]}", self.live.get(key)
         need(claim is None or claim[1] <= self.at, f"{what} is claimed to have been changed after ledger {self.at}")
         if found is None or found.changed is None:
@@ -440,7 +442,7 @@ class State(NamedTuple):
         return "changed" if unsure else "confirmed"
 
     def judge_gone(self, key: bytes, claim: Entry | None, what: str, dead: Mention | None) -> str:
-        """The same for a key without an entry in the buckets that were read."""
+        """The verdict on a claim about a key for which the buckets that were read have no entry."""
         spans, at = bucket_spans(self.ledger), self.at
         evicted = self.hot.get(key)
         if any(mention is not None and spans[mention.bucket][1] > at for mention in (dead, evicted)):
@@ -462,7 +464,7 @@ class State(NamedTuple):
         return "confirmed"
 
     def compare(self, what: str, claim: Entry | None, found: Mention, until: int | None, unsure: bool) -> None:
-        """Refuse a claim that is not what was found; of the end of a life only where it is known at the ledger."""
+        """Refuse a claim that differs from what was found. The end of a life counts if it is known at the ledger."""
         if claim is None:
             raise RefusedError(f"{what} is in the state of ledger {self.ledger}")
         data, last, claimed = claim
@@ -474,12 +476,12 @@ class State(NamedTuple):
 
 
 def is_temporary(key: bytes) -> bool:
-    """Whether a key is of contract data that is deleted, not archived, when its life has ended."""
+    """Whether a key is of temporary contract data, which is deleted and not archived when its life has ended."""
     return key[:4] == DATA and key[-4:] == bytes(4)
 
 
 def first_mentions(keys: set[bytes], digests: Sequence[bytes], sources: Sequence[Source]) -> dict[bytes, Mention]:
-    """The newest record about each key that any of the buckets mentions."""
+    """The newest record about each key, for the keys that the buckets mention."""
     lengths = {head: {len(key) for key in group} for head, group in groupby(sorted(keys), lambda key: key[:36])}
 
     def mentions(place: int, records: Iterator[bytes]) -> Iterator[tuple[bytes, Mention]]:
@@ -512,7 +514,7 @@ def first_mentions(keys: set[bytes], digests: Sequence[bytes], sources: Sequence
 
 
 def bucket_records(archive: str, name: bytes) -> Iterator[bytes]:
-    """The records of a bucket in a history archive. Its name is the SHA-256 of the unpacked file."""
+    """The records of a bucket in a history archive. The bucket's name is the SHA-256 of its unpacked file."""
     text, running, total = name.hex(), hashlib.sha256(), 0
     base = archive.rstrip("/") if "://" in archive else Path(archive).absolute().as_uri()
     place = f"{base}/bucket/{text[:2]}/{text[2:4]}/{text[4:6]}/bucket-{text}.xdr.gz"
@@ -529,7 +531,7 @@ def bucket_records(archive: str, name: bytes) -> Iterator[bytes]:
 
 
 def read_file(path: str, most: int = MAX_FILE_BYTES) -> bytes:
-    """A file's content, up to a bound. Raises OSError where it has more."""
+    """A file's content. Raises OSError if it is larger than a bound."""
     with Path(path).open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -538,7 +540,7 @@ def read_file(path: str, most: int = MAX_FILE_BYTES) -> bytes:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check what the command line names; say what is proven and what is not."""
+    """Check the files that the command line names, and print what is proven and what is not."""
     parser = argparse.ArgumentParser(description="Check a proof of the state of a Stellar network.")
     parser.add_argument("proof", help="the proof file")
     parser.add_argument("--trust", required=True, help="the list of organisations that you trust")

@@ -108,9 +108,9 @@ class Answers:
         self._source = source
 
     async def status(self, detail: Detail = "short") -> Json:
-        """Which run the data is of: ledger, its close time, when the next is due, the network, how much was read.
+        """Which run is published: its ledger and close time, when the next run is due, the network, how much was read.
 
-        `unread` and `absent` name what is missing from the data, with the reason; `notices` what is doubtful.
+        `unread` and `absent` name what is missing from the data, with the reason. `notices` say what is doubtful.
 
         Args:
             detail: full leaves nothing out; a short answer names in ask_full_for what it leaves out.
@@ -119,9 +119,9 @@ class Answers:
         return shortened(await self._document(STATUS_KEY), detail, keep)
 
     async def summary(self, detail: Detail = "short") -> Json:
-        """How many listed markets and pools there are and their worth (US cents), together and by protocol.
+        """How many listed markets and pools there are, and their value (US cents), together and by protocol.
 
-        `unlisted_` fields have what markets claim that anybody may have created, which is in no other number.
+        `unlisted_` fields have what other markets claim, which anybody may have created. No other number includes it.
 
         Args:
             detail: full leaves nothing out; a short answer names in ask_full_for what it leaves out.
@@ -133,7 +133,7 @@ class Answers:
     ) -> Json:
         """All lending markets: protocol, name, status in the protocol's own words, value (US cents) and mean yields.
 
-        Listed ones come first. Where `listed` is false, anybody can have created the market, with any prices.
+        Listed markets come first. If `listed` is false, anybody can have created the market, with any prices.
 
         Args:
             protocol: only markets of this protocol, such as blend.
@@ -152,10 +152,11 @@ class Answers:
         return listed(facts, "markets", markets, limit=len(markets), cursor=cursor, detail=detail)
 
     async def market(self, market: str, detail: Detail = "short") -> Json:
-        """One market: status, value, mean yields, and of Blend's what insures it (the backstop) and is queued there.
+        """One market: status, value, mean yields, queued changes, and for Blend what insures it (the backstop).
 
-        `find_pools` has its pools. `risk` has what its borrowers owe and hold, at a checkpoint before the run, and
-        `risk_in_words` says it in two sentences: repeat them as they are. It is no prediction; null: nothing recent.
+        `find_pools` has its pools. `risk` has what its borrowers owe and hold, at a checkpoint before the run, and is
+        null if nothing recent is known. `risk_in_words` says it in two sentences: repeat them as they are. It is not a
+        prediction.
 
         Args:
             market: the market's contract address, or its name.
@@ -168,13 +169,13 @@ class Answers:
         return shortened(answer, detail, (*entry, "risk_in_words", "pending"))
 
     async def tokens(self, token: str | None = None, detail: Detail = "short", cursor: str | None = None) -> Json:
-        """Tokens that are lent: issuer (of classic assets), identity, their pools counted and summed, their best rates.
+        """Tokens that are lent: issuer (of classic assets), identity, number and value of pools, best rates.
 
-        All of these are of listed markets; `unlisted_` fields have the other pools.
+        Numbers are of listed markets; `unlisted_` fields have the other pools.
 
-        Anybody can name a token as he likes: the address says which it is, and the issuer who can make more of it.
-        `identity` says who stands behind that contract, by a list with sources, such as Circle, circle.com; null: it is
-        not on the list, so nobody says who is behind it. Identified tokens come first.
+        Anybody can give a token any name. The address says which token it is, and the issuer can make more of it.
+        `identity` says who stands behind that contract, by a list with sources, such as Circle, circle.com. It is null
+        if the token is not on the list. Identified tokens come first.
 
         Args:
             token: only the token with this contract address, or those with this symbol in any case.
@@ -203,14 +204,14 @@ class Answers:
     ) -> Json:
         """Changes from run to run, newest first: statuses, prices, yields, rewards, caps, admins, new markets.
 
-        `count` is how many of the changes that are kept (300, and 25 of a market) match; `kinds` counts them. Dates are
-        counted from the close time of the run's ledger, in UTC; the answer has what they came to.
+        `count` is how many of the kept changes (300, at most 25 of a market) match; `kinds` counts them by kind. Words
+        for dates are counted from the close time of the run's ledger, in UTC; the answer says which dates they mean.
 
         Args:
             market: only of this market, by contract address or name.
             kind: only of this kind, such as paused, price, supply_rate, supply_cap or unread.
-            since: from the beginning of this day, week or month on: 2026-11-24, yesterday, last week, 3 days ago.
-            until: to the end of this day, week or month; with since, last week and last week are that whole week.
+            since: from the beginning of this day, week or month: 2026-11-24, yesterday, last week, 3 days ago.
+            until: to the end of this day, week or month. If since and until are both last week, it is that whole week.
             limit: the most changes to give, up to 200.
             detail: full gives all fields, and as many changes as the limit says; short ends at 3,000 bytes.
             cursor: the next_cursor of an earlier answer, which goes on with the list.
@@ -252,12 +253,12 @@ class Answers:
 
         Args:
             token: the token's contract address, or its symbol in any case. XLM is the network's own asset. Anybody can
-                name a token as he likes: compare `token_address` where several tokens have one symbol.
-            protocol: such as blend.
+                give a token any name: compare `token_address` if several tokens have one symbol.
+            protocol: only pools of this protocol, such as blend.
             market: the market's contract address, or its name.
-            open_for: only pools whose contract lets anybody do this now; `unknown_count` says of how many more pools
+            open_for: only pools whose contract lets anybody do this now; `unknown_count` says for how many more pools
                 that is not known.
-            min_utilization_bps: only pools lent out to at least this part.
+            min_utilization_bps: only pools with at least this utilization.
             sort_by: the largest first; `market` is by market and pool, ascending. Pools of listed markets come first.
             limit: the most pools to give, up to 200.
             detail: full gives more columns, and as many pools as the limit says; short ends at 3,000 bytes.
@@ -307,20 +308,20 @@ class Answers:
         detail: Detail = "short",
         cursor: str | None = None,
     ) -> Json:
-        """The newest closed buckets of a history, ascending: of a pool, or the totals of a market, token or protocol.
+        """The newest closed time buckets of a pool, or of the totals of a market, a token, a protocol or the network.
 
-        Without any of the four, of the whole network. Of a pool they have means of amounts and medians of rates and
-        prices, of totals sums in US cents, mean yields weighted by them, and the best rates. `next_cursor` leads to
-        older buckets. Dates are counted from the close time of the run's ledger, in UTC; the answer has what they came
-        to.
+        Buckets ascend. Without market, token and protocol they are of the whole network. A pool's bucket has means of
+        amounts and medians of rates and prices. A bucket of totals has sums in US cents, mean yields weighted by
+        these, and the best rates. `next_cursor` leads to older buckets. Words for dates are counted from the close
+        time of the run's ledger, in UTC; the answer says which dates they mean.
 
         Args:
             market: a market's contract address, or its name.
             pool: a pool's id in that market, or its token's address or symbol.
             token: without a market: a token's contract address or symbol.
             protocol: without the others: a protocol such as blend.
-            bucket: the length of a bucket; totals have days alone.
-            count: how many buckets, up to 500; times in which nothing was observed have none.
+            bucket: the length of a bucket; totals have only days.
+            count: how many buckets, up to 500; a time in which nothing was observed has no bucket.
             since: only buckets that begin on this day or later: 2026-11-24, yesterday, last month, 7 days ago.
             until: only buckets that begin before the end of this day, week or month.
             detail: full gives all fields, and as many buckets as count says; short ends at 3,000 bytes.
@@ -376,12 +377,12 @@ class Answers:
         detail: Detail = "short",
         cursor: str | None = None,
     ) -> Json:
-        """Where a token earns the most, or is borrowed for the least, among pools that are open for it now.
+        """Where a token earns the most, or is borrowed for the least, among pools that are open for that now.
 
-        A pool of a listed market counts that is not insolvent, is open for it now, has a price of at most a day that is
-        not far off those of other listed markets, holds at least 1,000 US dollars and has room for as much. The order
-        is by `supply_rank_bps` or `borrow_rank_bps`: the rate compounded daily, plus the funded reward to supply, less
-        it to borrow. A high rate says nothing of the risk. `left_out` counts the other pools by reason.
+        A pool counts if its market is listed, it is not insolvent and is open for this now, its price is at most a day
+        old and not far from those of other listed markets, it is worth at least 1,000 US dollars and has room for as
+        much. The order is by `supply_rank_bps` or `borrow_rank_bps`: the rate compounded daily, plus the funded reward
+        to supply, minus the reward to borrow. A high rate says nothing about the risk. `left_out` counts the other pools by reason.
 
         Args:
             token: the token's contract address, or its symbol in any case; see find_pools.

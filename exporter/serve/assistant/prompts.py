@@ -9,7 +9,7 @@ from mcp.server.mcpserver.prompts.base import Prompt, PromptArgument
 
 _ALWAYS: Final = (
     "Say of which ledger the answer is and when that closed (status). Give rates in percent. Say of every market whose "
-    "listed is false that anybody may have created it. These are observations of the past, no advice."
+    "listed is false that anybody may have created it. These are observations of the past, not advice."
 )
 
 
@@ -73,9 +73,9 @@ def _paid() -> Prompt:
     return _prompt(
         what_did_it_pay,
         "What did it pay last month?",
-        "What suppliers of a token really got in a time.",
+        "What suppliers of a token really earned in a period.",
         token=("The token's symbol or contract address; USDC if left out.", False),
-        period=("A time, such as last month, last 7 days or 2026-10; last month if left out.", False),
+        period=("A period, such as last month, last 7 days or 2026-10; last month if left out.", False),
     )
 
 
@@ -93,7 +93,7 @@ def _changed() -> Prompt:
     return _prompt(
         what_changed,
         "What changed?",
-        "What changed since a day, the important first.",
+        "What changed since a day, the most important first.",
         since=("A day or time, such as yesterday, last week or 2026-11-24; yesterday if left out.", False),
         market=("Only of this market, by contract address or name.", False),
     )
@@ -102,7 +102,7 @@ def _changed() -> Prompt:
 def _real() -> Prompt:
     def which_is_real(symbol: str = "USDC") -> str:
         return (
-            f"Which token called {symbol} is the real one? Anybody can name a token as he likes. Ask "
+            f"Which token called {symbol} is the real one? Anybody can give a token any name. Ask "
             f"tokens(token={symbol!r}) and follow next_cursor. For each say the contract address, the issuer, and "
             "identity: who stands behind it, with the home domain, or that nobody is known to. Only one with an "
             "identity may be called the real one, and by that source alone; if none has one, say that this is not "
