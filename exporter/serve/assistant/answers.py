@@ -382,7 +382,8 @@ class Answers:
         A pool counts if its market is listed, it is not insolvent and is open for this now, its price is at most a day
         old and not far from those of other listed markets, it is worth at least 1,000 US dollars and has room for as
         much. The order is by `supply_rank_bps` or `borrow_rank_bps`: the rate compounded daily, plus the funded reward
-        to supply, minus the reward to borrow. A high rate says nothing about the risk. `left_out` counts the other pools by reason.
+        to supply, minus the reward to borrow. A high rate says nothing about the risk. `left_out` counts the other
+        pools by reason.
 
         Args:
             token: the token's contract address, or its symbol in any case; see find_pools.
