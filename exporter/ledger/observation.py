@@ -17,7 +17,7 @@ from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec.entries import ARCHIVED, ContractData, decode_contract_data, instance_of, with_held_code
 from exporter.ledger.codec.scval import CONTRACT_INSTANCE, ScVal, decode_scval
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
-from exporter.ledger.source import ContractCall, LedgerSource, RawEntry, SimulationAnswer
+from exporter.ledger.source import ContractCall, LedgerSource, RawEntry, SimulatesTogether, SimulationAnswer
 
 MAX_REASON_LENGTH = 200
 """The reason of a failed call is cut to this many characters. The host's own texts are far shorter."""
@@ -267,7 +267,11 @@ class Observed:
 
     async def simulate(self, calls: list[ContractCall]) -> None:
         """Simulate calls, also those that were simulated before. Raises `SourceError`."""
-        for call, answer in zip(calls, await asyncio.gather(*map(self._source.simulate, calls)), strict=True):
+        if isinstance(self._source, SimulatesTogether):
+            answers = await self._source.simulate_together(calls)
+        else:
+            answers = await asyncio.gather(*map(self._source.simulate, calls))
+        for call, answer in zip(calls, answers, strict=True):
             seen = self.calls.get(call)
             if seen is None:
                 self.calls[call] = CallObservation(answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from exporter.ledger.codec.scval import ScVal
 
@@ -81,4 +81,13 @@ class LedgerSource(Protocol):
 
     async def close_time(self, ledger: int) -> int:
         """The close time of a ledger, in unix seconds."""
+        ...
+
+
+@runtime_checkable
+class SimulatesTogether(Protocol):
+    """A source that answers several calls with fewer requests than one for each."""
+
+    async def simulate_together(self, calls: Sequence[ContractCall]) -> list[SimulationAnswer]:
+        """The answers in the order of the calls. Each is of a ledger of its own."""
         ...

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Final, Generic, Self, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 import httpx
 import msgspec
@@ -45,6 +45,10 @@ from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
 
 R = TypeVar("R")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+MAX_CALLS_PER_REQUEST: Final = 10
+"""The most calls that go together in one request. A server works on as many at once as it has processors."""
 
 _ANY_KEY: Final = instance_key(strkey.encode_contract(bytes(32)))
 _ADVICE: Final = (
@@ -85,6 +89,55 @@ class Question(Generic[R, T]):
     read: Callable[[R, Endpoint], T]
     subject: str
     key_count: int = 0
+
+    def body(self, request_id: int) -> bytes:
+        """The request. The id is one that no other request of the client has."""
+        return wire.encode_request(request_id, self.method, self.params)
+
+    def answer(self, body: bytes, request_id: int, endpoint: Endpoint) -> T:
+        """The value in an answer. Raises `AttemptError`."""
+        return self.read(wire.decode_reply(body, self.decoder, request_id), endpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Several calls as one request, a JSON-RPC batch. Its value has None for a call that must be asked for alone."""
+
+    params: Sequence[Mapping[str, object]]
+    read: Callable[[wire.SimulationResult, Endpoint], SimulationAnswer]
+    method: ClassVar = "simulateTransaction"
+    key_count: ClassVar = 0
+
+    def body(self, request_id: int) -> bytes:
+        return wire.encode_batch(self._ids(request_id), self.method, self.params)
+
+    def answer(self, body: bytes, request_id: int, endpoint: Endpoint) -> list[SimulationAnswer | None]:
+        """Raises `AttemptError`."""
+        results = wire.decode_batch(body, wire.SIMULATIONS, self._ids(request_id))
+        answers: list[SimulationAnswer | None] = []
+        for result in results:
+            answer = None
+            with suppress(AttemptError):  # asked alone, it says what is wrong
+                answer = None if result is None else self.read(result, endpoint)
+            answers.append(answer)
+        return answers
+
+    def _ids(self, request_id: int) -> list[str]:
+        return [f"{request_id}.{place}" for place in range(len(self.params))]
+
+
+class _Asked(Protocol[T_co]):
+    """What one HTTP request asks."""
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def key_count(self) -> int: ...
+
+    def body(self, request_id: int) -> bytes: ...
+
+    def answer(self, body: bytes, request_id: int, endpoint: Endpoint) -> T_co: ...
 
 
 class _TooManyKeysError(Exception):
@@ -174,17 +227,47 @@ class RpcSource:
 
     async def simulate(self, call: ContractCall) -> SimulationAnswer:
         """Simulate one call at the newest ledger. If the contract fails, the answer has an ``error``."""
-
-        def read(result: wire.SimulationResult, endpoint: Endpoint) -> SimulationAnswer:
-            if result.error:
-                error = self._redactor.clean(result.error) or "an error without words"
-                return SimulationAnswer(result.latest_ledger, None, error, (), endpoint.label)
-            value, footprint = wire.call_parts(result)
-            return SimulationAnswer(result.latest_ledger, value, None, footprint, endpoint.label)
-
         params = {"transaction": wire.invocation_envelope(call)}
         subject = f"simulateTransaction of {call.function} of {call.contract}"
-        return await self._ask(Question("simulateTransaction", params, wire.SIMULATION, read, subject))
+        question = Question("simulateTransaction", params, wire.SIMULATION, self._simulation, subject)
+        return await self._ask(question)
+
+    async def simulate_together(self, calls: Sequence[ContractCall]) -> list[SimulationAnswer]:
+        """Simulate calls, up to `MAX_CALLS_PER_REQUEST` in a request; those that fail so once more alone."""
+        starts = range(0, len(calls), MAX_CALLS_PER_REQUEST)
+        parts = [calls[start : start + MAX_CALLS_PER_REQUEST] for start in starts]
+        answers = await asyncio.gather(*map(self._simulate_part, parts))
+        return [answer for part in answers for answer in part]
+
+    async def _simulate_part(self, calls: Sequence[ContractCall]) -> list[SimulationAnswer]:
+        together = await self._ask_together(calls) if len(calls) > 1 else [None]
+        alone = [call for call, answer in zip(calls, together, strict=True) if answer is None]
+        rest = iter(await asyncio.gather(*map(self.simulate, alone)))
+        return [next(rest) if answer is None else answer for answer in together]
+
+    async def _ask_together(self, calls: Sequence[ContractCall]) -> Sequence[SimulationAnswer | None]:
+        """Try a batch at the best endpoint, once. One that fails is the last: a gateway may not take batches."""
+        nothing = [None] * len(calls)
+        endpoint = self._ordered()[0]
+        if not endpoint.takes_batches:
+            return nothing
+        batch = _Calls([{"transaction": wire.invocation_envelope(call)} for call in calls], self._simulation)
+        async with self._places:
+            try:
+                outcome = await self._exchange(endpoint, batch, self._timing.clock() + self._limits.total_deadline_s)
+            except _DeadlineError:
+                return nothing
+        if isinstance(outcome, Failure):
+            endpoint.takes_batches = False
+            return nothing
+        return nothing if outcome is None else outcome
+
+    def _simulation(self, result: wire.SimulationResult, endpoint: Endpoint) -> SimulationAnswer:
+        if result.error:
+            error = self._redactor.clean(result.error) or "an error without words"
+            return SimulationAnswer(result.latest_ledger, None, error, (), endpoint.label)
+        value, footprint = wire.call_parts(result)
+        return SimulationAnswer(result.latest_ledger, value, None, footprint, endpoint.label)
 
     async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
         """Read all keys, each once, in their order. There is an answer for each request.
@@ -317,7 +400,7 @@ class RpcSource:
         if seconds > 0:
             await self._timing.sleep(seconds)
 
-    async def _exchange(self, endpoint: Endpoint, question: Question[R, T], deadline: float) -> T | Failure | None:
+    async def _exchange(self, endpoint: Endpoint, question: _Asked[T], deadline: float) -> T | Failure | None:
         """The outcome of asking an endpoint, after it is known to serve the network.
 
         None if the endpoint has asked to be left alone in the meantime.
@@ -357,9 +440,9 @@ class RpcSource:
             )
         return None
 
-    async def _send(self, endpoint: Endpoint, question: Question[R, T], deadline: float) -> T | Failure:
+    async def _send(self, endpoint: Endpoint, question: _Asked[T], deadline: float) -> T | Failure:
         request_id = next(self._ids)
-        body = wire.encode_request(request_id, question.method, question.params)
+        body = question.body(request_id)
         counters = self.counters
         counters.requests[question.method] += 1
         counters.keys_asked += question.key_count
@@ -370,7 +453,7 @@ class RpcSource:
             timeout_s = min(deadline - self._timing.clock(), self._limits.request_timeout_s)
             answer = await post(self._http, endpoint, body, timeout_s, self._limits)
             counters.bytes_received += len(answer)
-            outcome = question.read(wire.decode_reply(answer, question.decoder, request_id), endpoint)
+            outcome = question.answer(answer, request_id, endpoint)
             counters.answers[endpoint.label] += 1
         except AttemptError as error:
             outcome = error.failure

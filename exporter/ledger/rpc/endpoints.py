@@ -103,6 +103,7 @@ class Endpoint:
     next_slot: float = 0.0  # when the next request may start, by the rate
     most_per_second: float = math.inf  # what is left of the rate after its demands for fewer requests
     most_keys: int = MAX_KEYS_PER_REQUEST  # in one getLedgerEntries
+    takes_batches: bool = True  # of JSON-RPC; a gateway in front of it may refuse them
     network_check: asyncio.Task[Failure | None] | None = None  # under way, or passed
 
     def reserve(self, now: float, requests_per_second: float) -> float:

@@ -132,6 +132,7 @@ NETWORK: Final = msgspec.json.Decoder(Reply[NetworkResult])
 LEDGERS: Final = msgspec.json.Decoder(Reply[LedgersResult])
 ENTRIES: Final = msgspec.json.Decoder(Reply[EntriesResult])
 SIMULATION: Final = msgspec.json.Decoder(Reply[SimulationResult])
+SIMULATIONS: Final = msgspec.json.Decoder(list[Reply[SimulationResult]])
 EVENTS: Final = msgspec.json.Decoder(Reply[EventsResult])
 
 
@@ -163,6 +164,31 @@ def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_i
             Failure(f"rpc {code}", text, code, lasting, blame=not lasting, retry_after_s=wait, most_keys=most_keys)
         )
     return unusable(problem)  # outside of the except block, so that no foreign exception is the context of ours
+
+
+def encode_batch(ids: Sequence[str], method: str, params: Sequence[Mapping[str, object]]) -> bytes:
+    """The body of several requests of one method, as a JSON-RPC batch."""
+    requests = zip(ids, params, strict=True)
+    return msgspec.json.encode(
+        [{"jsonrpc": "2.0", "id": id_, "method": method, "params": own} for id_, own in requests]
+    )
+
+
+def decode_batch(body: bytes, decoder: msgspec.json.Decoder[list[Reply[T]]], ids: Sequence[str]) -> list[T | None]:
+    """The results in the answer to a batch, in the order of the ids; None for a request that has an error.
+
+    Raises `AttemptError` for an answer that is not a list with one reply for each request.
+    """
+    try:
+        given = decoder.decode(body)
+    except (ValueError, RecursionError) as error:
+        problem = f"the answer to a batch is not as documented: {error}"
+    else:
+        replies = {reply.id: reply for reply in given}
+        if len(given) == len(ids) and replies.keys() == set(ids):
+            return [None if replies[id_].error is not None else replies[id_].result for id_ in ids]
+        problem = "the answer to a batch has not one reply for each request"
+    return unusable(problem)
 
 
 def most_keys_in(message: str) -> int | None:

@@ -88,6 +88,9 @@ class FakeRpc(httpx.AsyncBaseTransport):
     passphrases: dict[str, str] = field(default_factory=dict)
     faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
     network_faults: dict[str, deque[Fault]] = field(default_factory=lambda: defaultdict(deque))
+    batch_faults: deque[Callable[[list[dict[str, Any]]], httpx.Response]] = field(default_factory=deque)
+    batches: list[int] = field(default_factory=list)
+    """How many calls each JSON-RPC batch had; these are not among ``calls``."""
     calls: list[Call] = field(default_factory=list)
     clock: Callable[[], float] = lambda: 0.0
     turns: int = 0  # of the event loop that each request takes
@@ -100,6 +103,8 @@ class FakeRpc(httpx.AsyncBaseTransport):
         try:
             body = json.loads(await request.aread())
             host = request.url.host
+            if isinstance(body, list):
+                return self.batch(host, body, request)
             call = Call(host, body["method"], body.get("params", {}), request, self.clock())
             self.calls.append(call)
             for _ in range(self.turns):
@@ -109,6 +114,14 @@ class FakeRpc(httpx.AsyncBaseTransport):
             return script.popleft()(call, right) if script else ok(right)
         finally:
             self.in_flight -= 1
+
+    def batch(self, host: str, body: list[dict[str, Any]], request: httpx.Request) -> httpx.Response:
+        self.batches.append(len(body))
+        calls = [Call(host, item["method"], item["params"], request, self.clock()) for item in body]
+        right = [
+            {"jsonrpc": "2.0", "id": item["id"]} | self.answer(call) for item, call in zip(body, calls, strict=True)
+        ]
+        return self.batch_faults.popleft()(right) if self.batch_faults else ok(right)
 
     def answer(self, call: Call) -> dict[str, Any]:
         ledger = self.ledgers.get(call.host, LEDGER)
@@ -169,7 +182,7 @@ def error(code: int, message: str) -> dict[str, Any]:
     return {"error": {"code": code, "message": message}}
 
 
-def ok(body: dict[str, Any]) -> httpx.Response:
+def ok(body: dict[str, Any] | list[dict[str, Any]]) -> httpx.Response:
     return raw(json.dumps(body).encode())
 
 

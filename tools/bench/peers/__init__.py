@@ -34,6 +34,7 @@ from exporter.ledger.source import ContractCall
 from exporter.localnet.player import RecordedNetwork, copies_for
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.protocols.blend import layout
+from exporter.protocols.movement import MovingPool
 from tests.served_commands import PROJECT_ROOT
 from tools.bench.table import Row
 
@@ -43,11 +44,20 @@ SIZES = (24, 165)
 LATENCY, CLOSES = 0.200, 5.0
 """Seconds before each answer in the slow readings, and from ledger to ledger while the network moves."""
 
-ROUNDS, MOVING, MOVING_OF_SDK = 7, 10, 3
+ROUNDS, MOVING, MOVING_OF_SDK = 7, 10, 2
+
+CHANGED_IN_A_LEDGER = 20
+"""How many pools change in each ledger that closes."""
 
 FOLDER = Path(__file__).parent
 INSTALLED = PROJECT_ROOT / "build" / "peers"
 """Where ``scripts/bench peers`` installs Blend's SDK."""
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
+    "PYTHONPATH": str(PROJECT_ROOT),
+    "PYTHONPYCACHEPREFIX": str(INSTALLED / "bytecode"),
+}
+"""Python keeps the bytecode of all modules, as it does of installed packages: a first reading makes it."""
 
 SCALES = {"v1": 10**9, "v2": 10**12}
 _SECONDS_LIMIT = 300
@@ -76,6 +86,8 @@ class Measured:
     processor_seconds: float
     peak_bytes: int
     requests: int
+    calls: int
+    """JSON-RPC calls; a request may have several."""
     keys: int
     ledgers: range
     """The ledgers that were the newest while it ran."""
@@ -83,10 +95,11 @@ class Measured:
 
 @dataclass(slots=True)
 class Asked:
-    """Counts HTTP requests, and the ledger keys in them, before an application answers them."""
+    """Counts HTTP requests, the JSON-RPC calls and ledger keys in them, before an application answers them."""
 
     app: ASGIApp
     requests: int = 0
+    calls: int = 0
     keys: list[str] = field(default_factory=list)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,17 +111,28 @@ class Asked:
                 body.extend(message.get("body", b""))
                 if not message.get("more_body"):
                     self.requests += 1
-                    self.keys += (json.loads(body).get("params") or {}).get("keys") or ()
+                    content = json.loads(body)
+                    for call in content if isinstance(content, list) else [content]:
+                        self.calls += 1
+                        self.keys += (call.get("params") or {}).get("keys") or ()
             return message
 
         await self.app(scope, counted, send)
+
+
+class BusyNetwork(RecordedNetwork):
+    """A recorded network on which much happens."""
+
+    def advance(self, moved: Sequence[MovingPool] | None = None) -> int:
+        count = min(CHANGED_IN_A_LEDGER, len(self.pools))
+        return super().advance(self._random.sample(self.pools, count) if moved is None else moved)
 
 
 class Bench:
     """A recorded network that is served, and the markets of Blend on it with their generations."""
 
     def __init__(self, pools: int) -> None:
-        self.network = RecordedNetwork(copies=copies_for(pools))
+        self.network = BusyNetwork(copies=copies_for(pools))
         self.behaviour = Behaviour()
         self.asked = Asked(create_app(self.network, self.behaviour))
         moving = {pool.market for pool in self.network.pools if pool.protocol == "blend"}
@@ -172,12 +196,13 @@ class Bench:
             markets = Path(name) / "markets"
             markets.write_text("".join(f"{version} {market}\n" for market, version in self.generations.items()))
             first, requests, keys = chain.latest, self.asked.requests, len(self.asked.keys)
+            calls = self.asked.calls
             command = [*peer.command, url, markets, self.network.passphrase, *peer.options]
             began, before = perf_counter(), os.times()
             done = subprocess.run(
                 command,
                 cwd=INSTALLED if peer.command[0] == "node" else PROJECT_ROOT,
-                env=os.environ | {"PYTHONPATH": str(PROJECT_ROOT)},
+                env=ENVIRONMENT,
                 capture_output=True,
                 text=True,
                 timeout=_SECONDS_LIMIT,
@@ -193,6 +218,7 @@ class Bench:
             processor_seconds=sum(after[2:4]) - sum(before[2:4]),  # of children
             peak_bytes=1024 * int(peak),
             requests=self.asked.requests - requests,
+            calls=self.asked.calls - calls,
             keys=len(self.asked.keys) - keys,
             ledgers=range(first, chain.latest + 1),
         )
@@ -214,6 +240,8 @@ def run(quick: bool = False) -> list[Row]:
 
 def _side_by_side(bench: Bench, others: Sequence[Peer], quick: bool) -> list[Row]:
     peers = [OURS, *others]
+    for peer in peers:
+        bench.read(peer)
     quiet = _in_turn(bench, peers, 1 if quick else ROUNDS)
     for name, readings in quiet.items():
         if not all(map(bench.of_one_ledger, readings)):
@@ -239,6 +267,7 @@ def _side_by_side(bench: Bench, others: Sequence[Peer], quick: bool) -> list[Row
 
     return [
         compared("requests", quiet, lambda each: each.requests, ""),
+        compared("JSON-RPC calls in them", quiet, lambda each: each.calls, ""),
         compared("ledger keys", quiet, lambda each: each.keys, ""),
         compared("processor time", quiet, lambda each: each.processor_seconds, " s"),
         compared("time without latency", quiet, lambda each: each.seconds, " s"),
