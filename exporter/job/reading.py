@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from exporter.config import NetworkSettings, Settings, load_settings
+from exporter.deployments import MARKET
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_id
 from exporter.discovery import (
@@ -36,13 +37,14 @@ from exporter.job.exclude import remove_excluded
 from exporter.job.sources import OpenSource, RpcEndpoints, StoredLedger, open_evidence
 from exporter.job.unlisted import Budget, UnlistedMarkets, budget_of, unread_of
 from exporter.ledger.checkpoints import CHECKPOINT_LEDGERS
+from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
 from exporter.ledger.view import Certificate, LedgerView, ViewLimits
 from exporter.protocols import PROTOCOLS, oracle_forms
 from exporter.protocols.base import LEARNED, Candidate, ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
-from exporter.protocols.frozen_keys import mark_frozen
+from exporter.protocols.frozen_keys import SETTING_KEY, mark_frozen
 from exporter.protocols.price_sources import watch_prices_contained
 from exporter.tree.documents import SkippedMarket
 from exporter.user_files import user_path
@@ -62,7 +64,7 @@ class LedgerTables(NamedTuple):
 
 
 def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
-    """Read every market at one ledger, and write nothing.
+    """Read every market at one ledger, and write nothing. Who is behind prices (``Tables.held``) is left to runs.
 
         >>> tables, certificate = read(rpc_url)
         >>> tables.pools.select("protocol", "symbol", "total_supplied").sort("protocol", "symbol").row(0)
@@ -84,7 +86,7 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
     async def work() -> MarketsRead:
         async with (RpcEndpoints() if is_url else StoredLedger(user_path(source))).open(settings) as opened:
             memory = Memory(network_id(settings.passphrase)) if opened.discovers(settings) else None
-            return (await read_markets(settings, opened, memory))[0]
+            return (await read_markets(settings, opened, memory, is_for_a_run=False))[0]
 
     markets = asyncio.run(work())
     return LedgerTables(markets.tables(), markets.certificate)
@@ -139,15 +141,17 @@ class MarketsRead:
         return tables
 
 
-async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | None) -> tuple[MarketsRead, Evidence]:
+async def read_markets(
+    settings: Settings, opened: OpenSource, memory: Memory | None, *, is_for_a_run: bool = True
+) -> tuple[MarketsRead, Evidence]:
     """Discover markets, and read all of them at one ledger. Returns them and the evidence. Raises `SourceError`.
 
     The listed markets are read first and decide which ledger it is. All others are read after them, within a budget
     (`exporter.job.unlisted`). ``memory`` has what earlier runs discovered, and gets what is new; None turns discovery
-    off.
+    off. Without ``is_for_a_run`` nobody looks at who is behind prices, which only the next run compares.
     """
     confirmed_before = set() if memory is None else memory.confirmed()
-    search = _Search(settings, opened, memory)
+    search = _Search(settings, opened, memory, is_for_a_run=is_for_a_run)
     view = LedgerView(opened.source, view_limits(settings), search.scope.excluded)
     unlisted = UnlistedMarkets(
         view,
@@ -156,6 +160,8 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
         budget=None if opened.evidence is not None else search.budget_left,
     )
     async with reading_deadline(settings):
+        if opened.evidence is None:
+            view.expect(expected_keys(opened, search.scope))
         reading = await view.run_until_consistent(search.read_listed, unlisted)
         ledger = reading.certificate.ledger
         close_time = await opened.source.close_time(ledger)
@@ -213,6 +219,20 @@ async def read_markets(settings: Settings, opened: OpenSource, memory: Memory | 
     return markets, evidence
 
 
+def expected_keys(opened: OpenSource, scope: SearchScope) -> list[bytes]:
+    """The instances of contracts that the lists name for the protocols that are read.
+
+    Markets name most of these contracts (Blend's backstop), but only when they were read.
+    """
+    return [
+        instance_key(contract.address)
+        for item in opened.network.deployments
+        if scope.candidates.get(item.protocol)
+        for contract in item.contracts
+        if contract.role != MARKET
+    ]
+
+
 class _Search:
     """Where a run looks for markets, and what it has read of the listed ones.
 
@@ -222,8 +242,11 @@ class _Search:
         readings: the newest readings of the listed markets.
     """
 
-    def __init__(self, settings: Settings, opened: OpenSource, memory: Memory | None) -> None:
+    def __init__(
+        self, settings: Settings, opened: OpenSource, memory: Memory | None, *, is_for_a_run: bool
+    ) -> None:
         self._settings, self._opened, self._memory = settings, opened, memory
+        self._is_for_a_run = is_for_a_run
         self._began = monotonic()
         remembers = None if memory is None else remembered(opened.network, memory)
         self.scope = search_scope(settings, opened, remembers)
@@ -268,7 +291,12 @@ class _Search:
         return self._settings.network.read_deadline.total_seconds()
 
     def _read_scope(self, view: LedgerView) -> Coroutine[Any, Any, list[ProtocolReading]]:
-        return _read_scope(view, self.scope.listed_alone(), has_all_contracts=self._opened.has_all_contracts)
+        return _read_scope(
+            view,
+            self.scope.listed_alone(),
+            has_all_contracts=self._opened.has_all_contracts,
+            is_for_a_run=self._is_for_a_run,
+        )
 
 
 async def _entries_of_calls(
@@ -337,17 +365,26 @@ def search_scope(settings: Settings, opened: OpenSource, context: DiscoveryConte
     return SearchScope(by_protocol, deployments, lists, listings).without(settings.exclude)
 
 
-async def _read_scope(view: LedgerView, scope: SearchScope, *, has_all_contracts: bool) -> list[ProtocolReading]:
+async def _read_scope(
+    view: LedgerView, scope: SearchScope, *, has_all_contracts: bool, is_for_a_run: bool = True
+) -> list[ProtocolReading]:
+    """The readings of a scope's protocols.
+
+    What is not ``is_for_a_run`` lacks what only the next run's comparison needs: who is behind the prices, and the
+    readings of protocols that have no market in the scope.
+    """
+    deployments = {name: [item for item in scope.deployments if item.protocol == name] for name in PROTOCOLS}
+    names = [name for name in PROTOCOLS if is_for_a_run or scope.candidates[name] or deployments[name]]
     readings = [
-        read_contained(
-            protocol, view, scope.candidates[name], [item for item in scope.deployments if item.protocol == name]
-        )
-        for name, protocol in PROTOCOLS.items()
+        read_contained(PROTOCOLS[name], view, scope.candidates[name], deployments[name]) for name in names or PROTOCOLS
     ]
-    drifts, *read = await gather_or_cancel(
-        check_lists(view, scope.compared_lists, has_all_contracts=has_all_contracts), *readings
+    drifts, _, *read = await gather_or_cancel(
+        check_lists(view, scope.compared_lists, has_all_contracts=has_all_contracts),
+        view.read_early_alone([SETTING_KEY]),
+        *readings,
     )
-    await watch_prices_contained(view, read, oracle_forms())
+    if is_for_a_run:
+        await watch_prices_contained(view, read, oracle_forms())
     notice = await mark_frozen(view, read)
     if notice is not None:
         read[0].notices.append(notice)

@@ -75,6 +75,18 @@ def parts_of(pairs: Iterable[tuple[str, str]], most: int) -> list[tuple[str, lis
     ]
 
 
+def quote_calls(pairs: Iterable[tuple[str, str]]) -> list[ContractCall]:
+    """The calls that `read_quotes` makes for these (oracle, token), for a reader that makes them early."""
+    return _calls({(oracle, token): by_address(token) for oracle, token in pairs})
+
+
+def _calls(assets: Mapping[tuple[str, str], ScVal]) -> list[ContractCall]:
+    """``decimals()`` of each oracle that is a contract, then ``lastprice(asset)`` of each pair."""
+    wanted = [pair for pair in assets if pair[0].startswith("C")]  # an account cannot be called
+    calls = [ContractCall(oracle, "decimals") for oracle in dict.fromkeys(oracle for oracle, _ in wanted)]
+    return calls + [ContractCall(pair[0], "lastprice", (assets[pair],)) for pair in wanted]
+
+
 async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Quote]:
     """The quote of each pair of oracle and token, which is asked for by its address. Raises only `SourceError`."""
     return await read_asset_quotes(view, {(oracle, token): by_address(token) for oracle, token in pairs})
@@ -82,11 +94,9 @@ async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> dic
 
 async def read_asset_quotes(view: LedgerView, assets: Mapping[tuple[str, str], ScVal]) -> dict[tuple[str, str], Quote]:
     """The quote of each pair of oracle and token, which is asked for as the given asset. Raises only `SourceError`."""
-    wanted = [pair for pair in assets if pair[0].startswith("C")]  # an account cannot be called
+    wanted = [pair for pair in assets if pair[0].startswith("C")]
     oracles = list(dict.fromkeys(oracle for oracle, _ in wanted))
-    calls = [ContractCall(oracle, "decimals") for oracle in oracles]
-    calls += [ContractCall(oracle, "lastprice", (assets[oracle, token],)) for oracle, token in wanted]
-    results = await view.call(calls)
+    results = await view.call(_calls(assets))
     decimals = dict(zip(oracles, results[: len(oracles)], strict=True))
     quotes = {pair: Quote(*pair, failure="the market's oracle is not a contract") for pair in assets}
     for (oracle, token), price in zip(wanted, results[len(oracles) :], strict=True):

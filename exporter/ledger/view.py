@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
@@ -165,9 +165,11 @@ class LedgerView:
         self._limits = limits or ViewLimits()
         self._observed = Observed(source)
         self._keys = Batcher(self._fetch)
-        self._ask_calls: Callable[[list[ContractCall]], Awaitable[None]] = Batcher(self._simulate).ask
+        self._ask_calls: Callable[[list[ContractCall]], Coroutine[None, None, None]] = Batcher(self._simulate).ask
         self._excluded = excluded
         self._room: Callable[[int], Awaitable[None]] | None = None
+        self._likely: tuple[bytes, ...] = ()
+        self._simulating: dict[ContractCall, asyncio.Task[None]] = {}  # by call, those that are under way
         self._refused_at: int | None = None  # if set, a call that is not known to hold at this ledger is an error
 
     def branch(self, keys: Batcher[bytes], room: Callable[[int], Awaitable[None]]) -> LedgerView:
@@ -189,6 +191,19 @@ class LedgerView:
     def observed(self) -> Observed:
         """The observations, with those that this view's program uses."""
         return self._observed
+
+    def expect(self, keys: Iterable[bytes]) -> None:
+        """Read keys that will probably be asked for along with the first ones, as far as they cost no request.
+
+        Nothing follows from those that are not asked for later.
+        """
+        self._likely = tuple(keys)
+
+    async def read_early_alone(self, keys: Iterable[bytes]) -> None:
+        """Read keys that will be asked for, in a request of their own, meanwhile. It does not matter if that fails."""
+        missing = [key for key in keys if key not in self._observed.keys]
+        with suppress(SourceError):
+            await self._observed.fetch(missing)
 
     async def make_room(self, pools: int) -> None:
         """Announce how many pools of a market will be read. Raises `NoRoomError` if there are too many."""
@@ -237,17 +252,37 @@ class LedgerView:
     async def call(self, calls: Iterable[ContractCall]) -> list[CallResult]:
         """The results of simulated calls, in the order of ``calls``. Raises `SourceError` if the source fails."""
         asked = list(calls)
-        refused = {
-            call: EXCLUDED if call.contract in self._excluded else NO_CONTRACT
-            for call in asked
-            if call.contract in self._excluded or call.contract.startswith(_CANNOT_BE_CALLED)
-        }
-        wanted = {call: None for call in asked if call not in refused}
-        missing = [call for call in wanted if call not in self._observed.calls]
-        if missing:
-            await self._ask_calls(missing)
+        wanted = await self._simulated(asked)
         self._observed.used_calls.update(wanted)
-        return [self._result(call) if call in wanted else CallResult(None, refused[call], 0) for call in asked]
+        return [self._result(call) if call in wanted else CallResult(None, self._refusal(call), 0) for call in asked]
+
+    async def simulate_early(self, calls: Iterable[ContractCall]) -> None:
+        """Simulate calls that will probably be asked for, meanwhile. It does not matter if that fails.
+
+        Nothing follows from those that are not asked for: evidence does not have them.
+        """
+        with suppress(SourceError):
+            await self._simulated(calls)
+
+    async def _simulated(self, calls: Iterable[ContractCall]) -> dict[ContractCall, None]:
+        """Simulate the calls that are not known yet; gives those that may be made at all."""
+        wanted = {call: None for call in calls if self._refusal(call) is None}
+        missing = [call for call in wanted if call not in self._observed.calls]
+        new = [call for call in missing if call not in self._simulating]
+        if new:
+            self._simulating |= dict.fromkeys(new, asyncio.create_task(self._ask_calls(new)))
+        under_way = {self._simulating[call] for call in missing}
+        try:
+            await asyncio.gather(*map(asyncio.shield, under_way))  # others may wait for them, too
+        finally:
+            self._simulating = {call: task for call, task in self._simulating.items() if not task.done()}
+        return wanted
+
+    def _refusal(self, call: ContractCall) -> str | None:
+        """Why a call is never made; None if it is."""
+        if call.contract in self._excluded:
+            return EXCLUDED
+        return NO_CONTRACT if call.contract.startswith(_CANNOT_BE_CALLED) else None
 
     @property
     def calls_made(self) -> list[ContractCall]:
@@ -260,6 +295,10 @@ class LedgerView:
         return () if seen is None else seen.answer.footprint
 
     async def _fetch(self, keys: list[bytes]) -> None:
+        room = -len(keys) % MAX_KEYS_PER_REQUEST
+        likely = [key for key in dict.fromkeys(self._likely) if key not in self._observed.keys and key not in keys]
+        self._likely = ()
+        keys = [*keys, *likely[:room]]
         _bound(len(self._observed.keys) + len(keys), self._limits.max_keys, "ledger keys")
         await self._observed.fetch(keys)
 

@@ -6,6 +6,7 @@ reserves. A pool or reserve that cannot be read is recorded as unread.
 
 from __future__ import annotations
 
+from asyncio import gather
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from exporter.deployments import FACTORY, Deployment
 from exporter.errors import Barrier, pluralize
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entries, Entry
+from exporter.ledger.oracles import quote_calls
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, Origin, PoolRead, ProtocolReading
@@ -240,8 +242,15 @@ async def read_pools(
     ]
     never_removed = [key for reserve in reserves for key in reader.emission_keys(*reserve).values()]
     never_removed += [key for item in backstop_keys.values() for key in item.never_removed.values()]
-    # Reading the tokens' instances along with the rest saves a request.
-    await view.read([*keys, *map(instance_key, tokens)], never_removed)
+    quoted = [(instances[market].oracle, asset) for market, asset in reserves]
+    quoted += [
+        (instances[market].oracle, item.tokens.usdc)
+        for market, item in backstop_keys.items()
+        if item.tokens is not None
+    ]
+    # Reading the tokens' instances along with the rest saves a request, and asking for prices meanwhile saves a wait.
+    reading = view.read([*keys, *map(instance_key, tokens)], never_removed)
+    await gather(reading, view.simulate_early(quote_calls(quoted)))
     states, reader.reading.tokens = await view.read(keys, never_removed), await read_tokens(view, tokens)
     for market, item in backstop_keys.items():
         reader.take_backstop(market, item, states, records)
