@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import gc
 import json
 import re
 from collections.abc import Iterator
@@ -68,6 +69,21 @@ def test_every_name_is_there() -> None:
     assert all(getattr(exporter, name) is not None for name in exporter.__all__)
     with pytest.raises(AttributeError, match="nothing"):
         getattr(exporter, "nothing")  # noqa: B009 - a type checker knows that it is not there
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_an_import_leaves_the_collector_as_it_was(collects: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is imported when it is first used, or fails to be, changes nothing about garbage collection."""
+    monkeypatch.setattr(exporter, "_HOME", {"read": "job.reading", "broken": "no_such_module"})
+    was = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        assert callable(exporter.__getattr__("read"))
+        with pytest.raises(ModuleNotFoundError):
+            exporter.__getattr__("broken")
+        assert collects == gc.isenabled()
+    finally:
+        (gc.enable if was else gc.disable)()
 
 
 def test_scan_history(tmp_path: Path) -> None:

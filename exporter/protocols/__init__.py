@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 
 from exporter.deployments import Deployment
 from exporter.deployments.networks import NETWORKS
 from exporter.ledger.contract_storage import RULES, Read, StorageAnswers
 from exporter.protocols.accrual import AccrualRule
-from exporter.protocols.alula import ALULA
-from exporter.protocols.blend import BLEND
-from exporter.protocols.k2 import K2
-from exporter.protocols.peridot import PERIDOT
 from exporter.protocols.protocol import OracleForm, Protocol
-from exporter.protocols.slender import SLENDER
-from exporter.protocols.xoxno import XOXNO
 
-PROTOCOLS: dict[str, Protocol] = {protocol.name: protocol for protocol in (ALULA, BLEND, K2, PERIDOT, SLENDER, XOXNO)}
+
+class Protocols(MutableMapping[str, Protocol]):
+    """Protocols by name. Those of the package are imported when they are first asked for: a program may need one."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._loaded: dict[str, Protocol | None] = dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> Protocol:
+        protocol = self._loaded[name]
+        if protocol is None:
+            protocol = self._loaded[name] = getattr(import_module(f"{__name__}.{name}"), name.upper())
+        return protocol
+
+    def __setitem__(self, name: str, protocol: Protocol) -> None:
+        self._loaded[name] = protocol
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded)
+
+    def __len__(self) -> int:
+        return len(self._loaded)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._loaded
+
+
+PROTOCOLS = Protocols(("alula", "blend", "k2", "peridot", "slender", "xoxno"))
 """Every protocol that a command knows, by its name."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import sha256
 
 import pytest
@@ -52,7 +53,7 @@ def listed() -> dict[str, tuple[str, str]]:
 
 
 def taken(
-    modules: dict[str, Protocol], instances: list[tuple[str, ContractInstance]], *, lists: bool = True
+    modules: Mapping[str, Protocol], instances: list[tuple[str, ContractInstance]], *, lists: bool = True
 ) -> dict[str, CountedContract]:
     deployments = network_of(RecordedNetwork().passphrase).deployments if lists else ()
     lending = classify_all(modules, deployments, recorded()[0], instances)

@@ -44,7 +44,7 @@ SIZES = (24, 165)
 LATENCY, CLOSES = 0.200, 5.0
 """Seconds before each answer in the slow readings, and from ledger to ledger while the network moves."""
 
-ROUNDS, MOVING, MOVING_OF_SDK = 7, 10, 2
+ROUNDS, MOVING, MOVING_OF_SDK = 7, 6, 1
 
 CHANGED_IN_A_LEDGER = 20
 """How many pools change in each ledger that closes."""
@@ -54,10 +54,11 @@ INSTALLED = PROJECT_ROOT / "build" / "peers"
 """Where ``scripts/bench peers`` installs Blend's SDK."""
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
-    "PYTHONPATH": str(PROJECT_ROOT),
+    "PYTHONPATH": os.pathsep.join((str(FOLDER / "plain"), str(PROJECT_ROOT))),
     "PYTHONPYCACHEPREFIX": str(INSTALLED / "bytecode"),
 }
-"""Python keeps the bytecode of all modules, as it does of installed packages: a first reading makes it."""
+"""Python as in a plain installation: with the bytecode of all modules, which a first reading makes, and with no more
+packages than the exporter brings."""
 
 SCALES = {"v1": 10**9, "v2": 10**12}
 _SECONDS_LIMIT = 300
