@@ -242,9 +242,7 @@ class _Search:
         readings: the newest readings of the listed markets.
     """
 
-    def __init__(
-        self, settings: Settings, opened: OpenSource, memory: Memory | None, *, is_for_a_run: bool
-    ) -> None:
+    def __init__(self, settings: Settings, opened: OpenSource, memory: Memory | None, *, is_for_a_run: bool) -> None:
         self._settings, self._opened, self._memory = settings, opened, memory
         self._is_for_a_run = is_for_a_run
         self._began = monotonic()

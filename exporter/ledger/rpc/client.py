@@ -252,7 +252,7 @@ class RpcSource:
         if not endpoint.takes_batches:
             return nothing
         batch = _Calls([{"transaction": wire.invocation_envelope(call)} for call in calls], self._simulation)
-        async with self._places:
+        async with self._slots:
             try:
                 outcome = await self._exchange(endpoint, batch, self._timing.clock() + self._limits.total_deadline_s)
             except _DeadlineError:
