@@ -261,7 +261,7 @@ def _side_by_side(bench: Bench, others: Sequence[Peer], quick: bool) -> list[Row
     def compared(
         what: str, readings: dict[str, list[Measured]], measure: Callable[[Measured], float], unit: str
     ) -> Row:
-        figures = {name: f"{median(map(measure, each)):,.3g}{unit}" for name, each in readings.items()}
+        figures = {name: f"{_rounded(median(map(measure, each)))}{unit}" for name, each in readings.items()}
         ratios = [measure(a) / measure(b) for a, b in zip(readings[OURS.name], readings[SCRIPT.name], strict=True)]
         against = ", ".join(f"{peer.name} {figures[peer.name]}" for peer in others)
         return Row(f"{where}: {what}", figures[OURS.name], against, ratios, "times the script's")
@@ -282,6 +282,10 @@ def _side_by_side(bench: Bench, others: Sequence[Peer], quick: bool) -> list[Row
             ", ".join(f"{peer.name} {torn[peer.name]}" for peer in others),
         ),
     ]
+
+
+def _rounded(figure: float) -> str:
+    return f"{figure:,.0f}" if figure >= 100 or figure == int(figure) else f"{figure:.3g}"
 
 
 def _in_turn(bench: Bench, peers: Sequence[Peer], rounds: int) -> dict[str, list[Measured]]:
