@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +39,7 @@ from exporter.job.unlisted import Budget, UnlistedMarkets, budget_of, unread_of
 from exporter.ledger.checkpoints import CHECKPOINT_LEDGERS
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
-from exporter.ledger.view import Certificate, LedgerView, ViewLimits
+from exporter.ledger.view import Certificate, LedgerView, ViewLimits, gather_or_cancel
 from exporter.protocols import PROTOCOLS, oracle_forms
 from exporter.protocols.base import LEARNED, Candidate, ProtocolReading
 from exporter.protocols.compute import Tables, compute
@@ -64,11 +64,14 @@ class LedgerTables(NamedTuple):
 
 
 def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
-    """Read every market at one ledger, and write nothing. Who is behind prices (``Tables.held``) is left to runs.
+    """Read every market at one ledger, and write nothing.
 
         >>> tables, certificate = read(rpc_url)
         >>> tables.pools.select("protocol", "symbol", "total_supplied").sort("protocol", "symbol").row(0)
         ('alula', 'EURC', 4776600000000)
+
+    ``Tables.held`` has the admins and the code of markets. Who is behind their prices is read by runs only, which
+    compare it.
 
     Args:
         source: the URL of a Stellar RPC, or the path of a ledger snapshot file.
@@ -86,7 +89,7 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
     async def work() -> MarketsRead:
         async with (RpcEndpoints() if is_url else StoredLedger(user_path(source))).open(settings) as opened:
             memory = Memory(network_id(settings.passphrase)) if opened.discovers(settings) else None
-            return (await read_markets(settings, opened, memory, is_for_a_run=False))[0]
+            return (await read_markets(settings, opened, memory, with_price_sources=False))[0]
 
     markets = asyncio.run(work())
     return LedgerTables(markets.tables(), markets.certificate)
@@ -142,16 +145,16 @@ class MarketsRead:
 
 
 async def read_markets(
-    settings: Settings, opened: OpenSource, memory: Memory | None, *, is_for_a_run: bool = True
+    settings: Settings, opened: OpenSource, memory: Memory | None, *, with_price_sources: bool = True
 ) -> tuple[MarketsRead, Evidence]:
     """Discover markets, and read all of them at one ledger. Returns them and the evidence. Raises `SourceError`.
 
     The listed markets are read first and decide which ledger it is. All others are read after them, within a budget
     (`exporter.job.unlisted`). ``memory`` has what earlier runs discovered, and gets what is new; None turns discovery
-    off. Without ``is_for_a_run`` nobody looks at who is behind prices, which only the next run compares.
+    off. Without ``with_price_sources`` nobody looks for who is behind prices, which no number needs: runs compare it.
     """
     confirmed_before = set() if memory is None else memory.confirmed()
-    search = _Search(settings, opened, memory, is_for_a_run=is_for_a_run)
+    search = _Search(settings, opened, memory, with_price_sources=with_price_sources)
     view = LedgerView(opened.source, view_limits(settings), search.scope.excluded)
     unlisted = UnlistedMarkets(
         view,
@@ -160,8 +163,6 @@ async def read_markets(
         budget=None if opened.evidence is not None else search.budget_left,
     )
     async with reading_deadline(settings):
-        if opened.evidence is None:
-            view.expect(expected_keys(opened, search.scope))
         reading = await view.run_until_consistent(search.read_listed, unlisted)
         ledger = reading.certificate.ledger
         close_time = await opened.source.close_time(ledger)
@@ -219,11 +220,13 @@ async def read_markets(
     return markets, evidence
 
 
-def expected_keys(opened: OpenSource, scope: SearchScope) -> list[bytes]:
-    """The instances of contracts that the lists name for the protocols that are read.
+def listed_contracts(opened: OpenSource, scope: SearchScope) -> list[bytes]:
+    """The ledger keys of contracts that the lists name for the protocols that are read; none of a run's evidence.
 
-    Markets name most of these contracts (Blend's backstop), but only when they were read.
+    A market names most of these itself, such as its backstop, but only after it was read.
     """
+    if opened.evidence is not None:
+        return []
     return [
         instance_key(contract.address)
         for item in opened.network.deployments
@@ -242,9 +245,11 @@ class _Search:
         readings: the newest readings of the listed markets.
     """
 
-    def __init__(self, settings: Settings, opened: OpenSource, memory: Memory | None, *, is_for_a_run: bool) -> None:
+    def __init__(
+        self, settings: Settings, opened: OpenSource, memory: Memory | None, *, with_price_sources: bool
+    ) -> None:
         self._settings, self._opened, self._memory = settings, opened, memory
-        self._is_for_a_run = is_for_a_run
+        self._with_price_sources = with_price_sources
         self._began = monotonic()
         remembers = None if memory is None else remembered(opened.network, memory)
         self.scope = search_scope(settings, opened, remembers)
@@ -293,7 +298,8 @@ class _Search:
             view,
             self.scope.listed_alone(),
             has_all_contracts=self._opened.has_all_contracts,
-            is_for_a_run=self._is_for_a_run,
+            early=listed_contracts(self._opened, self.scope),
+            with_price_sources=self._with_price_sources,
         )
 
 
@@ -364,24 +370,26 @@ def search_scope(settings: Settings, opened: OpenSource, context: DiscoveryConte
 
 
 async def _read_scope(
-    view: LedgerView, scope: SearchScope, *, has_all_contracts: bool, is_for_a_run: bool = True
+    view: LedgerView,
+    scope: SearchScope,
+    *,
+    has_all_contracts: bool,
+    early: Sequence[bytes] = (),
+    with_price_sources: bool = True,
 ) -> list[ProtocolReading]:
-    """The readings of a scope's protocols.
+    """The readings of the protocols that have a market or a list in the scope, or of all if none has.
 
-    What is not ``is_for_a_run`` lacks what only the next run's comparison needs: who is behind the prices, and the
-    readings of protocols that have no market in the scope.
+    ``early`` are keys that the readers will probably ask for later.
     """
     deployments = {name: [item for item in scope.deployments if item.protocol == name] for name in PROTOCOLS}
-    names = [name for name in PROTOCOLS if is_for_a_run or scope.candidates[name] or deployments[name]]
-    readings = [
-        read_contained(PROTOCOLS[name], view, scope.candidates[name], deployments[name]) for name in names or PROTOCOLS
-    ]
-    drifts, _, *read = await gather_or_cancel(
+    names = [name for name in PROTOCOLS if scope.candidates.get(name) or deployments[name]] or list(PROTOCOLS)
+    drifts, _, _, *read = await gather_or_cancel(
         check_lists(view, scope.compared_lists, has_all_contracts=has_all_contracts),
-        view.read_early_alone([SETTING_KEY]),
-        *readings,
+        view.read_early(early),
+        view.read_early([SETTING_KEY], alone=True),
+        *(read_contained(PROTOCOLS[name], view, scope.candidates[name], deployments[name]) for name in names),
     )
-    if is_for_a_run:
+    if with_price_sources:
         await watch_prices_contained(view, read, oracle_forms())
     notice = await mark_frozen(view, read)
     if notice is not None:
@@ -394,17 +402,6 @@ async def _read_scope(
             and drift.address not in reading.unknown_code  # the reader reported that code already
         ]
     return read
-
-
-async def gather_or_cancel(*parts: Coroutine[Any, Any, Any]) -> list[Any]:
-    """The results of all parts. If one of them raises, the others are cancelled before its error goes on."""
-    tasks = [asyncio.create_task(part) for part in parts]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def view_limits(settings: Settings) -> ViewLimits:

@@ -26,7 +26,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from exporter.errors import NoCommonLedgerError, SourceError
 from exporter.ledger.codec.entries import code_holder_key, names_no_contract
@@ -97,34 +97,57 @@ class Reading(Generic[T]):
 class Batcher(Generic[Q]):
     """Collects the questions of a program's parts, and gives a batch to ``send`` when every part has asked.
 
-    So several small readers need no more requests than one large reader.
+    So several small readers need no more requests than one large reader. A question that is under way is not sent
+    again: who asks it meanwhile waits for the same answer.
     """
 
     def __init__(self, send: Callable[[list[Q]], Awaitable[None]]) -> None:
         self._send = send
-        self._batch: dict[Q, None] = {}
-        self._sending: asyncio.Task[None] | None = None
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._collecting: asyncio.Task[None] | None = None
+        self._under_way: dict[Q, asyncio.Task[None]] = {}
+        """The questions that are not answered yet, with the task that sends each."""
 
     def stop(self) -> None:
         """Cancel the requests that are under way."""
-        for task in self._under_way:
+        for task in set(self._under_way.values()):
             task.cancel()
 
     async def ask(self, questions: Iterable[Q]) -> None:
         """Wait until these questions are answered. Raises what ``send`` raises."""
-        self._batch.update(dict.fromkeys(questions))
-        if self._sending is None:
-            self._sending = asyncio.create_task(self._send_soon())
-            self._under_way.add(self._sending)
-            self._sending.add_done_callback(self._under_way.discard)
-        await asyncio.shield(self._sending)  # a part that is cancelled must not cancel the request of the others
+        tasks = {self._task_of(question) for question in questions}
+        await asyncio.gather(
+            *map(asyncio.shield, tasks)
+        )  # a part that is cancelled must not cancel the others' request
+
+    def _task_of(self, question: Q) -> asyncio.Task[None]:
+        if question not in self._under_way:
+            if self._collecting is None:
+                self._collecting = asyncio.create_task(self._send_soon())
+                self._collecting.add_done_callback(self._forget)
+            self._under_way[question] = self._collecting
+        return self._under_way[question]
+
+    def _forget(self, done: asyncio.Task[None]) -> None:
+        self._under_way = {question: task for question, task in self._under_way.items() if task is not done}
+        if self._collecting is done:  # it was stopped before it sent anything
+            self._collecting = None
 
     async def _send_soon(self) -> None:
         for _ in range(BATCH_TURNS):
             await asyncio.sleep(0)
-        batch, self._batch, self._sending = list(self._batch), {}, None
-        await self._send(batch)
+        collecting, self._collecting = self._collecting, None
+        await self._send([question for question, task in self._under_way.items() if task is collecting])
+
+
+async def gather_or_cancel(*parts: Coroutine[Any, Any, Any]) -> list[Any]:
+    """The results of all parts. If one of them raises, the others are cancelled before its error goes on."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Aside(Protocol):
@@ -165,11 +188,9 @@ class LedgerView:
         self._limits = limits or ViewLimits()
         self._observed = Observed(source)
         self._keys = Batcher(self._fetch)
-        self._ask_calls: Callable[[list[ContractCall]], Coroutine[None, None, None]] = Batcher(self._simulate).ask
+        self._ask_calls: Callable[[list[ContractCall]], Awaitable[None]] = Batcher(self._simulate).ask
         self._excluded = excluded
         self._room: Callable[[int], Awaitable[None]] | None = None
-        self._likely: tuple[bytes, ...] = ()
-        self._simulating: dict[ContractCall, asyncio.Task[None]] = {}  # by call, those that are under way
         self._refused_at: int | None = None  # if set, a call that is not known to hold at this ledger is an error
 
     def branch(self, keys: Batcher[bytes], room: Callable[[int], Awaitable[None]]) -> LedgerView:
@@ -192,18 +213,15 @@ class LedgerView:
         """The observations, with those that this view's program uses."""
         return self._observed
 
-    def expect(self, keys: Iterable[bytes]) -> None:
-        """Read keys that will probably be asked for along with the first ones, as far as they cost no request.
+    async def read_early(self, keys: Iterable[bytes], *, alone: bool = False) -> None:
+        """Read keys that will probably be asked for later: along with what is asked for now, or ``alone``.
 
-        Nothing follows from those that are not asked for later.
+        It does not matter if that fails. Nothing follows from a key that nobody asks for: evidence does not have it.
         """
-        self._likely = tuple(keys)
-
-    async def read_early_alone(self, keys: Iterable[bytes]) -> None:
-        """Read keys that will be asked for, in a request of their own, meanwhile. It does not matter if that fails."""
         missing = [key for key in keys if key not in self._observed.keys]
-        with suppress(SourceError):
-            await self._observed.fetch(missing)
+        if missing:
+            with suppress(SourceError):
+                await (self._observed.fetch(missing) if alone else self._keys.ask(missing))
 
     async def make_room(self, pools: int) -> None:
         """Announce how many pools of a market will be read. Raises `NoRoomError` if there are too many."""
@@ -257,25 +275,19 @@ class LedgerView:
         return [self._result(call) if call in wanted else CallResult(None, self._refusal(call), 0) for call in asked]
 
     async def simulate_early(self, calls: Iterable[ContractCall]) -> None:
-        """Simulate calls that will probably be asked for, meanwhile. It does not matter if that fails.
+        """Simulate calls that will probably be asked for later.
 
-        Nothing follows from those that are not asked for: evidence does not have them.
+        It does not matter if that fails. Nothing follows from a call that nobody asks for: evidence does not have it.
         """
         with suppress(SourceError):
             await self._simulated(calls)
 
     async def _simulated(self, calls: Iterable[ContractCall]) -> dict[ContractCall, None]:
-        """Simulate the calls that are not known yet; gives those that may be made at all."""
+        """Simulate those calls that were not yet. Returns the calls that may be made at all."""
         wanted = {call: None for call in calls if self._refusal(call) is None}
         missing = [call for call in wanted if call not in self._observed.calls]
-        new = [call for call in missing if call not in self._simulating]
-        if new:
-            self._simulating |= dict.fromkeys(new, asyncio.create_task(self._ask_calls(new)))
-        under_way = {self._simulating[call] for call in missing}
-        try:
-            await asyncio.gather(*map(asyncio.shield, under_way))  # others may wait for them, too
-        finally:
-            self._simulating = {call: task for call, task in self._simulating.items() if not task.done()}
+        if missing:
+            await self._ask_calls(missing)
         return wanted
 
     def _refusal(self, call: ContractCall) -> str | None:
@@ -295,10 +307,6 @@ class LedgerView:
         return () if seen is None else seen.answer.footprint
 
     async def _fetch(self, keys: list[bytes]) -> None:
-        room = -len(keys) % MAX_KEYS_PER_REQUEST
-        likely = [key for key in dict.fromkeys(self._likely) if key not in self._observed.keys and key not in keys]
-        self._likely = ()
-        keys = [*keys, *likely[:room]]
         _bound(len(self._observed.keys) + len(keys), self._limits.max_keys, "ledger keys")
         await self._observed.fetch(keys)
 

@@ -117,14 +117,14 @@ class _Server:
             await asyncio.sleep(self.behaviour.latency)
         if self.behaviour.advance_every_seconds is not None:
             self._catch_up(self.behaviour.advance_every_seconds)
-        batch = content if isinstance(content, list) else [content]
+        requests = content if isinstance(content, list) else [content]
         try:
-            answers = [answer for item in batch if (answer := self._answer(item, node)) is not None]
+            answers = [answer for item in requests if (answer := self._answer(item, node)) is not None]
         except _UnavailableError:
             return Response(status_code=503)
         if not answers:
             return Response(status_code=204)
-        answer_body = answers if batch is content else answers[0]
+        answer_body = answers if len(answers) > 1 else answers[0]  # a batch of one gets no list from the real one, too
         return Response(msgspec.json.encode(answer_body), media_type="application/json")
 
     def _catch_up(self, seconds: float) -> None:

@@ -85,6 +85,7 @@ class Tables:
     skipped: list[SkippedMarket] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
+    """The admins and the code of markets; in a run also who is behind their prices."""
     pending: list[Pending] = field(default_factory=list)
     parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
     spokes: dict[tuple[str, str], tuple[SpokeTerms, ...]] = field(default_factory=dict)

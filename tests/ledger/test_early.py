@@ -9,7 +9,7 @@ import pytest
 
 from exporter.errors import SourceError
 from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
-from exporter.ledger.view import LedgerView, Reading
+from exporter.ledger.view import BATCH_TURNS, Batcher, LedgerView, Reading
 from tests.chain_simulator import Chain, ChainSource
 
 KEYS = [f"key {number}".encode() for number in range(150)]
@@ -44,21 +44,20 @@ class Source(ChainSource):
         return SimulationAnswer(self.chain.ledger, b"\0\0\0\x03\0\0\0\x2a", None, (), "source")
 
 
-def test_expected_keys_fill_the_first_request() -> None:
-    """Expected keys come along as far as the request has room, and are not asked for again; the rest is as ever."""
+def test_keys_that_are_read_early_come_along() -> None:
+    """They are in the same request as what is asked for now, and are not asked for again."""
     source = Source()
 
     async def program(view: LedgerView) -> int:
-        await view.read(KEYS)
-        return len(await view.read([*EXPECTED[:2], EXPECTED[79]]))
+        await asyncio.gather(view.read(KEYS), view.read_early([KEYS[0], *EXPECTED]))
+        await view.read_early(EXPECTED)
+        return len(await view.read(EXPECTED[:3]))
 
-    view = LedgerView(source)
-    view.expect([KEYS[0], *EXPECTED])
-    reading: Reading[int] = asyncio.run(view.run_until_consistent(program))
+    reading: Reading[int] = asyncio.run(LedgerView(source).run_until_consistent(program))
 
     assert 3 == reading.result
-    assert [(*KEYS, *EXPECTED[:50]), (EXPECTED[79],)] == source.asked
-    assert {*KEYS, *EXPECTED[:2], EXPECTED[79]} == set(reading.entries)
+    assert [(*KEYS, *EXPECTED)] == source.asked
+    assert {*KEYS, *EXPECTED[:3]} == set(reading.entries)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -68,7 +67,7 @@ def test_what_is_read_early_binds_nothing(fails: bool) -> None:
     source.fails = fails
 
     async def program(view: LedgerView) -> None:
-        await view.read_early_alone([EXPECTED[0]])
+        await view.read_early([EXPECTED[0]], alone=True)
         await view.simulate_early([CALL, OTHER])
         await view.read(KEYS)
 
@@ -76,26 +75,6 @@ def test_what_is_read_early_binds_nothing(fails: bool) -> None:
 
     assert (set(KEYS), {}) == (set(reading.entries), reading.calls)
     assert (0, len(KEYS)) == (reading.certificate.calls, reading.certificate.keys)
-
-
-def test_a_call_that_is_under_way_is_not_made_again() -> None:
-    """Parts that ask for the same call at the same time, or while it is asked for early, wait for one answer."""
-    source = Source()
-
-    async def program(view: LedgerView) -> list[int]:
-        early = asyncio.create_task(view.simulate_early([CALL]))
-        for _ in range(20):
-            if source.called:
-                break
-            await asyncio.sleep(0)
-        results = await asyncio.gather(view.call([CALL, OTHER]), view.call([OTHER, CALL]))
-        await early
-        return [result.value[1] for each in results for result in each if result.value is not None]
-
-    reading: Reading[list[int]] = asyncio.run(LedgerView(source).run_until_consistent(program))
-
-    assert [42, 42, 42, 42] == reading.result
-    assert [CALL, OTHER] == source.called
 
 
 def test_a_call_that_failed_early_is_made_again() -> None:
@@ -111,3 +90,47 @@ def test_a_call_that_failed_early_is_made_again() -> None:
 
     assert 42 == asyncio.run(LedgerView(source).run_until_consistent(program)).result
     assert [CALL, CALL] == source.called
+
+
+def test_a_question_that_is_under_way_is_not_sent_again() -> None:
+    """Parts that ask for the same at the same time, or while it is asked for early, wait for one answer."""
+    source = Source()
+
+    async def program(view: LedgerView) -> list[int]:
+        early = asyncio.create_task(view.simulate_early([CALL]))
+        while not source.called:
+            await asyncio.sleep(0)
+        results = await asyncio.gather(view.call([CALL, OTHER]), view.call([OTHER, CALL]))
+        await early
+        return [result.value[1] for each in results for result in each if result.value is not None]
+
+    reading: Reading[list[int]] = asyncio.run(LedgerView(source).run_until_consistent(program))
+
+    assert [42, 42, 42, 42] == reading.result
+    assert [CALL, OTHER] == source.called
+
+
+@pytest.mark.parametrize("turns", range(1, BATCH_TURNS + 4))
+def test_a_batcher_that_was_stopped_can_be_asked_again(turns: int) -> None:
+    """Whenever requests are stopped, who waits for them is cancelled, and a later question is sent."""
+    sent: list[list[int]] = []
+    free = asyncio.Event()
+
+    async def send(batch: list[int]) -> None:
+        sent.append(batch)
+        await free.wait()
+
+    async def main() -> None:
+        batcher = Batcher(send)
+        waiting = asyncio.create_task(batcher.ask([1, 2]))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        batcher.stop()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        free.set()
+        await batcher.ask([2, 3])
+
+    asyncio.run(main())
+
+    assert [2, 3] == sent[-1]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -24,6 +25,10 @@ import pytest
 from starlette.staticfiles import StaticFiles
 from stellar_sdk import xdr
 
+from exporter.ledger.rpc import wire
+from exporter.ledger.rpc.client import MAX_CALLS_PER_REQUEST, RpcCounters, RpcSource
+from exporter.ledger.rpc.endpoints import RpcLimits
+from exporter.ledger.source import ContractCall, SimulationAnswer
 from exporter.localnet.server import running
 from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
@@ -88,6 +93,38 @@ def test_views_of_the_deployed_contracts(closing: str) -> None:
 
     assert (72, 4, [], []) == (found.compared, found.pools, found.failed, found.notices)
     assert {difference.field for difference in found.differences} <= ACCRUING
+
+
+def test_batches(closing: str) -> None:
+    """The server takes ten calls in one request, and answers each as if it were alone, one that fails included."""
+    functions = ("get_config", "get_reserve_list", "get_admin", "no_such_function")
+    calls = [ContractCall(MARKET, functions[number % 4]) for number in range(10)]
+
+    async def ask() -> tuple[list[SimulationAnswer], list[SimulationAnswer], RpcCounters]:
+        async with RpcSource([closing], TESTNET, limits=RpcLimits(requests_per_second=100)) as source:
+            together = await source.simulate_together(calls)
+            return together, [await source.simulate(call) for call in calls[:4]], source.counters
+
+    together, alone, counters = asyncio.run(ask())
+
+    assert ({"getNetwork": 1, "simulateTransaction": 1 + len(alone)}, {}) == (counters.requests, counters.errors)
+    for number, answer in enumerate(together):
+        single = alone[number % 4]
+        assert (single.result, single.footprint) == (answer.result, answer.footprint)
+        assert (single.error is None) == (answer.error is None)
+        assert OLDEST < answer.ledger <= single.ledger
+    assert [True, True, True, False] == [answer.error is None for answer in alone]
+
+
+def test_batches_that_are_too_large(closing: str) -> None:
+    """Beyond 512 KiB the server refuses a batch with status 500, which a batch of our size is far below."""
+    call = {"transaction": wire.invocation_envelope(ContractCall(MARKET, "get_config"))}
+    body = wire.encode_batch([str(number) for number in range(2_500)], "simulateTransaction", [call] * 2_500)
+
+    refused = httpx.post(closing, content=body, headers={"content-type": "application/json"}, timeout=60)
+
+    assert (500, "http: request body too large") == (refused.status_code, refused.text.strip())
+    assert MAX_CALLS_PER_REQUEST * len(body) / 2_500 < 512 * 1024 / 10
 
 
 def protocol_of(program: str) -> int:

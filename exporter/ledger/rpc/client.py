@@ -48,7 +48,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 MAX_CALLS_PER_REQUEST: Final = 10
-"""The most calls that go together in one request. A server works on as many at once as it has processors."""
+"""The most calls in one JSON-RPC batch. A server works on as many of them at once as it has processors."""
 
 _ANY_KEY: Final = instance_key(strkey.encode_contract(bytes(32)))
 _ADVICE: Final = (
@@ -89,6 +89,7 @@ class Question(Generic[R, T]):
     read: Callable[[R, Endpoint], T]
     subject: str
     key_count: int = 0
+    call_count: ClassVar = 1
 
     def body(self, request_id: int) -> bytes:
         """The request. The id is one that no other request of the client has."""
@@ -99,35 +100,8 @@ class Question(Generic[R, T]):
         return self.read(wire.decode_reply(body, self.decoder, request_id), endpoint)
 
 
-@dataclass(frozen=True, slots=True)
-class _Calls:
-    """Several calls as one request, a JSON-RPC batch. Its value has None for a call that must be asked for alone."""
-
-    params: Sequence[Mapping[str, object]]
-    read: Callable[[wire.SimulationResult, Endpoint], SimulationAnswer]
-    method: ClassVar = "simulateTransaction"
-    key_count: ClassVar = 0
-
-    def body(self, request_id: int) -> bytes:
-        return wire.encode_batch(self._ids(request_id), self.method, self.params)
-
-    def answer(self, body: bytes, request_id: int, endpoint: Endpoint) -> list[SimulationAnswer | None]:
-        """Raises `AttemptError`."""
-        results = wire.decode_batch(body, wire.SIMULATIONS, self._ids(request_id))
-        answers: list[SimulationAnswer | None] = []
-        for result in results:
-            answer = None
-            with suppress(AttemptError):  # asked alone, it says what is wrong
-                answer = None if result is None else self.read(result, endpoint)
-            answers.append(answer)
-        return answers
-
-    def _ids(self, request_id: int) -> list[str]:
-        return [f"{request_id}.{place}" for place in range(len(self.params))]
-
-
-class _Asked(Protocol[T_co]):
-    """What one HTTP request asks."""
+class _Request(Protocol[T_co]):
+    """What one HTTP request asks: a `Question`, or several as a `_Batch`."""
 
     @property
     def method(self) -> str: ...
@@ -135,9 +109,50 @@ class _Asked(Protocol[T_co]):
     @property
     def key_count(self) -> int: ...
 
+    @property
+    def call_count(self) -> int: ...
+
     def body(self, request_id: int) -> bytes: ...
 
     def answer(self, body: bytes, request_id: int, endpoint: Endpoint) -> T_co: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Several simulations in one HTTP request, a JSON-RPC batch. Each is at a ledger of its own."""
+
+    params: Sequence[Mapping[str, object]]
+    read: Callable[[wire.SimulationResult, Endpoint], SimulationAnswer]
+    method: ClassVar = "simulateTransaction"
+    key_count: ClassVar = 0
+
+    @property
+    def call_count(self) -> int:
+        return len(self.params)
+
+    def body(self, request_id: int) -> bytes:
+        return wire.encode_batch(self._ids(request_id), self.method, self.params)
+
+    def answer(self, body: bytes, request_id: int, endpoint: Endpoint) -> list[SimulationAnswer | None]:
+        """The answers in the order of the simulations. None for one that failed and may succeed alone.
+
+        Raises `AttemptError` if none succeeded, or if the endpoint wants fewer requests.
+        """
+        answers: list[SimulationAnswer | None] = []
+        failures: list[Failure] = []
+        for reply in wire.decode_batch(body, wire.SIMULATIONS, self._ids(request_id)):
+            try:
+                answers.append(self.read(wire.result_of(reply), endpoint))
+            except AttemptError as error:
+                answers.append(None)
+                failures.append(error.failure)
+        for failure in failures:
+            if failure.retry_after_s is not None or len(failures) == len(answers):
+                raise AttemptError(failure)
+        return answers
+
+    def _ids(self, request_id: int) -> list[str]:
+        return [f"{request_id}.{position}" for position in range(len(self.params))]
 
 
 class _TooManyKeysError(Exception):
@@ -233,34 +248,35 @@ class RpcSource:
         return await self._ask(question)
 
     async def simulate_together(self, calls: Sequence[ContractCall]) -> list[SimulationAnswer]:
-        """Simulate calls, up to `MAX_CALLS_PER_REQUEST` in a request; those that fail so once more alone."""
-        starts = range(0, len(calls), MAX_CALLS_PER_REQUEST)
-        parts = [calls[start : start + MAX_CALLS_PER_REQUEST] for start in starts]
-        answers = await asyncio.gather(*map(self._simulate_part, parts))
+        """Simulate calls, several in an HTTP request as far as endpoints take JSON-RPC batches.
+
+        A batch has at most `MAX_CALLS_PER_REQUEST`, and no more than may be asked in one second.
+        """
+        at_once = min(MAX_CALLS_PER_REQUEST, int(self._ordered()[0].rate(self._limits.requests_per_second)) or 1)
+        starts = range(0, len(calls), at_once)
+        answers = await asyncio.gather(*(self._simulate_part(calls[start : start + at_once]) for start in starts))
         return [answer for part in answers for answer in part]
 
     async def _simulate_part(self, calls: Sequence[ContractCall]) -> list[SimulationAnswer]:
-        together = await self._ask_together(calls) if len(calls) > 1 else [None]
-        alone = [call for call, answer in zip(calls, together, strict=True) if answer is None]
-        rest = iter(await asyncio.gather(*map(self.simulate, alone)))
-        return [next(rest) if answer is None else answer for answer in together]
+        """Simulate calls as a batch, and those that it has no answer for alone."""
+        answers = await self._simulate_batch(calls)
+        unanswered = [call for call, answer in zip(calls, answers, strict=True) if answer is None]
+        alone = iter(await asyncio.gather(*map(self.simulate, unanswered)))
+        return [next(alone) if answer is None else answer for answer in answers]
 
-    async def _ask_together(self, calls: Sequence[ContractCall]) -> Sequence[SimulationAnswer | None]:
-        """Try a batch at the best endpoint, once. One that fails is the last: a gateway may not take batches."""
-        nothing = [None] * len(calls)
+    async def _simulate_batch(self, calls: Sequence[ContractCall]) -> Sequence[SimulationAnswer | None]:
+        """Ask the best endpoint once, if it takes batches. None for each call without an answer."""
+        unanswered = [None] * len(calls)
         endpoint = self._ordered()[0]
-        if not endpoint.takes_batches:
-            return nothing
-        batch = _Calls([{"transaction": wire.invocation_envelope(call)} for call in calls], self._simulation)
+        if len(calls) == 1 or not endpoint.takes_batches:
+            return unanswered
+        batch = _Batch([{"transaction": wire.invocation_envelope(call)} for call in calls], self._simulation)
         async with self._slots:
             try:
                 outcome = await self._exchange(endpoint, batch, self._timing.clock() + self._limits.total_deadline_s)
             except _DeadlineError:
-                return nothing
-        if isinstance(outcome, Failure):
-            endpoint.takes_batches = False
-            return nothing
-        return nothing if outcome is None else outcome
+                return unanswered
+        return unanswered if outcome is None or isinstance(outcome, Failure) else outcome
 
     def _simulation(self, result: wire.SimulationResult, endpoint: Endpoint) -> SimulationAnswer:
         if result.error:
@@ -386,12 +402,12 @@ class RpcSource:
         now = self._timing.clock()
         return sorted(self._endpoints, key=lambda each: (max(each.held_until, now), each.failing, each.position))
 
-    async def _has_turn(self, endpoint: Endpoint, deadline: float) -> bool:
+    async def _has_turn(self, endpoint: Endpoint, deadline: float, calls: int = 1) -> bool:
         """Wait until the endpoint may be asked, by its rate and its holds.
 
         Returns False if it has asked to be left alone in the meantime.
         """
-        await self._pause(endpoint.reserve(self._timing.clock(), self._limits.requests_per_second), deadline)
+        await self._pause(endpoint.reserve(self._timing.clock(), self._limits.requests_per_second, calls), deadline)
         return endpoint.held_until <= self._timing.clock()
 
     async def _pause(self, seconds: float, deadline: float) -> None:
@@ -400,7 +416,7 @@ class RpcSource:
         if seconds > 0:
             await self._timing.sleep(seconds)
 
-    async def _exchange(self, endpoint: Endpoint, question: _Asked[T], deadline: float) -> T | Failure | None:
+    async def _exchange(self, endpoint: Endpoint, question: _Request[T], deadline: float) -> T | Failure | None:
         """The outcome of asking an endpoint, after it is known to serve the network.
 
         None if the endpoint has asked to be left alone in the meantime.
@@ -413,7 +429,7 @@ class RpcSource:
             if endpoint.network_check is check:
                 endpoint.network_check = None
             return failure
-        if not await self._has_turn(endpoint, deadline):
+        if not await self._has_turn(endpoint, deadline, question.call_count):
             return None
         return await self._send(endpoint, question, deadline)
 
@@ -440,7 +456,7 @@ class RpcSource:
             )
         return None
 
-    async def _send(self, endpoint: Endpoint, question: _Asked[T], deadline: float) -> T | Failure:
+    async def _send(self, endpoint: Endpoint, question: _Request[T], deadline: float) -> T | Failure:
         request_id = next(self._ids)
         body = question.body(request_id)
         counters = self.counters
@@ -461,6 +477,8 @@ class RpcSource:
             if question.method == "getLedgers" and outcome.code == wire.OUT_OF_RANGE:
                 outcome = replace(outcome, lasting=False)
             counters.errors[endpoint.label][outcome.name] += 1
+            if question.call_count > 1:  # whatever was wrong with it, the same calls are safe to ask alone
+                endpoint.takes_batches = False
             if outcome.retry_after_s is not None:
                 rate = self._limits.requests_per_second
                 endpoint.hold(asked_at, self._timing.clock(), outcome.retry_after_s, rate)

@@ -103,13 +103,20 @@ class Endpoint:
     next_slot: float = 0.0  # when the next request may start, by the rate
     most_per_second: float = math.inf  # what is left of the rate after its demands for fewer requests
     most_keys: int = MAX_KEYS_PER_REQUEST  # in one getLedgerEntries
-    takes_batches: bool = True  # of JSON-RPC; a gateway in front of it may refuse them
+    takes_batches: bool = True  # until the first JSON-RPC batch fails, because gateways may refuse them
     network_check: asyncio.Task[Failure | None] | None = None  # under way, or passed
 
-    def reserve(self, now: float, requests_per_second: float) -> float:
-        """Take the next free slot of the rate, and return how many seconds to wait for it."""
+    def rate(self, requests_per_second: float) -> float:
+        """How often the endpoint is asked in a second: the configured rate, or less if it demanded that."""
+        return min(requests_per_second, self.most_per_second)
+
+    def reserve(self, now: float, requests_per_second: float, calls: int = 1) -> float:
+        """Take the next free slot of the rate, and return how many seconds to wait for it.
+
+        An HTTP request with several calls takes a slot for each, because providers count calls.
+        """
         slot = max(now, self.next_slot, self.held_until)
-        self.next_slot = slot + 1 / min(requests_per_second, self.most_per_second)
+        self.next_slot = slot + calls / self.rate(requests_per_second)
         return slot - now
 
     def hold(self, asked_at: float, now: float, seconds: float, requests_per_second: float) -> None:
@@ -119,7 +126,7 @@ class Endpoint:
         began: requests that were already under way then say nothing new.
         """
         if asked_at >= self.held_since:
-            slower = _SLOWER * min(requests_per_second, self.most_per_second)
+            slower = _SLOWER * self.rate(requests_per_second)
             self.most_per_second = max(slower, 1 / UNSTATED_WAIT_S)
         self.held_since, self.held_until = now, max(self.held_until, now + seconds)
 

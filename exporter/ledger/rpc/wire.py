@@ -132,7 +132,7 @@ NETWORK: Final = msgspec.json.Decoder(Reply[NetworkResult])
 LEDGERS: Final = msgspec.json.Decoder(Reply[LedgersResult])
 ENTRIES: Final = msgspec.json.Decoder(Reply[EntriesResult])
 SIMULATION: Final = msgspec.json.Decoder(Reply[SimulationResult])
-SIMULATIONS: Final = msgspec.json.Decoder(list[Reply[SimulationResult]])
+SIMULATIONS: Final = msgspec.json.Decoder(list[Reply[SimulationResult]] | Reply[SimulationResult])
 EVENTS: Final = msgspec.json.Decoder(Reply[EventsResult])
 
 
@@ -144,51 +144,61 @@ def encode_request(request_id: int, method: str, params: Mapping[str, object] | 
 
 def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_id: int) -> T:
     """The result in an answer's body. Raises `AttemptError` for an RPC's error, and for an unusable answer."""
-    try:
-        reply = decoder.decode(body)
-    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, other fields or types
-        problem = f"the answer is not as documented: {error}"
-    else:
-        # An endpoint that could not even read the request does not know its id.
-        if reply.id != request_id and not (reply.id is None and reply.error is not None):
-            unusable("the answer is to another request (its id is not ours)")
-        if reply.result is not None and reply.error is None:
-            return reply.result
-        if reply.error is None or reply.result is not None:
-            unusable("the answer must have a result or an error")
-        code, lasting = reply.error.code, reply.error.code in _REFUSALS
-        wait = UNSTATED_WAIT_S if code == TOO_MANY_REQUESTS else None
-        text = f"error {code}: {reply.error.message}"
-        most_keys = most_keys_in(reply.error.message)
-        raise AttemptError(
-            Failure(f"rpc {code}", text, code, lasting, blame=not lasting, retry_after_s=wait, most_keys=most_keys)
-        )
-    return unusable(problem)  # outside of the except block, so that no foreign exception is the context of ours
+    reply = _decoded(body, decoder)
+    # An endpoint that could not even read the request does not know its id.
+    if reply.id != request_id and not (reply.id is None and reply.error is not None):
+        unusable("the answer is to another request (its id is not ours)")
+    return result_of(reply)
+
+
+def result_of(reply: Reply[T]) -> T:
+    """The result in a reply. Raises `AttemptError` for an RPC's error, and for a reply with neither or both."""
+    if reply.result is not None and reply.error is None:
+        return reply.result
+    if reply.error is None or reply.result is not None:
+        unusable("the answer must have a result or an error")
+    code, lasting = reply.error.code, reply.error.code in _REFUSALS
+    wait = UNSTATED_WAIT_S if code == TOO_MANY_REQUESTS else None
+    text = f"error {code}: {reply.error.message}"
+    most_keys = most_keys_in(reply.error.message)
+    raise AttemptError(
+        Failure(f"rpc {code}", text, code, lasting, blame=not lasting, retry_after_s=wait, most_keys=most_keys)
+    )
 
 
 def encode_batch(ids: Sequence[str], method: str, params: Sequence[Mapping[str, object]]) -> bytes:
     """The body of several requests of one method, as a JSON-RPC batch."""
-    requests = zip(ids, params, strict=True)
-    return msgspec.json.encode(
-        [{"jsonrpc": "2.0", "id": id_, "method": method, "params": own} for id_, own in requests]
-    )
+    requests = [
+        {"jsonrpc": "2.0", "id": request_id, "method": method, "params": each}
+        for request_id, each in zip(ids, params, strict=True)
+    ]
+    return msgspec.json.encode(requests)
 
 
-def decode_batch(body: bytes, decoder: msgspec.json.Decoder[list[Reply[T]]], ids: Sequence[str]) -> list[T | None]:
-    """The results in the answer to a batch, in the order of the ids; None for a request that has an error.
+def decode_batch(
+    body: bytes, decoder: msgspec.json.Decoder[list[Reply[T]] | Reply[T]], ids: Sequence[str]
+) -> list[Reply[T]]:
+    """The replies in the answer to a batch, in the order of ``ids``. The answer may have them in any order.
 
-    Raises `AttemptError` for an answer that is not a list with one reply for each request.
+    Raises `AttemptError` for an error in place of the batch, and for an answer without exactly one reply to each id.
     """
+    answer = _decoded(body, decoder)
+    if isinstance(answer, Reply):
+        result_of(answer)
+        unusable("the answer to a batch is a single result")
+    replies = {reply.id: reply for reply in answer}
+    if len(answer) != len(ids) or replies.keys() != set(ids):
+        unusable("the answer to a batch must have one reply to each of its requests")
+    return [replies[request_id] for request_id in ids]
+
+
+def _decoded(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """The content of an answer's body. Raises `AttemptError`."""
     try:
-        given = decoder.decode(body)
-    except (ValueError, RecursionError) as error:
-        problem = f"the answer to a batch is not as documented: {error}"
-    else:
-        replies = {reply.id: reply for reply in given}
-        if len(given) == len(ids) and replies.keys() == set(ids):
-            return [None if replies[id_].error is not None else replies[id_].result for id_ in ids]
-        problem = "the answer to a batch has not one reply for each request"
-    return unusable(problem)
+        return decoder.decode(body)
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, other fields or types
+        problem = f"the answer is not as documented: {error}"
+    return unusable(problem)  # outside of the except block, so that no foreign exception is the context of ours
 
 
 def most_keys_in(message: str) -> int | None:

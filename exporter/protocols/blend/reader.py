@@ -6,7 +6,6 @@ reserves. A pool or reserve that cannot be read is recorded as unread.
 
 from __future__ import annotations
 
-from asyncio import gather
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,7 @@ from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.oracles import quote_calls
 from exporter.ledger.tokens import read_tokens
-from exporter.ledger.view import LedgerView
+from exporter.ledger.view import LedgerView, gather_or_cancel
 from exporter.protocols.base import Candidate, Market, Origin, PoolRead, ProtocolReading
 from exporter.protocols.blend import layout
 from exporter.protocols.blend.backstop import BackstopKeys, PoolBackstop
@@ -250,7 +249,7 @@ async def read_pools(
     ]
     # Reading the tokens' instances along with the rest saves a request, and asking for prices meanwhile saves a wait.
     reading = view.read([*keys, *map(instance_key, tokens)], never_removed)
-    await gather(reading, view.simulate_early(quote_calls(quoted)))
+    await gather_or_cancel(reading, view.simulate_early(quote_calls(quoted)))
     states, reader.reading.tokens = await view.read(keys, never_removed), await read_tokens(view, tokens)
     for market, item in backstop_keys.items():
         reader.take_backstop(market, item, states, records)
