@@ -18,7 +18,9 @@ from exporter.deployments.networks import network_of
 from exporter.history.buckets import NETWORK
 from exporter.history.series import Series
 from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import NOBODY
 from exporter.protocols.compute import Tables, pending_by_market
+from exporter.protocols.numbers import MarketRow
 from exporter.render.run_documents import basis_points, rate_curves
 from exporter.render.site.change_rows import change_rows
 from exporter.render.site.charts import curve
@@ -38,6 +40,7 @@ from exporter.render.site.rows import (
     token_rows,
     with_names,
 )
+from exporter.render.site.safety import MarketFacts, of_market, of_pool
 from exporter.render.site.templates import CARD_KEY, EXAMPLE_BASE, environment, first_plot, snippets, static_files
 from exporter.render.site.text import native, not_mainnet, page_url, xml
 from exporter.render.site.trends import (
@@ -159,6 +162,30 @@ def _operations(number: int, example_base: str) -> Markup:
     return content
 
 
+def _facts_of_markets(tables: Tables, pools: Sequence[NamedPool]) -> Mapping[str, MarketFacts]:
+    """What pages say of the safety of each market, by its address."""
+    own: dict[str, list[NamedPool]] = {}
+    for pool in pools:
+        own.setdefault(pool["market"], []).append(pool)
+    admins: dict[str, dict[str, None]] = {}
+    for item in tables.held:
+        if item.kind == "admin" and item.value != NOBODY:
+            admins.setdefault(item.market, {})[item.value] = None
+    backstops = {row["market"]: row for row in tables.backstops.iter_rows(named=True)}
+    queued = pending_by_market(tables.pending)
+    return {
+        row["market"]: MarketFacts(
+            market=row,
+            protocol=PROTOCOLS[row["protocol"]],
+            pools=own.get(row["market"], []),
+            admins=list(admins.get(row["market"], {})),
+            backstop=backstops.get(row["market"]),
+            queued=len(queued.get(row["market"], [])),
+        )
+        for row in rows_as(MarketRow, tables.markets)
+    }
+
+
 class _Site:
     def __init__(
         self,
@@ -174,6 +201,7 @@ class _Site:
         network, xlm = network_of(passphrase).name, native(passphrase)
         self.pools = with_names(tables.pools, xlm)
         self.named_pools = rows_as(NamedPool, self.pools)
+        self.facts_of_markets = _facts_of_markets(tables, self.named_pools)
         self.shown_symbols = dict(self.pools.select("token_address", "symbol").iter_rows())
         self.changes = change_rows(changes, self.pools)
         self.trends = Trends(series, tables.pools)
@@ -273,6 +301,7 @@ class _Site:
         curves, trends = rate_curves(tables.pools, tables.parameters, PROTOCOLS), self.trends.of_pools()
         for pool, time, points, trend in zip(self.named_pools, times, curves, trends, strict=True):
             where = pool["market"], pool["pool"]
+            risk = self._risk(where[0], pool["token_address"])
             now = (
                 basis_points(pool["accrued_utilization"], pool["utilization_decimals"]),
                 basis_points(pool["accrued_borrow_apr"], pool["apr_decimals"]),
@@ -292,17 +321,17 @@ class _Site:
                 pending=[item for item in queued.get(where[0], ()) if item.pool in (None, where[1])],
                 curve=points and curve([(point.utilization_bps, point.borrow_apr_bps) for point in points], now),
                 charts=pool_charts(trend),
-                risk=self._risk(where[0], pool["token_address"]),
+                risk=risk,
+                safety=of_pool(pool, self.facts_of_markets[where[0]], has_risk=risk is not None),
                 bucket=trend.every,
             )
 
     def _market_pages(self, markets: Sequence[SiteMarket], rows: Sequence[SitePool]) -> Iterator[RenderedFile]:
         tables, trends = self.tables, self.trends.of_groups("market")
-        backstops = {row["market"]: row for row in tables.backstops.iter_rows(named=True)}
         queued, by_address = pending_by_market(tables.pending), {row["market"]: row for row in markets}
         read = by_market(rows)
         for name in chain(read, (name for name in by_address if name not in read)):
-            pools = read.get(name, [])
+            pools, risk = read.get(name, []), self._risk(name)
             yield from self._group_pages(
                 f"markets/{name}",
                 "market",
@@ -311,9 +340,10 @@ class _Site:
                 self.common["symbols"],
                 market=by_address[name],
                 pending=queued.get(name, ()),
-                backstop=backstops.get(name),
+                backstop=self.facts_of_markets[name].backstop,
                 changes=[change for change in self.changes if change.market == name][:MAX_NEWEST_CHANGES],
-                risk=self._risk(name),
+                risk=risk,
+                safety=of_market(self.facts_of_markets[name], has_risk=risk is not None),
             )
 
     def _group_pages(

@@ -1,0 +1,292 @@
+"""What a run read that matters for the safety of a market or pool, and what is not known (docs/site.md).
+
+It is no grade. Each fact follows from an entry or a list that the run read, and names what was not read. Whose
+positions could be lost is in `exporter.render.site.risk`, where a census added them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from exporter.errors import lasting, pluralize
+from exporter.protocols.numbers import MarketRow
+from exporter.protocols.protocol import Protocol
+from exporter.render.site.rows import NamedPool
+from exporter.render.site.text import cut, dollars, harmless, no_price, percent, round_amount, why, words
+
+MAX_NAMED = 6
+"""Largest number of admins and of tokens that a fact names."""
+
+_ACCOUNT = "G"
+"""The first letter of an account's address; a contract's is C."""
+
+
+@dataclass(frozen=True, slots=True)
+class SafetyFact:
+    """One question of a lender, and the answer in sentences. ``is_known`` is false if the answer is that nobody knows.
+
+    ``warns`` marks an answer that a lender should not miss.
+    """
+
+    question: str
+    answer: str
+    is_known: bool = True
+    warns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MarketFacts:
+    """What the pages of a market and of its pools say alike.
+
+    Attributes:
+        pools: the pools of the market that were read.
+        admins: the addresses that may change the market, as far as they were read, each once.
+        backstop: its row of the backstops frame; None if there is none.
+        queued: the number of queued changes.
+    """
+
+    market: MarketRow
+    protocol: Protocol
+    pools: Sequence[NamedPool]
+    admins: Sequence[str]
+    backstop: Mapping[str, Any] | None
+    queued: int
+
+
+def of_market(facts: MarketFacts, *, has_risk: bool) -> list[SafetyFact]:
+    """The facts of a market's page. ``has_risk`` says whether the page has the sums over all positions."""
+    return [
+        _listing(facts.market),
+        _changes(facts),
+        _prices_of(facts),
+        _leaving_market(facts.pools),
+        _cover_of_market(facts.pools),
+        _collateral(facts.pools),
+        _backstop(facts),
+        _status(facts),
+        *(() if has_risk else (_positions(facts),)),
+    ]
+
+
+def of_pool(pool: NamedPool, facts: MarketFacts, *, has_risk: bool) -> list[SafetyFact]:
+    """The facts of a pool's page. ``has_risk`` says whether the page has the sums over all positions."""
+    return [
+        _listing(facts.market),
+        _changes(facts),
+        _price_of(pool),
+        _leaving_pool(pool),
+        _cover_of_pool(pool),
+        _collateral(facts.pools),
+        _backstop(facts),
+        _status(facts),
+        *(() if has_risk else (_positions(facts),)),
+    ]
+
+
+def _listing(market: MarketRow) -> SafetyFact:
+    question = "Who vouches for the market?"
+    if market["listed"]:
+        source = cut(market["listed_source"] or "the publisher's configuration", 300)
+        return SafetyFact(question, f"It is listed. Source: {source}. That is no judgement of its safety.")
+    answer = "Nobody: it is not listed. Anybody can create such a market, with an oracle that says any price."
+    return SafetyFact(question, answer, warns=True)
+
+
+def _changes(facts: MarketFacts) -> SafetyFact:
+    question = "Who may change it?"
+    queued = f" {pluralize(facts.queued, 'change')} queued; see above." if facts.queued else ""
+    if not facts.admins:
+        return SafetyFact(question, f"Not known: no admin was read.{queued}", is_known=False)
+    named = ", ".join(
+        f"the {'account' if admin.startswith(_ACCOUNT) else 'contract'} {admin}" for admin in facts.admins[:MAX_NAMED]
+    )
+    more = f" and {len(facts.admins) - MAX_NAMED} more" if len(facts.admins) > MAX_NAMED else ""
+    is_several = len(facts.admins) > 1
+    answer = (
+        f"{'The admins are' if is_several else 'The admin is'} {named}{more}. "
+        f"Who signs for {'them' if is_several else 'it'} was not read.{queued}"
+    )
+    return SafetyFact(question, answer, warns=bool(facts.queued))
+
+
+def _age(pool: NamedPool) -> str:
+    """The age of a pool's price when the ledger closed, in words."""
+    seconds = pool["ledger_close_time"] - (pool["price_timestamp"] or 0)
+    if seconds < 0:
+        return "dated after the ledger's close"
+    return (
+        "of the very second of the ledger's close" if not seconds else f"{lasting(seconds)} old at the ledger's close"
+    )
+
+
+def _price_of(pool: NamedPool) -> SafetyFact:
+    question = "Whose price?"
+    if pool["oracle"] is None:
+        return SafetyFact(question, "The market has no oracle.", warns=True)
+    oracle = f"the market's own oracle, the contract {pool['oracle']}"
+    if pool["oracle_price_usd"] is None:
+        answer = f"By {oracle}. There is no valid price here: {no_price(pool['price_reason'])}."
+        return SafetyFact(question, answer, is_known=False, warns=True)
+    return SafetyFact(question, f"By {oracle}. The price is valid by the market's rules, and {_age(pool)}.")
+
+
+def _prices_of(facts: MarketFacts) -> SafetyFact:
+    question = "Whose prices?"
+    oracles = sorted({pool["oracle"] for pool in facts.pools if pool["oracle"] is not None})
+    if not oracles:
+        oracles = [facts.market["oracle"]] if facts.market["oracle"] is not None else []
+    if not oracles:
+        return SafetyFact(question, "The market has no oracle.", warns=True)
+    named = f"the contract {oracles[0]}" if len(oracles) == 1 else f"{len(oracles)} contracts"
+    priced = [pool for pool in facts.pools if pool["oracle_price_usd"] is not None]
+    if not priced:
+        answer = f"By the market's own oracle, {named}. No pool has a valid price at this ledger."
+        return SafetyFact(question, answer, is_known=False, warns=True)
+    oldest = min(priced, key=lambda pool: pool["price_timestamp"] or 0)
+    return SafetyFact(
+        question,
+        f"By the market's own oracle, {named}. {len(priced)} of {pluralize(len(facts.pools), 'pool')} "
+        f"{'has' if len(priced) == 1 else 'have'} a valid price; the oldest is {_age(oldest)}.",
+        warns=len(priced) < len(facts.pools),
+    )
+
+
+def _part(part: int, whole: int) -> str:
+    return percent(part * 10_000 // whole) if part and whole else "nothing"
+
+
+def _leaving_pool(pool: NamedPool) -> SafetyFact:
+    question = "Can lenders leave?"
+    if pool["can_withdraw"] is False:
+        reason = f": {why(pool['can_reason'])}" if pool["can_reason"] else ""
+        return SafetyFact(question, f"No: withdrawing is closed at this ledger{reason}.", warns=True)
+    left, supplied = pool["available_to_withdraw"], pool["total_supplied"]
+    if pool["can_withdraw"] is None or left is None:
+        reason = why(pool["can_reason"]) if pool["can_reason"] else "the protocol does not say"
+        return SafetyFact(question, f"Not known: {reason}.", is_known=False)
+    if not supplied:
+        return SafetyFact(question, "Nothing is supplied.")
+    symbol, decimals = cut(pool["symbol"], 14), pool["decimals"]
+    return SafetyFact(
+        question,
+        f"{round_amount(left, decimals)} of {round_amount(supplied, decimals)} {symbol} can be withdrawn at this "
+        f"ledger ({_part(left, supplied)}); the rest can leave when borrowers repay or others supply.",
+        warns=left * 100 < supplied,
+    )
+
+
+def _leaving_market(pools: Sequence[NamedPool]) -> SafetyFact:
+    question = "Can lenders leave?"
+    closed = sum(pool["can_withdraw"] is False for pool in pools)
+    known = [
+        (pool["available_usd_cents"], pool["supplied_usd_cents"])
+        for pool in pools
+        if pool["available_usd_cents"] is not None and pool["supplied_usd_cents"] is not None
+    ]
+    shut = f" Withdrawing is closed in {pluralize(closed, 'pool')}." if closed else ""
+    if not known:
+        answer = f"How much of the value can leave is not known: no pool has a price and an amount.{shut}"
+        return SafetyFact(question, answer, is_known=False, warns=bool(closed))
+    left, supplied = sum(cents for cents, _ in known), sum(cents for _, cents in known)
+    of = "" if len(known) == len(pools) else f" That is of {len(known)} of {len(pools)} pools."
+    answer = (
+        f"{dollars(left)} of {dollars(supplied)} can be withdrawn at this ledger ({_part(left, supplied)}).{of}{shut}"
+    )
+    return SafetyFact(question, answer, warns=bool(closed))
+
+
+_BY_BOOKS = "the tokens that the contract holds were not counted"
+
+
+def _cover_of_pool(pool: NamedPool) -> SafetyFact:
+    question = "Is what lenders are owed there?"
+    if pool["shortfall"] is None:
+        return SafetyFact(question, f"Not known: {_BY_BOOKS}.", is_known=False)
+    symbol, decimals = cut(pool["symbol"], 14), pool["decimals"]
+    if pool["shortfall"]:
+        missing = f"{round_amount(pool['shortfall'], decimals)} of {round_amount(pool['total_supplied'], decimals)}"
+        answer = f"No: {missing} {symbol} are missing. Suppliers are owed more than the pool has in tokens and loans."
+        return SafetyFact(question, answer, warns=True)
+    return SafetyFact(question, "Yes, as the contract counts its tokens and loans, if all loans are paid back.")
+
+
+def _cover_of_market(pools: Sequence[NamedPool]) -> SafetyFact:
+    question = "Is what lenders are owed there?"
+    insolvent = [cut(pool["symbol"], 14) for pool in pools if pool["shortfall"]]
+    unknown = sum(pool["shortfall"] is None for pool in pools)
+    if insolvent:
+        named = ", ".join(insolvent[:MAX_NAMED])
+        answer = f"Not in {pluralize(len(insolvent), 'pool')} ({named}): suppliers are owed more than there is."
+        return SafetyFact(question, answer, warns=True)
+    if unknown:
+        answer = f"Not known of {unknown} of {pluralize(len(pools), 'pool')}: {_BY_BOOKS}."
+        return SafetyFact(question, answer, is_known=False)
+    if not pools:
+        return SafetyFact(question, "Not known: no pool was read.", is_known=False)
+    return SafetyFact(
+        question, "Yes in every pool, as the contract counts tokens and loans, if all loans are paid back."
+    )
+
+
+def _collateral(pools: Sequence[NamedPool]) -> SafetyFact:
+    question = "What secures the loans?"
+    unknown = sum(pool["risk_scope"] is None for pool in pools)
+    taken = [pool for pool in pools if pool["can_be_collateral"] and pool["collateral_factor_bps"] is not None]
+    if not taken:
+        if unknown or not pools:
+            return SafetyFact(question, "Not known: the terms of collateral were not read.", is_known=False)
+        return SafetyFact(question, "No token of the market is taken as collateral.", warns=True)
+    taken.sort(key=lambda pool: (-(pool["tvl_usd_cents"] or 0), pool["symbol"], pool["pool"]))
+    named = ", ".join(
+        f"{cut(pool['symbol'], 14)} at {percent(pool['collateral_factor_bps'] or 0)}" for pool in taken[:MAX_NAMED]
+    )
+    more = f" and {len(taken) - MAX_NAMED} more" if len(taken) > MAX_NAMED else ""
+    missing = f" Of {unknown} of {len(pools)} pools that was not read." if unknown else ""
+    return SafetyFact(question, f"Tokens of the market, each up to a part of its value: {named}{more}.{missing}")
+
+
+def _backstop(facts: MarketFacts) -> SafetyFact:
+    question = "Who bears a loss first?"
+    backstop = facts.backstop
+    if backstop is None:
+        title = facts.protocol.words.coverage.title
+        answer = f"Not known: no backstop or insurance fund of {title} is read, so it could be the lenders."
+        return SafetyFact(question, answer, is_known=False)
+    if backstop["lp_tokens"] is None:
+        return SafetyFact(question, "A backstop. Its size is not known: it could not be read.", is_known=False)
+    if not backstop["lp_tokens"]:
+        return SafetyFact(question, "The lenders: the market's backstop is empty.", warns=True)
+    blnd, usdc = backstop["blnd"], backstop["usdc"]
+    held = (
+        "" if None in (blnd, usdc) else f", which holds {round_amount(blnd, 7)} BLND and {round_amount(usdc, 7)} USDC"
+    )
+    queued = backstop["queued_part"]
+    leaving = f" {percent(queued // 1_000)} of it is queued for withdrawal." if queued else ""
+    if backstop["value_usd_cents"] is None:
+        answer = f"A backstop{held}. Its worth is not known: there is no valid price of USDC here.{leaving}"
+        return SafetyFact(question, answer, is_known=False)
+    borrowed = facts.market["borrowed_usd_cents"]
+    share = f", {_part(backstop['value_usd_cents'], borrowed)} of what is borrowed" if borrowed else ""
+    return SafetyFact(question, f"A backstop{held}, worth {dollars(backstop['value_usd_cents'])}{share}.{leaving}")
+
+
+def _status(facts: MarketFacts) -> SafetyFact:
+    status = facts.market["status"]
+    meaning = facts.protocol.words.market_statuses.get(status)
+    answer = f"The market is {words(status)}{f': {meaning}' if meaning else ''}."
+    return SafetyFact("Is it running?", harmless(answer))
+
+
+def _positions(facts: MarketFacts) -> SafetyFact:
+    question = "Who owes, and what would a fall of prices do?"
+    reason = (
+        f"the exporter does not read positions of {facts.protocol.words.coverage.title}: {facts.protocol.no_positions}"
+        if facts.protocol.positions is None
+        else "nobody added up the positions in the 48 hours before this ledger. The publisher of the site can, with "
+        "the command exporter census --out at a checkpoint that the network's validators signed"
+        if facts.market["listed"]
+        else "positions are added up in listed markets only"
+    )
+    return SafetyFact(question, f"Not known: {reason}.", is_known=False)
