@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from types import NoneType
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, cast, get_args
 
 import polars as pl
 from msgspec import Meta, Struct
@@ -42,6 +42,28 @@ _PLAIN = {str: ParquetType.UTF8, int: ParquetType.INT64, bool: ParquetType.BOOLE
 
 
 _Row = TypeVar("_Row")
+
+
+class _RowOfPool(TypedDict):
+    """A row that has at least the columns of `PoolKey`."""
+
+    market: str
+    pool: str
+
+
+class PoolKey(NamedTuple):
+    """What identifies a pool, and a row of the pools frame: its market's address, and its id inside that market.
+
+    It compares, sorts and unpacks like a row of these two columns.
+    """
+
+    market: str
+    pool: str
+
+    @classmethod
+    def of(cls, row: _RowOfPool) -> PoolKey:
+        """What identifies the pool of a row."""
+        return cls(row["market"], row["pool"])
 
 
 @dataclass(frozen=True)
@@ -108,6 +130,11 @@ def rows_as(kind: type[_Row], frame: pl.DataFrame) -> list[_Row]:
     So mypy finds a misspelt column. Raises `polars.exceptions.ColumnNotFoundError` if the frame lacks a column.
     """
     return cast(list[_Row], frame.select(*kind.__annotations__).rows(named=True))
+
+
+def pool_keys(frame: pl.DataFrame) -> list[PoolKey]:
+    """The pools of a frame, in the order of its rows."""
+    return [PoolKey(market, pool) for market, pool in frame.select(*PoolKey._fields).iter_rows()]
 
 
 def time_text(seconds: pl.Expr) -> pl.Expr:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
+from exporter.tables import PoolKey
 from tests.protocols.world import World
 
 PATH = Path(__file__).parent.parent / "tests" / "protocols" / "golden_rows.json"
@@ -25,7 +26,7 @@ def golden_rows() -> Iterator[dict[str, object]]:
         tables = World(protocol, network).compute()
         hashes = dict(tables.markets.select("market", "config_hash").iter_rows())
         for row in tables.pools.rows(named=True):
-            shown = {item.name: item.value for item in tables.parameters[row["market"], row["pool"]]}
+            shown = {item.name: item.value for item in tables.parameters[PoolKey(row["market"], row["pool"])]}
             yield {name: value for name, value in row.items() if value is not None} | {
                 "config_hash": hashes[row["market"]],
                 "parameters": shown,

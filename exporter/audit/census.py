@@ -43,6 +43,7 @@ from exporter.protocols.protocol import PoolEntries
 from exporter.publishing.published_state import read_published
 from exporter.stores.held_store import hold
 from exporter.stores.store import Store
+from exporter.tables import PoolKey, pool_keys
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import Census, CensusCode, CensusContract, MarketList, SystemStatus, encode
 from exporter.tree.families import CENSUS, LATEST_PARQUET, RISK, RISK_TABLE, STATUS_KEY
@@ -74,7 +75,7 @@ class RunRead:
     Attributes:
         status: its status document.
         markets: the protocol of each market that it read, keyed by the market's address.
-        pools: the market and id of each pool that it has, or names as unread.
+        pools: each pool that it has, or names as unread.
         touched: the address of every contract of which it read an entry.
         reasons: why other markets were not read, as a reason and a text, keyed by protocol and address. One address may
             be tried as a market of several protocols.
@@ -84,7 +85,7 @@ class RunRead:
 
     status: SystemStatus
     markets: Mapping[str, str]
-    pools: frozenset[tuple[str, str]]
+    pools: frozenset[PoolKey]
     touched: frozenset[str]
     reasons: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     skipped: dict[tuple[str, str], tuple[str, bool]] = field(default_factory=dict)
@@ -137,9 +138,9 @@ def run_read(files: Mapping[str, bytes], uri: str) -> RunRead:
     reasons = {(item.protocol, item.market): (item.reason, item.detail) for item in status.unread if item.pool is None}
     reasons |= {(item.protocol, item.market): ("absent", item.reason) for item in status.absent}
     read = {item.market: item.protocol for item in markets.data}
-    rows = pl.read_parquet(io.BytesIO(files[LATEST_PARQUET.template]), columns=["market", "pool"]).rows()
-    unread = ((item.market, item.pool) for item in status.unread if item.pool is not None)
-    pools = frozenset((*rows, *unread))
+    latest = pl.read_parquet(io.BytesIO(files[LATEST_PARQUET.template]), columns=[*PoolKey._fields])
+    unread = (PoolKey(item.market, item.pool) for item in status.unread if item.pool is not None)
+    pools = frozenset((*pool_keys(latest), *unread))
     listings = evidence.listings(network_of(status.network).deployments)
     skipped = {
         (item.protocol, item.market): (item.reason, listings.is_listed(item.protocol, item.market))
@@ -406,7 +407,7 @@ def _check_pools(index: StateIndex, run: RunRead, unproven: Unproven) -> None:
             continue
         market, pool_entries = markets_by_contract[contract]
         pool = pool_entries.pool(decode_contract_data(data))
-        if pool is None or (market, pool) in run.pools:
+        if pool is None or PoolKey(market, pool) in run.pools:
             continue
         what = f"pool {pool} of market {market}, whose state changed last at ledger {last_modified}"
         if last_modified <= run.status.observed_ledger:

@@ -32,7 +32,7 @@ from exporter.protocols.compute import compute
 from exporter.protocols.numbers import PoolRow
 from exporter.protocols.protocol import Compared, NoView, ViewCall
 from exporter.stores import open_store
-from exporter.tables import rows_as
+from exporter.tables import PoolKey, rows_as
 
 MAX_ROUNDS: Final = 24
 """Largest number of rounds in which missing entries are read. A call that needs more rounds is not compared."""
@@ -246,10 +246,10 @@ def _planned_calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
 
 def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict[str, dict[str, ComputedPool]]:
     """The exporter's pools at a time in unix seconds, as they were read and with their rows, by market and then id."""
-    pools = {pool.market_and_pool: pool for reading in readings for pool in reading.pools}
+    pools = {pool.key: pool for reading in readings for pool in reading.pools}
     rows: dict[str, dict[str, ComputedPool]] = {}
     for row in rows_as(PoolRow, compute(readings, PROTOCOLS, ledger, time, NOTHING_LISTED).pools):
-        rows.setdefault(row["market"], {})[row["pool"]] = ComputedPool(pools[row["market"], row["pool"]], row)
+        rows.setdefault(row["market"], {})[row["pool"]] = ComputedPool(pools[PoolKey.of(row)], row)
     return rows
 
 
@@ -262,7 +262,7 @@ def _compare_all(read: _ChainReading, ledger: int, times: Mapping[int, int], not
             numbers[time] = rows_at(read.readings, ledger, time)
         return list(compare(outcome, numbers[time].get(outcome.asked.market, {}), time))
 
-    pools: set[tuple[str, str]] = set()
+    pools: set[PoolKey] = set()
     for outcome in read.outcomes:
         protocol, asked, result = outcome
         time = times[result.ledger]
@@ -274,7 +274,7 @@ def _compare_all(read: _ChainReading, ledger: int, times: Mapping[int, int], not
         if not compared:
             check.failed.append(FailedCall(asked.market, asked.pool, asked.call.function, reason))
         check.by_protocol[protocol] += len(compared)
-        pools.update((item.market, item.pool) for item in compared if item.pool is not None)
+        pools.update(PoolKey(item.market, item.pool) for item in compared if item.pool is not None)
         differences = [item for item in compared if not item.agrees]
         check.differences += differences
         clocks = [item.contract for item in differences if item.field == "accrued_to"]

@@ -7,6 +7,7 @@ where buckets start. `exporter.tree.documents.HistoryBucket` says what the numbe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import polars as pl
 
@@ -15,7 +16,7 @@ from exporter.exact import printed_price
 from exporter.exact_sums import exact_sum, joined
 from exporter.history.realized import realized_column
 from exporter.history.time_buckets import MEANS, MEDIANS, Bucket
-from exporter.tables import ACTIVE, MAX_DECIMAL, bucket_columns
+from exporter.tables import ACTIVE, MAX_DECIMAL, PoolKey, bucket_columns
 from exporter.tree.documents import HistoryBucket, TotalsBucket
 
 _MAX_DECIMALS = 100
@@ -72,7 +73,7 @@ SOURCES = (
 )
 """The columns of the pools frame, and of every history file, from which observations are made."""
 
-BUCKETS_FRAME = bucket_columns(HistoryBucket, "market", "pool")
+BUCKETS_FRAME = bucket_columns(HistoryBucket, *PoolKey._fields)
 """Columns of a pool's buckets: one row for each pool and bucket, sorted by market, pool and start."""
 
 ENDS: dict[str, pl.DataType] = {
@@ -268,7 +269,15 @@ _MONEY = ("supplied_usd_cents", "borrowed_usd_cents", "tvl_usd_cents")
 
 _UNLISTED_MONEY = tuple(f"unlisted_{name}" for name in _MONEY)
 
-TOTALS_FRAME = bucket_columns(TotalsBucket, "scope", "id") | dict.fromkeys((*_MONEY, *_UNLISTED_MONEY), pl.String())
+
+class TotalKey(NamedTuple):
+    """What identifies a total: its scope (`SCOPES`), and the id of the market, token or protocol in that scope."""
+
+    scope: str
+    id: str
+
+
+TOTALS_FRAME = bucket_columns(TotalsBucket, *TotalKey._fields) | dict.fromkeys((*_MONEY, *_UNLISTED_MONEY), pl.String())
 """Columns of totals: one row for each scope, id and bucket, sorted by these.
 
 Amounts of money are digits, because a sum may have more than 128 bits."""

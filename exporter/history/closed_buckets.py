@@ -18,37 +18,39 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import polars as pl
 
-from exporter.history.buckets import BUCKETS_FRAME, ENDS, OBSERVATIONS, TOTALS_FRAME
+from exporter.history.buckets import BUCKETS_FRAME, ENDS, OBSERVATIONS, TOTALS_FRAME, TotalKey
 from exporter.history.days_csv import days_csv
 from exporter.history.realized import newest_of, with_interest
 from exporter.history.time_buckets import BUCKETS, DAY, Bucket
-from exporter.tables import document_fields, time_text
+from exporter.tables import PoolKey, document_fields, time_text
 from exporter.tree.documents import AssetHistory, HistoryBucket, TotalsBucket, TotalsHistory, encode, page_token
 from exporter.tree.families import BUCKET_PAGE, HISTORY_CSV, RECENT, TOTALS_PAGE, Family
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import file_of
 
-Place = tuple[str, str]
-"""What a history is of: the market and id of a pool, or the scope and id of a total."""
+Owner = TypeVar("Owner", bound=PoolKey | TotalKey)
+"""What a history is of: a pool, or a total."""
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryKind:
+class HistoryKind(Generic[Owner]):
     """A kind of history: of pools, or of totals.
 
     Attributes:
+        owner: what each of its histories is of.
         buckets: its bucket lengths.
-        frame: the columns of its buckets. The first two say what a history is of (`Place`).
+        frame: the columns of its buckets, which begin with those of the owner.
         bucket: the model of a bucket.
         document: the model of a document or page.
         page: the family of its pages.
         csv: the family of the days as CSV, which lies next to the newest document of days; None if there is none.
     """
 
+    owner: type[Owner]
     buckets: tuple[Bucket, ...]
     frame: Mapping[str, pl.DataType]
     bucket: type[HistoryBucket] | type[TotalsBucket]
@@ -57,14 +59,15 @@ class HistoryKind:
     csv: Family | None = None
 
     @property
-    def keys(self) -> tuple[str, str]:
-        """The two columns that say what a history is of."""
-        market, pool, *_ = self.frame
-        return market, pool
+    def keys(self) -> tuple[str, ...]:
+        """The columns that say what a history is of."""
+        return self.owner._fields
 
 
-POOL_HISTORY = HistoryKind(BUCKETS, {**BUCKETS_FRAME, **ENDS}, HistoryBucket, AssetHistory, BUCKET_PAGE, HISTORY_CSV)
-TOTALS_HISTORY = HistoryKind((DAY,), TOTALS_FRAME, TotalsBucket, TotalsHistory, TOTALS_PAGE)
+POOL_HISTORY = HistoryKind(
+    PoolKey, BUCKETS, {**BUCKETS_FRAME, **ENDS}, HistoryBucket, AssetHistory, BUCKET_PAGE, HISTORY_CSV
+)
+TOTALS_HISTORY = HistoryKind(TotalKey, (DAY,), TOTALS_FRAME, TotalsBucket, TotalsHistory, TOTALS_PAGE)
 
 
 BEGUN: dict[str, pl.DataType] = {
@@ -73,8 +76,15 @@ BEGUN: dict[str, pl.DataType] = {
 """Columns of the frame with the first ledger of each pool."""
 
 
+class EarlierPage(NamedTuple):
+    """The page before a newest document: its cursor, and when its span ended, in unix seconds."""
+
+    cursor: str
+    end: int
+
+
 @dataclass(slots=True)
-class Histories:
+class Histories(Generic[Owner]):
     """The histories of one kind, and the frames that they are continued from.
 
     A frame is packed as Parquet. A frame that is missing is empty. These are the names of frames:
@@ -83,23 +93,24 @@ class Histories:
     * ``begun``: the first ledger of each pool;
     * ``newest``: the last observation of each pool;
     * ``closed/BUCKET``: the buckets of the newest documents, sorted;
-    * ``cursors/BUCKET``: the page before each newest document, and when its span ended, in unix seconds.
+    * ``cursors/BUCKET``: the page before each newest document (`EarlierPage`).
     """
 
-    kind: HistoryKind
+    kind: HistoryKind[Owner]
     packed: dict[str, bytes] = field(default_factory=dict)
 
     def closed(self, bucket: Bucket) -> pl.DataFrame:
         """The buckets of the newest documents."""
         return self.get(f"closed/{bucket.name}")
 
-    def cursors(self, bucket: Bucket) -> dict[Place, tuple[str, int]]:
-        """The cursor of the page before each newest document, and when its span ended, in unix seconds."""
-        return {row[:2]: row[2:] for row in self.get(f"cursors/{bucket.name}").iter_rows()}
+    def earlier_pages(self, bucket: Bucket) -> dict[Owner, EarlierPage]:
+        """The page before each newest document that has one."""
+        rows = self.get(f"cursors/{bucket.name}").iter_rows()
+        return {self.kind.owner(*row[:2]): EarlierPage(*row[2:]) for row in rows}
 
     def close(self, bucket: Bucket, rows: pl.DataFrame, time: int) -> Iterator[RenderedFile]:
         """Add later buckets, which closed by a time in unix seconds, and yield the pages that are complete by then."""
-        keys, cursors = self.kind.keys, self.cursors(bucket)
+        keys, earlier_pages = self.kind.keys, self.earlier_pages(bucket)
         rows = pl.concat([self.closed(bucket), rows.select(self.kind.frame.keys())])
         rows = rows.with_columns(bucket.page_starts(pl.col("start")).alias("page"))
         spans = rows.select(*keys, "page").unique()
@@ -107,18 +118,19 @@ class Histories:
         if older.height:
             leaving = rows.join(older, on=[*keys, "page"], how="semi")
             leaving_rows = self._document_rows(bucket, leaving.sort(*keys, "start"))
-            for place, pages in groupby(leaving_rows, key=itemgetter(0, 1)):
-                for begin, page in groupby(pages, key=itemgetter(2)):
-                    buckets = [self.kind.bucket(*row[3:]) for row in page]
-                    data = encode(self._document(place, bucket, buckets, begin, cursors))
+            for names, pages in groupby(leaving_rows, key=itemgetter(0, 1)):
+                owner = self.kind.owner(*names)
+                for begin, page_rows in groupby(pages, key=itemgetter(2)):
+                    buckets = [self.kind.bucket(*row[3:]) for row in page_rows]
+                    data = encode(self._document(owner, bucket, buckets, begin, earlier_pages.get(owner)))
                     cursor = ("" if bucket.kept_seconds is None else RECENT) + page_token(data)
-                    end = begin + bucket.seconds * bucket.page_buckets
-                    cursors[place] = cursor, end
-                    if _is_published(bucket, end, time):
+                    page = EarlierPage(cursor, begin + bucket.seconds * bucket.page_buckets)
+                    earlier_pages[owner] = page
+                    if _is_published(bucket, page.end, time):
                         yield RenderedFile(self.kind.page.key(cursor=cursor), data, FileKind.PAGE)
             rows = rows.join(older, on=[*keys, "page"], how="anti")
         self.put(f"closed/{bucket.name}", rows.drop("page").sort(*keys, "start"))
-        cursor_rows = [(*place, *cursor) for place, cursor in sorted(cursors.items())]
+        cursor_rows = [(*owner, *page) for owner, page in sorted(earlier_pages.items())]
         self.put(f"cursors/{bucket.name}", pl.DataFrame(cursor_rows, self._schema("cursors/"), orient="row"))
 
     def newest_documents(self, bucket: Bucket, begun: pl.DataFrame, time: int) -> Iterator[RenderedFile]:
@@ -126,38 +138,39 @@ class Histories:
 
         ``begun`` has the first ledger of every pool or total. One that has no closed bucket yet gets an empty document.
         """
-        closed, cursors = self.closed(bucket), self.cursors(bucket)
+        closed, earlier_pages = self.closed(bucket), self.earlier_pages(bucket)
         rows = self._document_rows(bucket, closed.with_columns(pl.lit(0).alias("page")))
         decimals = self._decimals(closed) if self.kind.csv is not None else {}
-        for place, group in groupby(rows, key=itemgetter(0, 1)):
+        for names, group in groupby(rows, key=itemgetter(0, 1)):
+            owner = self.kind.owner(*names)
             buckets = [self.kind.bucket(*row[3:]) for row in group]
-            yield file_of(self._document(place, bucket, buckets, time, cursors))
-            yield from self._csv(place, bucket, buckets, decimals.get(place))
+            yield file_of(self._document(owner, bucket, buckets, time, earlier_pages.get(owner)))
+            yield from self._csv(owner, bucket, buckets, decimals.get(owner))
         yield from self.empty_documents(bucket, begun.join(closed, on=self.kind.keys, how="anti"))
 
     def empty_documents(self, bucket: Bucket, begun: pl.DataFrame) -> Iterator[RenderedFile]:
         """Render documents without buckets, for the pools or totals in ``begun``, with their first ledger."""
-        for one, other, ledger in begun.iter_rows():
-            yield file_of(self.kind.document(one, other, bucket.name, ledger, [], None))
-            yield from self._csv((one, other), bucket, [], None)
+        for *names, ledger in begun.iter_rows():
+            owner = self.kind.owner(*names)
+            yield file_of(self.kind.document(owner[0], owner[1], bucket.name, ledger, [], None))
+            yield from self._csv(owner, bucket, [], None)
 
-    def _csv(self, place: Place, bucket: Bucket, days: list[Any], decimals: int | None) -> Iterator[RenderedFile]:
+    def _csv(self, owner: Owner, bucket: Bucket, days: list[Any], decimals: int | None) -> Iterator[RenderedFile]:
         if self.kind.csv is not None and bucket is DAY:
-            key = self.kind.csv.key(market=place[0], pool=place[1])
+            key = self.kind.csv.key(**owner._asdict())
             yield RenderedFile(key, days_csv(days, decimals), FileKind.DOCUMENT)
 
-    def _decimals(self, closed: pl.DataFrame) -> dict[Place, int]:
+    def _decimals(self, closed: pl.DataFrame) -> dict[Owner, int]:
         """The decimals of each pool's token at its last observation."""
         newest = closed.group_by(self.kind.keys).agg(pl.col("last_decimals").sort_by("start").last())
-        return {row[:2]: row[2] for row in newest.iter_rows()}
+        return {self.kind.owner(*names): decimals for *names, decimals in newest.iter_rows()}
 
     def _document(
-        self, place: Place, bucket: Bucket, buckets: list[Any], time: int, cursors: Mapping[Place, tuple[str, int]]
+        self, owner: Owner, bucket: Bucket, buckets: list[Any], time: int, earlier: EarlierPage | None
     ) -> AssetHistory | TotalsHistory:
         """The document or page with these buckets, which leads to the page before it if that is published."""
-        cursor, end = cursors.get(place, (None, 0))
-        next_cursor = cursor if _is_published(bucket, end, time) else None
-        return self.kind.document(*place, bucket.name, buckets[-1].last_ledger, buckets, next_cursor)
+        next_cursor = earlier.cursor if earlier and _is_published(bucket, earlier.end, time) else None
+        return self.kind.document(owner[0], owner[1], bucket.name, buckets[-1].last_ledger, buckets, next_cursor)
 
     def _document_rows(self, bucket: Bucket, rows: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
         """The rows as their documents have them: what they are of, their page, and the fields of a bucket."""
@@ -178,7 +191,7 @@ class Histories:
         for day in rows.select(DAY.start(pl.col("ledger_close_time"))).to_series().unique().sort().to_list():
             rows_of_day = rows.filter(DAY.start(pl.col("ledger_close_time")) == day)
             name = f"observed/{day}"
-            self.put(name, pl.concat([self.get(name), rows_of_day]).sort("market", "pool", "observed_ledger"))
+            self.put(name, pl.concat([self.get(name), rows_of_day]).sort(*PoolKey._fields, "observed_ledger"))
         begun = pl.concat([self.get("begun"), rows.select(BEGUN.keys())])
         keys = [name for name in BEGUN if name != "observed_ledger"]
         self.put("begun", begun.group_by(keys).agg(pl.col("observed_ledger").min()).sort(keys))

@@ -23,6 +23,7 @@ from exporter.history.buckets import ENDS, floored_mean
 from exporter.history.closed_buckets import Histories
 from exporter.history.realized import realized_column
 from exporter.history.time_buckets import DAY, HOUR, Bucket
+from exporter.tables import PoolKey
 from exporter.tree.pools import AssetPeriod
 
 _CHANGING_FIELDS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")
@@ -46,7 +47,7 @@ PERIODS = (Period("24h", HOUR, 24), Period("7d", HOUR, 168), Period("30d", DAY, 
 observed regularly."""
 
 
-def periods_of(histories: Histories, close_time: int, pools: pl.DataFrame) -> Iterator[list[AssetPeriod]]:
+def periods_of(histories: Histories[PoolKey], close_time: int, pools: pl.DataFrame) -> Iterator[list[AssetPeriod]]:
     """The periods of each pool, in the order of ``pools``, which is what the run observed.
 
     ``histories`` are those of the pools, and ``close_time`` is that of the run's ledger, in unix seconds.
@@ -55,8 +56,8 @@ def periods_of(histories: Histories, close_time: int, pools: pl.DataFrame) -> It
     return map(list, zip(*periods, strict=True))
 
 
-def _period(histories: Histories, period: Period, close_time: int, pools: pl.DataFrame) -> list[AssetPeriod]:
-    keys, start = ["market", "pool"], pl.col("start")
+def _period(histories: Histories[PoolKey], period: Period, close_time: int, pools: pl.DataFrame) -> list[AssetPeriod]:
+    keys, start = PoolKey._fields, pl.col("start")
     length = period.count * period.bucket.seconds
     begin = period.bucket.start(close_time) - length
     closed = histories.closed(period.bucket)

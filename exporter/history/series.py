@@ -19,12 +19,13 @@ from msgspec import structs
 
 from exporter import FORMAT
 from exporter.errors import CheckError, DecodeError, StoreError
-from exporter.history.buckets import SOURCES, aggregate, in_scopes, observations_of, totals_of
-from exporter.history.closed_buckets import POOL_HISTORY, TOTALS_HISTORY, Histories, Place
+from exporter.history.buckets import SOURCES, TotalKey, aggregate, in_scopes, observations_of, totals_of
+from exporter.history.closed_buckets import POOL_HISTORY, TOTALS_HISTORY, Histories, Owner
 from exporter.history.manifest import data_of
 from exporter.history.parquet import scan_rows, to_frame_types
 from exporter.history.time_buckets import BUCKETS, HOUR, WEEK
 from exporter.stores.store import Store, StoredObject, read_many
+from exporter.tables import PoolKey, pool_keys
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.files import RenderedFile
@@ -62,8 +63,8 @@ class Series:
     through_time: int = 0
     row_count: int = 0
     rendered_ledger: int = 0
-    pools: Histories = field(default_factory=lambda: Histories(POOL_HISTORY))
-    totals: Histories = field(default_factory=lambda: Histories(TOTALS_HISTORY))
+    pools: Histories[PoolKey] = field(default_factory=lambda: Histories(POOL_HISTORY))
+    totals: Histories[TotalKey] = field(default_factory=lambda: Histories(TOTALS_HISTORY))
 
     def extend(self, observations: pl.DataFrame, ledger: int, close_time: int) -> Iterator[RenderedFile]:
         """Add later observations (`OBSERVATIONS`), and yield the pages that are complete by then, oldest first.
@@ -110,7 +111,7 @@ class Series:
         yield from self._newest_documents(self.totals, first_ledgers.sort("scope", "id"), unchanged)
 
     def _newest_documents(
-        self, histories: Histories, begun: pl.DataFrame, unchanged: Collection[str]
+        self, histories: Histories[Owner], begun: pl.DataFrame, unchanged: Collection[str]
     ) -> Iterator[RenderedFile]:
         new = begun.filter(pl.col("observed_ledger") > self.rendered_ledger)
         buckets = [bucket for bucket in histories.kind.buckets if bucket.name not in unchanged or new.height]
@@ -124,20 +125,18 @@ class Series:
         for files in zip_longest(*rendered):
             yield from (file for file in files if file is not None)
 
-    def priced_since(self, time: int) -> set[Place]:
+    def priced_since(self, time: int) -> set[PoolKey]:
         """The pools that had a price at an observation since the start of the hour of a time (unix seconds)."""
-        start, priced = HOUR.start(time), set[Place]()
+        start = HOUR.start(time)
         closed = self.pools.closed(HOUR).filter((pl.col("start") >= start) & (pl.col("priced_count") > 0))
         newest = self.pools.observed(start, self.through_time + 1).filter(pl.col("oracle_price").is_not_null())
-        for frame in (closed, newest):
-            priced.update(frame.select("market", "pool").unique().iter_rows())
-        return priced
+        return {*pool_keys(closed), *pool_keys(newest)}
 
     @property
-    def pools_first_seen(self) -> dict[Place, int]:
+    def pools_first_seen(self) -> dict[PoolKey, int]:
         """The first ledger of each pool."""
-        rows = self.pools.get("begun").select("market", "pool", "observed_ledger").iter_rows()
-        return {(market, pool): ledger for market, pool, ledger in rows}
+        begun = self.pools.get("begun")
+        return dict(zip(pool_keys(begun), begun["observed_ledger"], strict=True))
 
     @property
     def first_seen(self) -> dict[str, int]:

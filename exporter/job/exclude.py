@@ -20,19 +20,14 @@ def remove_excluded(reading: ProtocolReading, excluded: Collection[str]) -> None
 
     ``excluded`` names a pool by its address or as ``MARKET/POOL``, and an oracle by its address.
     """
-    removed = {
-        (market, pool)
-        for market, pool in (each.market_and_pool for each in reading.pools)
-        if pool in excluded or f"{market}/{pool}" in excluded
-    }
-    reading.pools[:] = [each for each in reading.pools if each.market_and_pool not in removed]
+    keys = {pool.key for pool in reading.pools}
+    removed = {key for key in keys if key.pool in excluded or f"{key.market}/{key.pool}" in excluded}
+    reading.pools[:] = [pool for pool in reading.pools if pool.key not in removed]
     reading.unread += [
         Unread(market, pool, reading.protocol, SkipReason.EXCLUDED, EXCLUDED) for market, pool in sorted(removed)
     ]
     no_prices = {
-        (oracle, token): Quote(oracle, token, failure=EXCLUDED, is_known=False)
-        for oracle, token in reading.quotes
-        if oracle in excluded
+        price: Quote(*price, failure=EXCLUDED, is_known=False) for price in reading.quotes if price.oracle in excluded
     }
     if no_prices:
         reading.quotes = {**reading.quotes, **no_prices}

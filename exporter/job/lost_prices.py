@@ -18,6 +18,7 @@ from exporter.errors import StoreError, pluralize
 from exporter.history.series import Series
 from exporter.protocols.compute import Tables
 from exporter.stores.store import Store
+from exporter.tables import PoolKey, pool_keys
 from exporter.tree.decoding import decode_json
 from exporter.tree.values import CONTRACT, POOL
 
@@ -27,8 +28,6 @@ KEY = "state/lost-prices.memory"
 WINDOW_SECONDS = 7 * 86_400
 MAX_NAMED_MARKETS = 5
 MAX_BYTES = 32 * 2**20
-
-MarketAndPool = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class LostPrices:
     """
 
     expected: int
-    lost: tuple[MarketAndPool, ...]
+    lost: tuple[PoolKey, ...]
     allowed_share: float
 
     @property
@@ -64,23 +63,24 @@ class LostPrices:
         )
 
 
-def find_lost_prices(settings: Settings, tables: Tables, series: Series, missed: Set[MarketAndPool]) -> LostPrices:
+def find_lost_prices(settings: Settings, tables: Tables, series: Series, missed: Set[PoolKey]) -> LostPrices:
     """Compare the prices of a run's listed markets with those of the last 7 days.
 
     ``series`` is the history before the run. ``missed`` are the pools whose prices the previous run missed already.
     """
     had_price = series.priced_since(tables.close_time - WINDOW_SECONDS) | missed
-    rows = tables.pools.filter("listed").select("market", "pool", pl.col("oracle_price_usd").is_null()).iter_rows()
-    has_none_now = {
-        (market, pool): has_none
-        for market, pool, has_none in rows
-        if (market, pool) in had_price and not settings.may_be_unread(f"{market}/{pool}")
-    }
-    lost = sorted(pool for pool, has_none in has_none_now.items() if has_none)
-    return LostPrices(len(has_none_now), tuple(lost), settings.max_unpriced_share)
+    listed = tables.pools.filter("listed")
+    expected = [
+        pool
+        for pool in pool_keys(listed)
+        if pool in had_price and not settings.may_be_unread(f"{pool.market}/{pool.pool}")
+    ]
+    without_price = pool_keys(listed.filter(pl.col("oracle_price_usd").is_null()))
+    lost = sorted(set(expected).intersection(without_price))
+    return LostPrices(len(expected), tuple(lost), settings.max_unpriced_share)
 
 
-def load_missed(store: Store) -> frozenset[MarketAndPool]:
+def load_missed(store: Store) -> frozenset[PoolKey]:
     """The pools whose prices the last run missed. Raises `StoreError` if the list cannot be read."""
     stored = store.get(KEY)
     if stored is None:
@@ -88,7 +88,7 @@ def load_missed(store: Store) -> frozenset[MarketAndPool]:
     try:
         if len(stored.data) > MAX_BYTES:
             raise msgspec.DecodeError(f"it has more than {MAX_BYTES} bytes")
-        return frozenset(decode_json(stored.data, list[MarketAndPool]))
+        return frozenset(decode_json(stored.data, list[PoolKey]))
     except msgspec.DecodeError as error:
         raise StoreError(f"{KEY} cannot be understood ({str(error)[:200]}); remove it") from None
 
@@ -96,10 +96,10 @@ def load_missed(store: Store) -> frozenset[MarketAndPool]:
 def is_lost_prices_file(data: bytes) -> bool:
     """Whether these bytes are a list of pools exactly as `save_missed` writes it."""
     try:
-        pools = decode_json(data, list[MarketAndPool])
+        pools = decode_json(data, list[PoolKey])
     except msgspec.DecodeError:
         return False
-    are_pools = all(re.fullmatch(CONTRACT, market) and re.fullmatch(POOL, pool) for market, pool in pools)
+    are_pools = all(re.fullmatch(CONTRACT, key.market) and re.fullmatch(POOL, key.pool) for key in pools)
     return are_pools and data == msgspec.json.encode(pools)
 
 

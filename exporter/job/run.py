@@ -78,6 +78,7 @@ from exporter.stores.held_store import HeldStore, hold
 from exporter.stores.memory import MemoryStore
 from exporter.stores.read_once import ReadOnce
 from exporter.stores.store import Clock, Store, utc_now
+from exporter.tables import PoolKey
 from exporter.tree import families
 from exporter.tree.documents import Proof, RunChange, timestamp
 from exporter.tree.files import RenderedFile
@@ -417,9 +418,9 @@ class Job:
             )
         return RunResult(int(ExitCode.UNREAD if missed else ExitCode.DONE), ledger, None, False, self.log.facts)
 
-    def _missed_before(self, held: HeldStore) -> frozenset[tuple[str, str]]:
+    def _missed_before(self, held: HeldStore) -> frozenset[PoolKey]:
         """The pools whose prices the previous run missed; empty, with a warning, if that cannot be read."""
-        missed = frozenset[tuple[str, str]]()
+        missed = frozenset[PoolKey]()
         with self.log.optional("the prices that earlier runs missed are not known"):
             missed |= load_missed(held)
         return missed

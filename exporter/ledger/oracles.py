@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from exporter.errors import Barrier
 from exporter.ledger.codec import scval
@@ -21,6 +22,13 @@ from exporter.ledger.view import LedgerView
 
 MAX_DECIMALS = 38
 """The largest number of decimals of a price. With more, it could not be scaled within 128 bits."""
+
+
+class PriceKey(NamedTuple):
+    """What identifies a price: the oracle's address, and that of the token that it is asked for."""
+
+    oracle: str
+    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,11 @@ class Quote:
     max_age: int | None = None
     is_known: bool = True
 
+    @property
+    def key(self) -> PriceKey:
+        """What identifies the price."""
+        return PriceKey(self.oracle, self.token)
+
 
 def asset_config_key(oracle: str, token: str) -> bytes:
     """The ledger key under which several kinds of oracle store which source they ask for a token's price."""
@@ -63,59 +76,66 @@ def by_symbol(name: str) -> ScVal:
     return vec(symbol("Other"), symbol(name))
 
 
-def parts_of(pairs: Iterable[tuple[str, str]], most: int) -> list[tuple[str, list[str]]]:
+class TokensOfOracle(NamedTuple):
+    """Some tokens of which one oracle has the prices."""
+
+    oracle: str
+    tokens: list[str]
+
+
+def tokens_by_oracle(prices: Iterable[PriceKey], most: int) -> list[TokensOfOracle]:
     """The tokens of each oracle, in groups of at most ``most`` tokens."""
     tokens: dict[str, list[str]] = {}
-    for oracle, token in dict.fromkeys(pairs):
+    for oracle, token in dict.fromkeys(prices):
         tokens.setdefault(oracle, []).append(token)
     return [
-        (oracle, listed[start : start + most])
+        TokensOfOracle(oracle, listed[start : start + most])
         for oracle, listed in tokens.items()
         for start in range(0, len(listed), most)
     ]
 
 
-def quote_calls(pairs: Iterable[tuple[str, str]]) -> list[ContractCall]:
-    """The calls that `read_quotes` makes for these (oracle, token), for a reader that makes them early."""
-    return _calls({(oracle, token): by_address(token) for oracle, token in pairs})
+def quote_calls(prices: Iterable[PriceKey]) -> list[ContractCall]:
+    """The calls that `read_quotes` makes for these prices, for a reader that makes them early."""
+    return _calls({price: by_address(price.token) for price in prices})
 
 
-def _calls(assets: Mapping[tuple[str, str], ScVal]) -> list[ContractCall]:
-    """``decimals()`` of each oracle that is a contract, then ``lastprice(asset)`` of each pair."""
-    wanted = [pair for pair in assets if pair[0].startswith("C")]  # an account cannot be called
-    calls = [ContractCall(oracle, "decimals") for oracle in dict.fromkeys(oracle for oracle, _ in wanted)]
-    return calls + [ContractCall(pair[0], "lastprice", (assets[pair],)) for pair in wanted]
+def _calls(assets: Mapping[PriceKey, ScVal]) -> list[ContractCall]:
+    """``decimals()`` of each oracle that is a contract, then ``lastprice(asset)`` for each of its prices."""
+    asked = [price for price in assets if price.oracle.startswith("C")]  # an account cannot be called
+    calls = [ContractCall(oracle, "decimals") for oracle in dict.fromkeys(price.oracle for price in asked)]
+    return calls + [ContractCall(price.oracle, "lastprice", (assets[price],)) for price in asked]
 
 
-async def read_quotes(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Quote]:
-    """The quote of each pair of oracle and token, which is asked for by its address. Raises only `SourceError`."""
-    return await read_asset_quotes(view, {(oracle, token): by_address(token) for oracle, token in pairs})
+async def read_quotes(view: LedgerView, prices: Iterable[PriceKey]) -> dict[PriceKey, Quote]:
+    """The quote of each price. The oracle is asked for the token by its address. Raises only `SourceError`."""
+    return await read_asset_quotes(view, {price: by_address(price.token) for price in prices})
 
 
-async def read_asset_quotes(view: LedgerView, assets: Mapping[tuple[str, str], ScVal]) -> dict[tuple[str, str], Quote]:
-    """The quote of each pair of oracle and token, which is asked for as the given asset. Raises only `SourceError`."""
-    wanted = [pair for pair in assets if pair[0].startswith("C")]
-    oracles = list(dict.fromkeys(oracle for oracle, _ in wanted))
+async def read_asset_quotes(view: LedgerView, assets: Mapping[PriceKey, ScVal]) -> dict[PriceKey, Quote]:
+    """The quote of each price. The oracle is asked for the token as the given asset. Raises only `SourceError`."""
+    asked = [price for price in assets if price.oracle.startswith("C")]
+    oracles = list(dict.fromkeys(price.oracle for price in asked))
     results = await view.call(_calls(assets))
     decimals = dict(zip(oracles, results[: len(oracles)], strict=True))
-    quotes = {pair: Quote(*pair, failure="the market's oracle is not a contract") for pair in assets}
-    for (oracle, token), price in zip(wanted, results[len(oracles) :], strict=True):
-        quotes[oracle, token] = _quote(oracle, token, decimals[oracle], price)
+    quotes = {price: Quote(*price, failure="the market's oracle is not a contract") for price in assets}
+    for price, answer in zip(asked, results[len(oracles) :], strict=True):
+        quotes[price] = _quote(price, decimals[price.oracle], answer)
     return quotes
 
 
-def _quote(oracle: str, token: str, decimals: CallResult, price: CallResult) -> Quote:
+def _quote(price: PriceKey, decimals: CallResult, answer: CallResult) -> Quote:
     if decimals.value is None:
-        return Quote(oracle, token, failure=f"decimals() failed: {decimals.reason}", is_known=decimals.refused)
-    if price.value is None:
-        return Quote(oracle, token, failure=f"lastprice() failed: {price.reason}", is_known=price.refused)
-    if price.value[0] == scval.VOID:
-        return Quote(oracle, token, failure="the oracle has no price for this token")
+        return Quote(*price, failure=f"decimals() failed: {decimals.reason}", is_known=decimals.refused)
+    if answer.value is None:
+        return Quote(*price, failure=f"lastprice() failed: {answer.reason}", is_known=answer.refused)
+    if answer.value[0] == scval.VOID:
+        return Quote(*price, failure="the oracle has no price for this token")
     with Barrier() as barrier:
         decimal_count: int = expect(decimals.value, scval.U32, "decimals()")
         if decimal_count > MAX_DECIMALS:
             failure = f"the oracle has {decimal_count} decimals, more than {MAX_DECIMALS}"
-            return Quote(oracle, token, failure=failure, is_known=False)
-        data = Fields.of(price.value, "lastprice()")
-        return Quote(oracle, token, decimal_count, data.i128("price"), data.u64("timestamp"))
-    return Quote(oracle, token, failure=barrier.failure, is_known=False)
+            return Quote(*price, failure=failure, is_known=False)
+        fields = Fields.of(answer.value, "lastprice()")
+        return Quote(*price, decimal_count, fields.i128("price"), fields.u64("timestamp"))
+    return Quote(*price, failure=barrier.failure, is_known=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval
@@ -28,6 +29,13 @@ class Balance:
     stored: bool = True
 
 
+class Holding(NamedTuple):
+    """What a balance is of: the token, and the contract that has it. Both are addresses."""
+
+    token: str
+    holder: str
+
+
 def balance_key(token: str, holder: str) -> bytes:
     """The ledger key of a contract's balance of a Stellar asset."""
     return variant_key(token, "Balance", address(holder))
@@ -43,20 +51,19 @@ def decode_balance(entry: Entry | None) -> int:
     return 0 if entry is None else max(Fields.of(entry.value, "Balance").i128("amount"), 0)
 
 
-async def read_balances(view: LedgerView, pairs: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Balance]:
-    """The balance of each pair of token and holder. Raises `SourceError`.
+async def read_balances(view: LedgerView, holdings: Iterable[Holding]) -> Mapping[Holding, Balance]:
+    """The balance of each holding. Raises `SourceError`.
 
-    A reader saves a request if it has read the `balance_key` of each pair and the token's instance before.
+    A reader saves a request if it has read the `balance_key` of each holding and the token's instance before.
     """
-    pairs = list(dict.fromkeys(pairs))
-    keys = [key for token, holder in pairs for key in (balance_key(token, holder), instance_key(token))]
+    holdings = list(dict.fromkeys(holdings))
+    keys = [key for holding in holdings for key in (balance_key(*holding), instance_key(holding.token))]
     entries = await view.read(keys)
-    called = [(token, holder) for token, holder in pairs if not _is_stellar_asset(entries[instance_key(token)])]
-    answers = await view.call([balance_call(token, holder) for token, holder in called])
+    called = [holding for holding in holdings if not _is_stellar_asset(entries[instance_key(holding.token)])]
+    answers = await view.call([balance_call(*holding) for holding in called])
     results = dict(zip(called, answers, strict=True))
     return {
-        (token, holder): _balance(token, entries[balance_key(token, holder)], results.get((token, holder)))
-        for token, holder in pairs
+        holding: _balance(holding.token, entries[balance_key(*holding)], results.get(holding)) for holding in holdings
     }
 
 

@@ -9,10 +9,10 @@ from enum import StrEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from exporter.deployments import Deployment, KnownContract
-from exporter.ledger.oracles import Quote
+from exporter.ledger.oracles import PriceKey, Quote
 from exporter.ledger.tokens import Token
 from exporter.protocols.numbers import BackstopRow, PoolRow, Rewards
-from exporter.tables import SHARED
+from exporter.tables import SHARED, PoolKey
 from exporter.tree.documents import Absent, Unread
 from exporter.tree.values import RewardReason
 
@@ -68,6 +68,13 @@ class Liquidation(NamedTuple):
     side: str | None = None
     token_address: str | None = None
     amount: int | None = None
+
+
+class DeploymentRole(NamedTuple):
+    """A role in a deployment, such as its factory. ``label`` is the deployment's."""
+
+    label: str
+    role: str
 
 
 LEARNED = "named by the chain"
@@ -157,6 +164,13 @@ class Held:
     value: str
 
 
+class TokenOfMarket(NamedTuple):
+    """A token in one market. Both are addresses."""
+
+    market: str
+    token: str
+
+
 @dataclass(frozen=True, slots=True)
 class RewardPrice:
     """The price of a reward token in another token.
@@ -189,9 +203,9 @@ class PoolRead(Generic[State]):
     state: State
 
     @property
-    def market_and_pool(self) -> tuple[str, str]:
-        """The market's address and the pool's id, which together identify the pool."""
-        return self.market.address, self.pool
+    def key(self) -> PoolKey:
+        """What identifies the pool."""
+        return PoolKey(self.market.address, self.pool)
 
     def identity(self) -> dict[str, object]:
         """The values of the columns `SHARED`, which identify a pool."""
@@ -218,7 +232,7 @@ NO_REWARDS = Rewards(
 
 @dataclass(slots=True)
 class ProtocolReading:
-    """Everything that was read of one protocol. A pool is identified by its market and its id.
+    """Everything that was read of one protocol.
 
     Attributes:
         protocol: the protocol's name.
@@ -229,7 +243,7 @@ class ProtocolReading:
         absent: candidates that have no contract and that the operator did not name.
         notices: what the operator should know.
         tokens: the tokens of the pools and of their rewards, by address.
-        quotes: the oracles' answers, by oracle and token.
+        quotes: the oracles' answers.
         entry_keys: for each pool the ledger keys of the entries that its numbers follow from, including the instances
             of its market, token and oracle.
         archived: the pools that have an archived entry, which the next call restores (docs/decisions.md, "Absent,
@@ -239,12 +253,11 @@ class ProtocolReading:
         parameters: for each pool the parameters that are shown to people. Nothing is computed from them.
         verified: for each market that has been verified, the protocol's contract whose record says that it is genuine.
             The next run remembers it.
-        contracts: contracts of deployments that only the chain names, by the deployment's label and the role. The next
-            run remembers them.
+        contracts: the addresses of contracts of deployments that only the chain names. The next run remembers them.
         unknown_code: the markets that run code which no source names.
         held: who decides over markets, and which code they run.
         pending: changes that are queued.
-        reward_prices: what reward tokens are worth, by market and token.
+        reward_prices: what reward tokens are worth.
         backstops: for each market a function that gives the row of the backstops frame at a close time (unix seconds),
             without its value in US cents.
         named: markets that the protocol's own contracts name, and that were not among the candidates. They are not
@@ -258,18 +271,18 @@ class ProtocolReading:
     absent: list[Absent] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     tokens: Mapping[str, Token] = field(default_factory=dict)
-    quotes: Mapping[tuple[str, str], Quote] = field(default_factory=dict)
-    entry_keys: dict[tuple[str, str], tuple[bytes, ...]] = field(default_factory=dict)
-    archived: set[tuple[str, str]] = field(default_factory=set)
-    frozen: dict[tuple[str, str], str] = field(default_factory=dict)
-    price_limits: dict[tuple[str, str], PriceLimits] = field(default_factory=dict)
-    parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
+    quotes: Mapping[PriceKey, Quote] = field(default_factory=dict)
+    entry_keys: dict[PoolKey, tuple[bytes, ...]] = field(default_factory=dict)
+    archived: set[PoolKey] = field(default_factory=set)
+    frozen: dict[PoolKey, str] = field(default_factory=dict)
+    price_limits: dict[PoolKey, PriceLimits] = field(default_factory=dict)
+    parameters: dict[PoolKey, tuple[Parameter, ...]] = field(default_factory=dict)
     verified: dict[str, str] = field(default_factory=dict)
-    contracts: dict[tuple[str, str], str] = field(default_factory=dict)
+    contracts: dict[DeploymentRole, str] = field(default_factory=dict)
     unknown_code: set[str] = field(default_factory=set)
     held: list[Held] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
-    reward_prices: dict[tuple[str, str], RewardPrice] = field(default_factory=dict)
+    reward_prices: dict[TokenOfMarket, RewardPrice] = field(default_factory=dict)
     backstops: dict[str, Callable[[int], BackstopRow]] = field(default_factory=dict)
     named: list[Candidate] = field(default_factory=list)
 

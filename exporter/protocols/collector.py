@@ -15,7 +15,7 @@ from exporter.ledger.codec.fields import Fields, expect, named
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.observation import Entry
-from exporter.ledger.oracles import read_quotes
+from exporter.ledger.oracles import PriceKey, read_quotes
 from exporter.ledger.tokens import Token
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import (
@@ -189,7 +189,7 @@ class Collector:
         reading.unread[:] = [item for item in reading.unread if item.market != market]
         reading.backstops.pop(market, None)
         for by_pool in (reading.entry_keys, reading.parameters, reading.price_limits):
-            for pool in [pool for pool in by_pool if pool[0] == market]:
+            for pool in [pool for pool in by_pool if pool.market == market]:
                 del by_pool[pool]
 
     def notice(self, text: str) -> None:
@@ -309,9 +309,9 @@ class Collector:
         """Add a pool to the reading. ``keys`` are the ledger keys of its own entries, all of which were read."""
         contracts = instance_keys([pool.market.address, pool.token_address, pool.oracle])
         self.reading.pools.append(pool)
-        self.reading.entry_keys[pool.market_and_pool] = (*keys, *contracts)
+        self.reading.entry_keys[pool.key] = (*keys, *contracts)
 
-    async def read_quotes(self, view: LedgerView, more: Iterable[tuple[str, str]] = ()) -> None:
-        """Ask each pool's oracle for its token's price, and ``more`` oracles for tokens. Raises `SourceError`."""
-        pairs = [(str(pool.oracle), pool.token_address) for pool in self.reading.pools]
-        self.reading.quotes = await read_quotes(view, dict.fromkeys([*pairs, *more]))
+    async def read_quotes(self, view: LedgerView, more: Iterable[PriceKey] = ()) -> None:
+        """Ask each pool's oracle for its token's price, and for ``more`` prices. Raises `SourceError`."""
+        of_pools = [PriceKey(str(pool.oracle), pool.token_address) for pool in self.reading.pools]
+        self.reading.quotes = await read_quotes(view, dict.fromkeys([*of_pools, *more]))

@@ -12,7 +12,7 @@ from exporter import exact
 from exporter.deployments.listing import NOTHING_LISTED, MarketListings
 from exporter.errors import NEVER_CONTAINED, Barrier, ExactDivisionError, ExactError, error_text
 from exporter.exact_sums import exact_sum, joined
-from exporter.ledger.oracles import Quote
+from exporter.ledger.oracles import PriceKey, Quote
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import AnyPool, Held, Parameter, Pending, ProtocolReading
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, PoolRow, Rewards, Risk, SpokeTerms
@@ -29,7 +29,7 @@ from exporter.protocols.prices import (
     within_limits,
 )
 from exporter.protocols.protocol import Protocol
-from exporter.protocols.rewards import backstop_frame, set_rewards
+from exporter.protocols.rewards import UsdPrice, backstop_frame, set_rewards
 from exporter.tables import (
     BACKSTOPS_SCHEMA,
     COLUMNS,
@@ -40,6 +40,7 @@ from exporter.tables import (
     OPTIONAL_COLUMNS,
     POOLS_SCHEMA,
     VALID_PRICE,
+    PoolKey,
 )
 from exporter.tree.documents import Absent, Bounded, SkippedMarket, Unpriced, Unread
 from exporter.tree.risk import PublishedRisk
@@ -87,11 +88,11 @@ class Tables:
     held: list[Held] = field(default_factory=list)
     """The admins and the code of markets; in a run also who is behind their prices."""
     pending: list[Pending] = field(default_factory=list)
-    parameters: dict[tuple[str, str], tuple[Parameter, ...]] = field(default_factory=dict)
-    spokes: dict[tuple[str, str], tuple[SpokeTerms, ...]] = field(default_factory=dict)
-    """The terms of each spoke of a pool, keyed by market and pool."""
-    frozen: set[tuple[str, str]] = field(default_factory=set)
-    """The pools, by market and pool, that need a key which the network froze."""
+    parameters: dict[PoolKey, tuple[Parameter, ...]] = field(default_factory=dict)
+    spokes: dict[PoolKey, tuple[SpokeTerms, ...]] = field(default_factory=dict)
+    """The terms of each spoke of a pool."""
+    frozen: set[PoolKey] = field(default_factory=set)
+    """The pools that need a key which the network froze."""
     tokens: dict[str, Token] = field(default_factory=dict)
     risk: PublishedRisk | None = None
     """The risk document that the run shows, of a checkpoint before its ledger."""
@@ -209,8 +210,8 @@ def pending_by_market(pending: Iterable[Pending]) -> Mapping[str, list[Pending]]
     return by_market
 
 
-Spokes = dict[tuple[str, str], tuple[SpokeTerms, ...]]
-"""The terms of each spoke of a pool, keyed by market and pool."""
+Spokes = dict[PoolKey, tuple[SpokeTerms, ...]]
+"""The terms of each spoke of a pool."""
 
 
 def _pools_of(reading: ProtocolReading, protocol: Protocol, tables: Tables, unread_pools: list[Unread]) -> pl.DataFrame:
@@ -221,14 +222,14 @@ def _pools_of(reading: ProtocolReading, protocol: Protocol, tables: Tables, unre
         _apply_price(row, spokes, prices, reading, protocol, tables.close_time)
         _apply_gates(row)
     set_values(rows)
-    worths = {
-        pair: (price.price, price.decimals)
-        for pair, price in prices.items()
+    usd_prices = {
+        key: UsdPrice(price.price, price.decimals)
+        for key, price in prices.items()
         if price.price is not None and price.decimals is not None
     }
     complete_rows = []
     for row in rows:
-        set_rewards(row, reading, worths)
+        set_rewards(row, reading, usd_prices)
         _set_comparable_yields(row)
         too_long = [f"{name} is {row[name]}" for name in _TOTALS if abs(row[name]) > MAX_DECIMAL]
         if too_long:
@@ -237,11 +238,11 @@ def _pools_of(reading: ProtocolReading, protocol: Protocol, tables: Tables, unre
             continue
         tables.bounded += _bound(row)
         _set_facts_of_run(row, protocol, tables)
-        pool_spokes = spokes[row["market"], row["pool"]]
-        if pool_spokes:
-            tables.spokes[row["market"], row["pool"]] = pool_spokes
+        pool = PoolKey.of(row)
+        if spokes[pool]:
+            tables.spokes[pool] = spokes[pool]
         complete_rows.append(row)
-    tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, worths, tables.close_time)])
+    tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, usd_prices, tables.close_time)])
     if not complete_rows:
         return pl.DataFrame(schema=POOLS_SCHEMA)  # six times as fast as from empty columns
     columns = cast(list[dict[str, object]], complete_rows)
@@ -264,47 +265,47 @@ def _projected(
     for pool in reading.pools:
         token = reading.tokens.get(pool.token_address)
         if token is None or token.symbol is None:
-            unread(*pool.market_and_pool, "undecodable", (token and token.failure) or "the token gives no symbol")
+            unread(*pool.key, "undecodable", (token and token.failure) or "the token gives no symbol")
             continue
         try:
             numbers = protocol.project(pool, close_time)
         except ExactError as error:
             reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
-            unread(*pool.market_and_pool, reason, f"the market's own math has no result: {error}")
+            unread(*pool.key, reason, f"the market's own math has no result: {error}")
         except NEVER_CONTAINED:
             raise
         except Exception as error:
-            unread(*pool.market_and_pool, "undecodable", error_text(error))
+            unread(*pool.key, "undecodable", error_text(error))
         else:
             row = row_of(pool, numbers)
             row["symbol"] = token.symbol
-            row["archived"] = pool.market_and_pool in reading.archived
+            row["archived"] = pool.key in reading.archived
             rows.append(row)
-            spokes[pool.market_and_pool] = numbers.spokes
+            spokes[pool.key] = numbers.spokes
     return rows, spokes
 
 
-def _judged_prices(reading: ProtocolReading, protocol: Protocol, close_time: int) -> dict[tuple[str, str], Price]:
-    """The prices that the protocol's rule takes from a reading's quotes, keyed by oracle and token."""
+def _judged_prices(reading: ProtocolReading, protocol: Protocol, close_time: int) -> dict[PriceKey, Price]:
+    """The prices that the protocol's rule takes from a reading's quotes, by what identifies them."""
 
     def price_failure(quote: Quote) -> str | None:
         return protocol.prices.failure(quote, close_time)
 
-    return {(quote.oracle, quote.token): judge(quote, price_failure) for quote in reading.quotes.values()}
+    return {quote.key: judge(quote, price_failure) for quote in reading.quotes.values()}
 
 
 def _apply_price(
     row: PoolRow,
     spokes: Spokes,
-    prices: Mapping[tuple[str, str], Price],
+    prices: Mapping[PriceKey, Price],
     reading: ProtocolReading,
     protocol: Protocol,
     close_time: int,
 ) -> None:
     """Set a pool's price. Close what its market refuses without a price, and everything if the network froze it."""
-    key = row["market"], row["pool"]
+    key = PoolKey.of(row)
     not_asked = NO_ORACLE if row["oracle"] is None else NOT_ASKED
-    price = prices.get((row["oracle"] or "", row["token_address"]), not_asked)
+    price = prices.get(PriceKey(row["oracle"] or "", row["token_address"]), not_asked)
     price = within_limits(price, reading.price_limits.get(key), close_time)
     set_price(row, price, protocol.prices.without_price)
     spokes[key] = spokes_with_price(spokes[key], price, protocol.prices.without_price)

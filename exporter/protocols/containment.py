@@ -13,6 +13,7 @@ from exporter.errors import Barrier
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.protocol import Protocol
+from exporter.tables import PoolKey
 from exporter.tree.documents import Unread
 
 
@@ -35,7 +36,7 @@ async def read_contained(
     return ProtocolReading(protocol.name, unread=unread, notices=[notice])
 
 
-async def _archived_pools(view: LedgerView, reading: ProtocolReading) -> set[tuple[str, str]]:
+async def _archived_pools(view: LedgerView, reading: ProtocolReading) -> set[PoolKey]:
     """The pools that have an archived entry. The reader has read all entries, so no request is made."""
     entries = await view.read(dict.fromkeys(key for keys in reading.entry_keys.values() for key in keys))
     archived = {key for key, entry in entries.items() if entry is not None and entry.archived}

@@ -19,6 +19,7 @@ from exporter.ledger.codec.entries import code_holder_key, code_key, instance_of
 from exporter.ledger.observation import Entry
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import ProtocolReading
+from exporter.tables import PoolKey
 
 _CONFIG_SETTING, _FROZEN_KEYS = 8, 17
 SETTING_KEY: Final = struct.pack(">II", _CONFIG_SETTING, _FROZEN_KEYS)
@@ -64,12 +65,10 @@ async def mark_frozen(view: LedgerView, readings: Sequence[ProtocolReading]) -> 
     return None
 
 
-async def _frozen_pools(
-    view: LedgerView, reading: ProtocolReading, frozen: frozenset[bytes]
-) -> dict[tuple[str, str], str]:
+async def _frozen_pools(view: LedgerView, reading: ProtocolReading, frozen: frozenset[bytes]) -> dict[PoolKey, str]:
     """The pools that need a frozen key, with the reason. Their entries were read before, so no request is made."""
     entries = await view.read(dict.fromkeys(key for keys in reading.entry_keys.values() for key in keys))
-    reasons: dict[tuple[str, str], str] = {}
+    reasons: dict[PoolKey, str] = {}
     for pool, keys in reading.entry_keys.items():
         frozen_keys = sorted(frozen.intersection(_needed(keys, entries)))
         if frozen_keys:

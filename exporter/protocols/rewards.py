@@ -15,16 +15,21 @@ import polars as pl
 
 from exporter.errors import Barrier
 from exporter.exact import INT128_MAX, JSON_INTEGER_MAX
-from exporter.protocols.base import ProtocolReading, RewardPrice
+from exporter.ledger.oracles import PriceKey
+from exporter.protocols.base import ProtocolReading, RewardPrice, TokenOfMarket
 from exporter.protocols.numbers import BackstopRow, PoolRow
 from exporter.tables import BACKSTOPS_SCHEMA, MAX_DECIMAL, YEAR
 from exporter.tree.values import RewardReason
 
-Worth = tuple[int, int]
-"""A price in US dollars and its decimals."""
 
-Worths = Mapping[tuple[str, str], Worth]
-"""Prices in US dollars, keyed by oracle and token."""
+class UsdPrice(NamedTuple):
+    """A price of one whole token: it is ``price`` / 10^``decimals`` US dollars."""
+
+    price: int
+    decimals: int
+
+
+UsdPrices = Mapping[PriceKey, UsdPrice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class RewardToken:
     """The token in which a pool's rewards are paid. ``price`` is None if it is not known."""
 
     decimals: int | None
-    price: Worth | None
+    price: UsdPrice | None
 
 
 class SideReward(NamedTuple):
@@ -47,7 +52,7 @@ class SideReward(NamedTuple):
     reason: str
 
 
-def set_rewards(row: PoolRow, reading: ProtocolReading, prices: Worths) -> None:
+def set_rewards(row: PoolRow, reading: ProtocolReading, prices: UsdPrices) -> None:
     """Set a pool's yearly rewards, their yields, and the price of the reward token.
 
     The protocol has already set the amounts a second.
@@ -55,14 +60,15 @@ def set_rewards(row: PoolRow, reading: ProtocolReading, prices: Worths) -> None:
     address = row["reward_token"] or ""
     token = reading.tokens.get(address)
     decimals = None if token is None else token.decimals
-    worth = None if decimals is None else reading.reward_prices.get((row["market"], address))
-    price = None if worth is None else _worth(worth, prices.get((row["oracle"] or "", worth.priced_in)))
+    reward_price = None if decimals is None else reading.reward_prices.get(TokenOfMarket(row["market"], address))
+    price = None if reward_price is None else _in_usd(reward_price, row["oracle"], prices)
     row["reward_symbol"] = None if token is None else token.symbol
     row["reward_token_decimals"] = decimals
     row["reward_price"] = row["reward_price_decimals"] = row["reward_price_source"] = None
-    if worth is not None and price is not None:
+    if reward_price is not None and price is not None:
         row["reward_price"], row["reward_price_decimals"] = price
-        row["reward_price_source"] = f"{worth.source} * {row['oracle']}" if worth.source else row["oracle"]
+        source = reward_price.source
+        row["reward_price_source"] = f"{source} * {row['oracle']}" if source else row["oracle"]
     paid_in = RewardToken(decimals, price)
     supply = _reward(
         row,
@@ -112,26 +118,27 @@ def _reward(
         return SideReward(per_year, None, RewardReason.NO_REWARD_PRICE)
     if token_price is None or token_price_decimals is None:
         return SideReward(per_year, None, RewardReason.NO_TOKEN_PRICE)
-    reward_price, reward_price_decimals = paid_in.price
+    reward_price = paid_in.price
     # (per_second * YEAR * reward price) / (total * token price), each with its decimals; 4 more make basis points.
-    numerator = per_second * YEAR * reward_price * 10 ** (row["decimals"] + token_price_decimals + 4)
-    denominator = extra * 10 ** (paid_in.decimals + reward_price_decimals) * total * token_price
+    numerator = per_second * YEAR * reward_price.price * 10 ** (row["decimals"] + token_price_decimals + 4)
+    denominator = extra * 10 ** (paid_in.decimals + reward_price.decimals) * total * token_price
     return SideReward(per_year, min(numerator // denominator, JSON_INTEGER_MAX), reason)
 
 
-def _worth(reward: RewardPrice, priced_in: Worth | None) -> Worth | None:
-    """The price of a reward token in US dollars, from that of the token that it is priced in.
+def _in_usd(reward: RewardPrice, oracle: str | None, prices: UsdPrices) -> UsdPrice | None:
+    """The price of a reward token in US dollars, from the oracle's price of the token that it is priced in.
 
     None if that price is missing, or if the product is not above zero or has more than 38 digits.
     """
-    if priced_in is None or not 0 < reward.rate * priced_in[0] <= MAX_DECIMAL:
+    priced_in = prices.get(PriceKey(oracle or "", reward.priced_in))
+    if priced_in is None or not 0 < reward.rate * priced_in.price <= MAX_DECIMAL:
         return None
-    return reward.rate * priced_in[0], reward.decimals + priced_in[1]
+    return UsdPrice(reward.rate * priced_in.price, reward.decimals + priced_in.decimals)
 
 
-def backstop_frame(reading: ProtocolReading, prices: Worths, close_time: int) -> pl.DataFrame:
+def backstop_frame(reading: ProtocolReading, prices: UsdPrices, close_time: int) -> pl.DataFrame:
     """The frame of a reading's backstops, with their values. A number that does not fit into 128 bits is null."""
-    oracles = {market.address: market.oracle or "" for market in reading.markets}
+    oracles = {market.address: market.oracle for market in reading.markets}
     rows: list[BackstopRow] = []
     for market, row_at in reading.backstops.items():
         with Barrier() as barrier:
@@ -139,10 +146,11 @@ def backstop_frame(reading: ProtocolReading, prices: Worths, close_time: int) ->
         if barrier.failure:
             reading.notices.append(f"the numbers of the backstop of market {market} have no result: {barrier.failure}")
             continue
-        worth = None if row.emission_token is None else reading.reward_prices.get((row.market, row.emission_token))
-        usdc = None if worth is None else prices.get((oracles.get(row.market, ""), worth.priced_in))
+        reward_price = reading.reward_prices.get(TokenOfMarket(row.market, row.emission_token or ""))
+        oracle = oracles.get(row.market) or ""
+        usdc = None if reward_price is None else prices.get(PriceKey(oracle, reward_price.priced_in))
         if row.lp_tokens is not None and row.lp_price_usdc is not None and usdc is not None:
-            value = row.lp_tokens * row.lp_price_usdc * usdc[0] * 100 // 10 ** (7 + 7 + usdc[1])
+            value = row.lp_tokens * row.lp_price_usdc * usdc.price * 100 // 10 ** (7 + 7 + usdc.decimals)
             row = replace(row, value_usd_cents=value)
         rows.append(row)
     if not rows:

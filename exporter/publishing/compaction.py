@@ -35,6 +35,7 @@ from exporter.publishing.published_state import read_published, read_whole_histo
 from exporter.publishing.sweep_record import forget_named, record_replaced
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock, Store, read_many, utc_now
+from exporter.tables import PoolKey, pool_keys
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_PREFIX
 from exporter.tree.files import FileKind, RenderedFile
@@ -118,32 +119,32 @@ def _scan(parts: Sequence[bytes]) -> pl.LazyFrame:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Consecutive pools in the order of a compacted file: the first and the last of them, each by market and pool."""
+    """Consecutive pools in the order of a compacted file: the first and the last of them."""
 
-    first: tuple[str, str]
-    last: tuple[str, str]
+    first: PoolKey
+    last: PoolKey
 
     def holds(self) -> pl.Expr:
         """An expression that is true for the rows of these pools."""
         market, pool = pl.col("market"), pl.col("pool")
-        (first_market, first_pool), (last_market, last_pool) = self.first, self.last
-        after_the_first = (market > pl.lit(first_market)) | (pool >= pl.lit(first_pool))
-        before_the_last = (market < pl.lit(last_market)) | (pool <= pl.lit(last_pool))
-        return market.is_between(pl.lit(first_market), pl.lit(last_market)) & after_the_first & before_the_last
+        first, last = self.first, self.last
+        after_the_first = (market > pl.lit(first.market)) | (pool >= pl.lit(first.pool))
+        before_the_last = (market < pl.lit(last.market)) | (pool <= pl.lit(last.pool))
+        return market.is_between(pl.lit(first.market), pl.lit(last.market)) & after_the_first & before_the_last
 
 
 def _stretches(parts: Sequence[bytes]) -> Iterator[Stretch]:
     """The pools of the parts in stretches of at least `STRETCH_ROWS` rows each; the last stretch may have fewer."""
     counts = _scan(parts).group_by("market", "pool").len("rows").sort("market", "pool").collect()
     first, rows = None, 0
-    for market, pool, rows_of_pool in counts.iter_rows():
-        first = first or (market, pool)
+    for pool, rows_of_pool in zip(pool_keys(counts), counts["rows"], strict=True):
+        first = first or pool
         rows += rows_of_pool
         if rows >= STRETCH_ROWS:
-            yield Stretch(first, (market, pool))
+            yield Stretch(first, pool)
             first, rows = None, 0
     if first is not None:
-        yield Stretch(first, (market, pool))
+        yield Stretch(first, pool)
 
 
 def _rows(parts: Sequence[bytes], stretch: Stretch) -> pl.DataFrame:

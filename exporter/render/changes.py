@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import TypeAlias
+from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 from exporter.best import NOT_LISTED
@@ -46,14 +46,27 @@ _REWARDS = {
 _QUEUED_WORDS = {"terms": "other terms", "admin": "another admin", "code": "other code", "oracle": "another oracle"}
 """Words for queued changes, by the kind of `exporter.protocols.base.Pending`."""
 
-_MarketAndPool: TypeAlias = tuple[str, str | None]
-"""A market, and the id of one of its pools; None for the market itself."""
 
-_Ends: TypeAlias = tuple[str | None, str | None]
-"""The values before and after a change."""
+class _Place(NamedTuple):
+    """Where a change happened: in a market, or in one of its pools."""
 
-_PoolChanges: TypeAlias = Iterator[tuple[str, str, _Ends]]
-"""Changes of a pool, each with its kind, a text, and its two values."""
+    market: str
+    pool: str | None = None
+
+
+class _Values(NamedTuple):
+    """The value before a change, and the one after it."""
+
+    before: str | None
+    after: str | None
+
+
+class _PoolChange(NamedTuple):
+    """A change of a pool: its kind, a text for people, and its values."""
+
+    kind: str
+    text: str
+    values: _Values
 
 
 def own_changes(before: WatchedValues | None, now: WatchedValues, network: str, close_time: int) -> list[RunChange]:
@@ -74,43 +87,40 @@ class _Comparison:
     def __init__(self, before: WatchedValues, now: WatchedValues, network: str, close_time: int) -> None:
         self._before, self._now, self._network, self._closed = before, now, network, timestamp(close_time)
         self._names = {market.market: market.name or market.market for market in (*before.markets, *now.markets)}
-        self._symbols: dict[_MarketAndPool, str] = {
-            (pool.market, pool.pool): pool.symbol for pool in (*before.pools, *now.pools)
-        }
+        self._symbols = {_Place(pool.market, pool.pool): pool.symbol for pool in (*before.pools, *now.pools)}
         self._protocols = {market.market: market.protocol for market in (*before.markets, *now.markets)}
         self._earlier_markets = {market.market: market for market in before.markets}
         self._read = {market.market for market in now.markets}
         self._listed = {market.market: market.listed for market in (*before.markets, *now.markets)}
         self._was_unread, self._is_unread = (
-            {(item.market, item.pool) for item in values.unread} for values in (before, now)
+            {_Place(item.market, item.pool) for item in values.unread} for values in (before, now)
         )
 
-    def _title(self, where: _MarketAndPool) -> str:
-        market, pool = where
-        name = self._names.get(market, market)
-        return name if pool is None else f"{self._symbols.get(where, pool)} in {name}"
+    def _title(self, where: _Place) -> str:
+        name = self._names.get(where.market, where.market)
+        return name if where.pool is None else f"{self._symbols.get(where, where.pool)} in {name}"
 
     def _change(
         self,
         kind: str,
-        where: _MarketAndPool,
+        where: _Place,
         title: str,
-        ends: _Ends,
+        values: _Values,
         subject: str = "",
         takes_effect: str | None = None,
     ) -> RunChange:
         """A change. ``subject`` tells it apart from others of its kind in the same market or pool."""
-        (market, pool), ledger = where, self._now.observed_ledger
-        identity = f"{self._network}/{ledger}/{kind}/{market}/{pool or ''}{subject}"
+        ledger = self._now.observed_ledger
+        identity = f"{self._network}/{ledger}/{kind}/{where.market}/{where.pool or ''}{subject}"
         return RunChange(
             id=f"urn:uuid:{uuid5(NAMESPACE_URL, identity)}",
             kind=kind,
-            market=market,
-            pool=pool,
-            listed=self._listed.get(market, False),
+            market=where.market,
+            pool=where.pool,
+            listed=self._listed.get(where.market, False),
             title=title,
-            before=ends[0],
-            after=ends[1],
+            before=values.before,
+            after=values.after,
             unit=UNITS.get(kind),
             takes_effect=takes_effect,
             observed_ledger=ledger,
@@ -121,14 +131,14 @@ class _Comparison:
     def markets(self) -> Iterator[RunChange]:
         """Markets that are new, and markets of which a value changed."""
         for market in self._now.markets:
-            where, was = (market.market, None), self._earlier_markets.get(market.market)
+            where, was = _Place(market.market), self._earlier_markets.get(market.market)
             name, status = self._title(where), market.status
             if was is None:
                 if where not in self._was_unread:
                     protocol = PROTOCOLS.get(market.protocol)
                     title = market.protocol if protocol is None else protocol.words.coverage.title
                     what = title if market.listed else f"{title}, {NOT_LISTED}"
-                    yield self._change("new_market", where, f"New market: {name} ({what})", (None, status))
+                    yield self._change("new_market", where, f"New market: {name} ({what})", _Values(None, status))
                 continue
             if was.status != status:
                 was_open, is_open = was.status in ACTIVE, status in ACTIVE
@@ -137,15 +147,16 @@ class _Comparison:
                     kind,
                     where,
                     f"{name}: {_market_status_text(market.protocol, was.status, status)}",
-                    (was.status, status),
+                    _Values(was.status, status),
                 )
             if was.listed is not market.listed:
-                now = "listed" if market.listed else "unlisted"
-                ends = (NOT_LISTED, "listed") if market.listed else ("listed", NOT_LISTED)
-                yield self._change(now, where, f"{name}: it is {'now' if market.listed else 'no longer'} listed", ends)
+                kind = "listed" if market.listed else "unlisted"
+                listed = _Values(NOT_LISTED, "listed") if market.listed else _Values("listed", NOT_LISTED)
+                title = f"{name}: it is {'now' if market.listed else 'no longer'} listed"
+                yield self._change(kind, where, title, listed)
             # Another version of the exporter may compute the digest from other fields.
             if was.config_hash != market.config_hash and self._before.exporter_version == self._now.exporter_version:
-                hashes = was.config_hash, market.config_hash
+                hashes = _Values(was.config_hash, market.config_hash)
                 yield self._change("configuration", where, f"{name}: its configuration changed", hashes)
             earlier = {(item.kind, item.subject): item.value for item in was.values}
             for item in market.values:
@@ -153,7 +164,7 @@ class _Comparison:
                 if value != item.value:
                     what = f"code of the {item.subject}" if item.kind == "code" else item.subject
                     title = f"{name}: the {what} changed"
-                    yield self._change(item.kind, where, title, (value, item.value), item.subject)
+                    yield self._change(item.kind, where, title, _Values(value, item.value), item.subject)
 
     def pools(self) -> Iterator[RunChange]:
         """Pools that are new or gone, and pools of which a value changed.
@@ -165,26 +176,26 @@ class _Comparison:
             for market in self._now.markets
             if market.market in self._earlier_markets and self._earlier_markets[market.market].status != market.status
         }
-        earlier_pools = {(pool.market, pool.pool): pool for pool in self._before.pools}
+        earlier_pools = {_Place(pool.market, pool.pool): pool for pool in self._before.pools}
         for pool in self._now.pools:
-            where = pool.market, pool.pool
+            where = _Place(pool.market, pool.pool)
             title, old = self._title(where), earlier_pools.pop(where, None)
             if old is None:
                 if pool.market in self._earlier_markets and where not in self._was_unread:
-                    yield self._change("new_pool", where, f"New pool: {title}", (None, None))
+                    yield self._change("new_pool", where, f"New pool: {title}", _Values(None, None))
                 continue
             statuses = (
                 () if pool.market in restated else _changed_status(self._protocols.get(pool.market, ""), old, pool)
             )
-            for kind, text, ends in chain(statuses, _changed_numbers(old, pool)):
-                yield self._change(kind, where, f"{title}: {text}", ends)
+            for change in chain(statuses, _changed_numbers(old, pool)):
+                yield self._change(change.kind, where, f"{title}: {change.text}", change.values)
             yield from self._parameters(where, old, pool)
         for where in earlier_pools.keys() - self._is_unread:
-            if where[0] in self._read:
+            if where.market in self._read:
                 title = f"{self._title(where)}: the market has it no longer"
-                yield self._change("removed_pool", where, title, (None, None))
+                yield self._change("removed_pool", where, title, _Values(None, None))
 
-    def _parameters(self, where: _MarketAndPool, old: WatchedPool, pool: WatchedPool) -> Iterator[RunChange]:
+    def _parameters(self, where: _Place, old: WatchedPool, pool: WatchedPool) -> Iterator[RunChange]:
         """Parameters of a pool that changed. Nothing is compared with a run of another version of the exporter.
 
         Another version may print the same value in another way.
@@ -195,7 +206,7 @@ class _Comparison:
             earlier = old.parameters.get(name, value)
             if earlier != value:
                 title = f"{self._title(where)}: the parameter {name} changed"
-                yield self._change("parameter", where, title, (earlier, value), name)
+                yield self._change("parameter", where, title, _Values(earlier, value), name)
 
     def unread(self) -> Iterator[RunChange]:
         """Markets and pools that could not be read now, but could be before.
@@ -203,12 +214,12 @@ class _Comparison:
         An address that is tried as a market of several protocols is a change once.
         """
         before = {(item.protocol, item.market, item.pool) for item in self._before.unread}
-        reasons: dict[_MarketAndPool, str] = {}
+        reasons: dict[_Place, str] = {}
         for item in self._now.unread:
             if (item.protocol, item.market, item.pool) not in before:
-                reasons.setdefault((item.market, item.pool), item.reason)
+                reasons.setdefault(_Place(item.market, item.pool), item.reason)
         for where, reason in reasons.items():
-            yield self._change("unread", where, f"{self._title(where)}: could not be read", (None, reason))
+            yield self._change("unread", where, f"{self._title(where)}: could not be read", _Values(None, reason))
 
     def queued(self) -> Iterator[RunChange]:
         """Changes that are newly queued, or not queued any more.
@@ -219,14 +230,15 @@ class _Comparison:
         for item in (*self._now.pending, *self._before.pending):
             if item.market not in self._earlier_markets or item.market not in self._read or item in earlier & later:
                 continue
-            where = item.market, item.pool
+            where = _Place(item.market, item.pool)
             title = f"{self._title(where)}: {_QUEUED_WORDS.get(item.kind, item.kind)}"
             subject = f"{item.kind} {item.value} {item.takes_effect}"
             if item in later:
-                ends = None, item.value
-                yield self._change("pending", where, f"{title} queued", ends, subject, item.takes_effect)
+                values = _Values(None, item.value)
+                yield self._change("pending", where, f"{title} queued", values, subject, item.takes_effect)
             elif where not in self._is_unread:
-                yield self._change("pending", where, f"{title} not queued any more", (item.value, None), subject)
+                values = _Values(item.value, None)
+                yield self._change("pending", where, f"{title} not queued any more", values, subject)
 
 
 def _market_status_text(name: str, before: str, after: str) -> str:
@@ -249,10 +261,11 @@ def _from_to(meanings: Mapping[str, str], before: str, after: str) -> str:
     return f"{now}; before: {was}"
 
 
-def _changed_status(protocol: str, old: WatchedPool, pool: WatchedPool) -> _PoolChanges:
+def _changed_status(protocol: str, old: WatchedPool, pool: WatchedPool) -> Iterator[_PoolChange]:
     """Changes of a pool's own status. If it is not known, or was not, nothing counts as changed."""
     if old.status is not None and pool.status is not None and old.status != pool.status:
-        yield "status", _pool_status_text(protocol, old.status, pool.status), (old.status, pool.status)
+        text = _pool_status_text(protocol, old.status, pool.status)
+        yield _PoolChange("status", text, _Values(old.status, pool.status))
         return
     gates = [(gate, getattr(old, gate), getattr(pool, gate)) for gate in GATES]
     turned = [(gate.removeprefix("can_"), after) for gate, was, after in gates if {was, after} == {True, False}]
@@ -261,37 +274,40 @@ def _changed_status(protocol: str, old: WatchedPool, pool: WatchedPool) -> _Pool
             ", ".join(f"{gate} {'open' if is_open is side else 'closed'}" for gate, is_open in turned)
             for side in (False, True)
         )
-        yield "status", after, (before, after)
+        yield _PoolChange("status", after, _Values(before, after))
 
 
-def _changed_numbers(old: WatchedPool, new: WatchedPool) -> _PoolChanges:
+def _changed_numbers(old: WatchedPool, new: WatchedPool) -> Iterator[_PoolChange]:
     """Changes of a pool's numbers. A number that is not known, or was not, does not count as changed."""
     if old.utilization_bps <= HIGH_UTILIZATION_BPS < new.utilization_bps:
-        yield "utilization", "utilization over 95 %", (str(old.utilization_bps), str(new.utilization_bps))
+        values = _Values(str(old.utilization_bps), str(new.utilization_bps))
+        yield _PoolChange("utilization", "utilization over 95 %", values)
     if old.archived != new.archived:
         text = "an entry of it is archived" if new.archived else "its archived entries are restored"
-        yield "archived", text, ("archived" if old.archived else "live", "archived" if new.archived else "live")
+        values = _Values("archived" if old.archived else "live", "archived" if new.archived else "live")
+        yield _PoolChange("archived", text, values)
     if (old.oracle_price_usd is None) != (new.oracle_price_usd is None):
         text = "it has no price" if new.oracle_price_usd is None else "it has a price"
-        yield "price", text, (old.oracle_price_usd, new.oracle_price_usd)
+        yield _PoolChange("price", text, _Values(old.oracle_price_usd, new.oracle_price_usd))
     sides = (("supply", "suppliers", "get", "supplied"), ("borrow", "borrowers", "pay", "borrowed"))
     for side, people, verb, done in sides:
         was, rate = (getattr(pool, f"{side}_apy_bps") for pool in (old, new))
         if None not in (was, rate) and abs(rate - was) > RATE_MOVE_BPS:
             text = f"{people} {verb} {_percent(rate)}, {'up' if rate > was else 'down'} from {_percent(was)}"
-            yield f"{side}_rate", text, (str(was), str(rate))
+            yield _PoolChange(f"{side}_rate", text, _Values(str(was), str(rate)))
         paid, pays = (getattr(pool, f"{side}_reward") for pool in (old, new))
         if None not in (paid, pays) and paid != pays and (paid, pays) != ("ends_soon", "paid"):
-            yield f"{side}_reward", _REWARDS[pays].format(people), (paid, pays)
+            yield _PoolChange(f"{side}_reward", _REWARDS[pays].format(people), _Values(paid, pays))
         capped, cap = (getattr(pool, f"{side}_cap") for pool in (old, new))
         if None in (capped, cap):
             continue
         if capped != cap:
             raised = cap == "none" or (capped != "none" and int(cap) > int(capped))
-            yield f"{side}_cap", f"the {side} cap was {'raised' if raised else 'lowered'}", (capped, cap)
+            text = f"the {side} cap was {'raised' if raised else 'lowered'}"
+            yield _PoolChange(f"{side}_cap", text, _Values(capped, cap))
         before, after = (getattr(pool, f"total_{done}") for pool in (old, new))
         if _filled(after, cap) and not _filled(before, capped):
-            yield f"{side}_cap_filled", f"the {side} cap is filled", (before, after)
+            yield _PoolChange(f"{side}_cap_filled", f"the {side} cap is filled", _Values(before, after))
 
 
 def _filled(total: str, cap: str) -> bool:

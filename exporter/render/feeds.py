@@ -7,6 +7,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from exporter.render.change_list import bounded
 from exporter.render.site.templates import environment
+from exporter.tables import PoolKey
 from exporter.tree.documents import (
     ChangeList,
     RunChange,
@@ -26,12 +27,12 @@ def render_feeds(changes: ChangeList, now: WatchedValues, network: str, updated:
     time that an empty feed states: when the history began.
     """
     names = {market.market: market.name or market.market for market in now.markets}
-    pools = {(pool.market, pool.pool) for pool in now.pools}
+    pools = {PoolKey(pool.market, pool.pool) for pool in now.pools}
     template = environment().get_template("feed.atom.j2")
 
     def page_of(market: str, pool: str | None = None) -> str:
         """The page of a market or pool; the list of markets, if the market is no longer read."""
-        if pool is not None and (market, pool) in pools:
+        if pool is not None and PoolKey(market, pool) in pools:
             return f"pools/{market}/{pool}.html"
         return f"markets/{market}.html" if market in names else "markets.html"
 

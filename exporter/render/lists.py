@@ -28,7 +28,7 @@ from exporter.ledger.tokens import Token
 from exporter.protocols.compute import Tables
 from exporter.protocols.numbers import PoolRow as FrameRow
 from exporter.render.run_documents import digits, token_documents
-from exporter.tables import document_fields, rows_as
+from exporter.tables import PoolKey, document_fields, pool_keys, rows_as
 from exporter.tree.documents import BestRate, TokenEntry, TokenList, encode, token_of
 from exporter.tree.families import (
     EMPTY_PAGE_KEY,
@@ -105,11 +105,12 @@ def snapshots(pools: pl.DataFrame) -> list[PoolSnapshot]:
 
 def check_pools(pools: pl.DataFrame) -> None:
     """Raise `CheckError` if the rows of a pools frame do not ascend by market and pool, or a pool is there twice."""
-    previous = ("", "")
-    for row in pools.select("market", "pool").iter_rows():
-        if row <= previous:
-            raise CheckError(f"pools: {row} comes after {previous}; rows must ascend by market and pool, each once")
-        previous = row
+    previous = PoolKey("", "")
+    for pool in pool_keys(pools):
+        if pool <= previous:
+            order = f"{'/'.join(pool)} comes after {'/'.join(previous)}"
+            raise CheckError(f"pools: {order}; rows must ascend by market and pool, each once")
+        previous = pool
 
 
 def _filters(pools: pl.DataFrame, markets: pl.DataFrame) -> Iterator[tuple[str | None, str | None, Sequence[int]]]:

@@ -24,7 +24,7 @@ from exporter.protocols.compute import Tables, pending_by_market
 from exporter.protocols.numbers import SpokeTerms
 from exporter.protocols.protocol import Protocol, RateRow
 from exporter.render.site.templates import environment
-from exporter.tables import COLUMNS, MAX_DECIMAL, VALID_PRICE, document_fields, rows_as, written
+from exporter.tables import COLUMNS, MAX_DECIMAL, VALID_PRICE, PoolKey, document_fields, rows_as, written
 from exporter.tree import documents
 from exporter.tree.families import METRICS, SKIPPED, SKIPPED_PAGE
 from exporter.tree.files import FileKind, RenderedFile
@@ -140,14 +140,14 @@ def render_details(
     tables: Tables,
     protocols: Mapping[str, Protocol],
     periods: Iterable[list[AssetPeriod]],
-    first_seen: Mapping[tuple[str, str], int],
+    first_seen: Mapping[PoolKey, int],
 ) -> Iterator[RenderedFile]:
     """Render the document of each pool that was read. ``pools`` is a frame of `lists.with_list_columns`."""
     drawn, queued = rate_curves(tables.pools, tables.parameters, protocols), pending_by_market(tables.pending)
     columns = [*LIST_COLUMNS, *(written(column.name, column.document_type) for column in COLUMNS)]
     rows = chain.from_iterable(part.select(columns).iter_rows(named=True) for part in tables.pools.iter_slices(1_000))
     for pool, row, own, curve in zip(rows_as(_PoolStatus, tables.pools), rows, periods, drawn, strict=True):
-        key, words = (pool["market"], pool["pool"]), protocols[pool["protocol"]].words
+        key, words = PoolKey.of(pool), protocols[pool["protocol"]].words
         parameters = tables.parameters.get(key, ())
         yield file_of(
             _filled(
@@ -169,7 +169,7 @@ def render_details(
                 risk=_filled(AssetRisk, row, spokes=[_spoke(terms) for terms in tables.spokes.get(key, ())]),
                 rewards=_filled(AssetRewards, row),
                 periods=own,
-                pending=[pending_change(item) for item in queued.get(key[0], ()) if item.pool in (None, key[1])],
+                pending=[pending_change(item) for item in queued.get(key.market, ()) if item.pool in (None, key.pool)],
             )
         )
 
@@ -198,13 +198,13 @@ class _CurveRow(RateRow):
 
 def rate_curves(
     pools: pl.DataFrame,
-    parameters: Mapping[tuple[str, str], Sequence[Parameter]],
+    parameters: Mapping[PoolKey, Sequence[Parameter]],
     protocols: Mapping[str, Protocol],
 ) -> Iterator[list[RatePoint]]:
     """The borrow rate over the utilization, for each pool of the frame; empty if its protocol has no curve."""
     for row in rows_as(_CurveRow, pools):
         model = protocols[row["protocol"]].rate_model
-        parameters_of_pool = {item.name: item.value for item in parameters.get((row["market"], row["pool"]), ())}
+        parameters_of_pool = {item.name: item.value for item in parameters.get(PoolKey.of(row), ())}
         points = [] if model is None else model.curve(row, parameters_of_pool)
         scales = row["utilization_decimals"], row["apr_decimals"]
         yield [RatePoint(*map(basis_points, point, scales)) for point in points]

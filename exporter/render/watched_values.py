@@ -15,6 +15,7 @@ from exporter.protocols.base import NOBODY, Parameter
 from exporter.protocols.compute import Tables
 from exporter.render.run_documents import pending_change
 from exporter.render.site.text import fixed_point
+from exporter.tables import pool_keys
 from exporter.tree.documents import (
     EXPORTER_VERSION,
     WatchedMarket,
@@ -90,11 +91,10 @@ def watched_pools(tables: Tables) -> list[WatchedPool]:
         *(_cap(side) for side in ("supply", "borrow")),
         pl.col("total_supplied", "total_borrowed").cast(pl.String),
     )
+    parameters = (dict(_watched_parameters(tables.parameters.get(pool, ()))) for pool in pool_keys(tables.pools))
     return [
-        msgspec.structs.replace(
-            WatchedPool(*row), parameters=dict(_watched_parameters(tables.parameters.get((row[0], row[1]), ())))
-        )
-        for row in columns.iter_rows()
+        msgspec.structs.replace(WatchedPool(*row), parameters=parameters_of_pool)
+        for row, parameters_of_pool in zip(columns.iter_rows(), parameters, strict=True)
     ]
 
 

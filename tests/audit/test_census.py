@@ -43,6 +43,7 @@ from exporter.past.archive.trusted_organisations import trust_of
 from exporter.past.archive_source import FromArchive
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
+from exporter.tables import PoolKey
 from tests.job.recorded_archive import CHECKPOINT, recorded_archive
 from tests.job_runs import run, settings_for
 from tests.localnet.recorded import BLEND_V2, LISTED, only
@@ -51,8 +52,8 @@ from tests.past.archive.simulated_archive import SimulatedArchive
 MARKETS = frozenset(market for _, market in LISTED)
 SLENDER, ALULA, K2 = (dict(LISTED)[name] for name in ("slender", "alula", "k2"))
 XOXNO, PERIDOT = dict(LISTED)["xoxno"], dict(LISTED)["peridot"]
-HUB_MARKETS = frozenset(
-    (pool.market, pool.pool) for item in network_of(settings_for().passphrase).deployments for pool in item.pools
+HUB_POOLS = frozenset(
+    PoolKey(pool.market, pool.pool) for item in network_of(settings_for().passphrase).deployments for pool in item.pools
 )
 STRANGER = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 BLEND = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
@@ -150,7 +151,7 @@ def compared(
     ledger: int = CHECKPOINT,
     made: tuple[SimulatedArchive, FromArchive] | None = None,
     skipped: dict[tuple[str, str], tuple[str, bool]] | None = None,
-    pools: frozenset[tuple[str, str]] | None = None,
+    pools: frozenset[PoolKey] | None = None,
 ) -> tuple[Complete, Unproven]:
     """A run at a ledger that read these markets, compared with the archive of a changed network, or a given one."""
     signed, given = made or recorded_archive(folder, change, newest)
@@ -169,7 +170,7 @@ def compared(
         RunRead(
             status,
             dict.fromkeys(read, "") | known,
-            HUB_MARKETS if pools is None else pools,
+            HUB_POOLS if pools is None else pools,
             frozenset(),
             {},
             skipped or {},
@@ -181,7 +182,7 @@ def compared(
 
 def test_pools_that_a_run_left_out(recorded: tuple[SimulatedArchive, FromArchive], tmp_path: Path) -> None:
     """A hub market of XOXNO, which no list on the chain names, is missed; one newer than the run is a reason."""
-    left_out, *others = sorted(HUB_MARKETS)
+    left_out, *others = sorted(HUB_POOLS)
     for folder in ("all", "one", "same", "earlier"):
         (tmp_path / folder).mkdir()
 
@@ -189,13 +190,13 @@ def test_pools_that_a_run_left_out(recorded: tuple[SimulatedArchive, FromArchive
         return compared(tmp_path / folder, MARKETS, made=recorded, pools=frozenset(others), ledger=ledger)[1]
 
     assert UnprovenReason.MARKETS not in compared(tmp_path / "all", MARKETS, made=recorded)[1].counts
-    with pytest.raises(RefutedError, match=f"the run left out pool {left_out[1]} of market {XOXNO}") as refused:
+    with pytest.raises(RefutedError, match=f"the run left out pool {left_out.pool} of market {XOXNO}") as refused:
         without_one("one", CHECKPOINT)
     changed = int(str(refused.value).split()[-1])
     with pytest.raises(RefutedError, match=f"changed last at ledger {changed}"):
         without_one("same", changed)
     unproven = without_one("earlier", changed - 1)
-    assert f"pool {left_out[1]} of market {XOXNO}" in unproven.names[UnprovenReason.MARKETS][0]
+    assert f"pool {left_out.pool} of market {XOXNO}" in unproven.names[UnprovenReason.MARKETS][0]
     assert "after the run" in unproven.names[UnprovenReason.MARKETS][0]
 
 

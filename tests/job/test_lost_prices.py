@@ -13,6 +13,7 @@ from exporter.job.lost_prices import KEY, LostPrices, load_missed
 from exporter.localnet.player import RecordedNetwork
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
+from exporter.tables import PoolKey
 from tests.job_runs import run, settings_for
 from tests.localnet.recorded import only
 
@@ -95,7 +96,7 @@ def test_the_share_of_pools_without_a_price_is_published() -> None:
 @pytest.mark.parametrize(("expected", "lost", "too_many"), [(0, 0, False), (4, 2, False), (4, 3, True), (1, 1, True)])
 def test_only_more_than_the_share_is_too_many(expected: int, lost: int, too_many: bool) -> None:
     """Exactly the share is allowed; without any pool that had a price there is nothing to lose."""
-    assert too_many == LostPrices(expected, (("C", "P"),) * lost, 0.5).too_many
+    assert too_many == LostPrices(expected, (PoolKey("C", "P"),) * lost, 0.5).too_many
 
 
 def test_a_damaged_memory_is_named_and_costs_nothing_else() -> None:

@@ -164,7 +164,8 @@ def test_rewards(snapshot: LedgerSnapshot, tables: Tables) -> None:
 
     reading, certificate = asyncio.run(_read(snapshot, Settings(), NETWORKS["mainnet"]))
     prices = {XLM: 4_300_000, USDC: 9_999_000}
-    reading.quotes = {(ORACLE, token): Quote(ORACLE, token, 7, price, CLOSE_TIME) for token, price in prices.items()}
+    quotes = [Quote(ORACLE, token, 7, price, CLOSE_TIME) for token, price in prices.items()]
+    reading.quotes = {quote.key: quote for quote in quotes}
     priced = compute([reading], BLEND, certificate.ledger, CLOSE_TIME, NOTHING_LISTED)
 
     assert {814774 * 9999000} == set(priced.pools["reward_price"])

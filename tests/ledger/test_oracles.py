@@ -8,7 +8,7 @@ import pytest
 
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, i128, string, struct_map, u32, u64
-from exporter.ledger.oracles import Quote, by_address, by_symbol, read_asset_quotes, read_quotes
+from exporter.ledger.oracles import PriceKey, Quote, by_address, by_symbol, read_asset_quotes, read_quotes
 from exporter.ledger.source import ContractCall
 from exporter.ledger.storage_rules.host import price_data
 from exporter.ledger.view import LedgerView, read_at_one_ledger
@@ -17,11 +17,11 @@ from tests.protocols.made_ledger import NOW, MadeLedger, account, contract, last
 
 def quotes_of(ledger: MadeLedger, *oracles: str) -> list[Quote]:
     """The quotes of oracles, by address, for token T."""
-    pairs = [(oracle, contract("T")) for oracle in oracles]
+    prices = [PriceKey(oracle, contract("T")) for oracle in oracles]
 
     async def program(view: LedgerView) -> list[Quote]:
-        quotes = await read_quotes(view, pairs)
-        return [quotes[pair] for pair in pairs]
+        quotes = await read_quotes(view, prices)
+        return [quotes[price] for price in prices]
 
     return asyncio.run(read_at_one_ledger(ledger, program)).result
 
@@ -87,7 +87,10 @@ def test_oracle_that_is_an_account() -> None:
 def test_assets_are_asked_for_as_they_are_known() -> None:
     """A token that an oracle knows as something else is asked for as that, decimals once; the quote is the token's."""
     oracle_address, xlm, usdc = contract("oracle"), contract("XLM"), contract("USDC")
-    assets = {(oracle_address, xlm): by_symbol("XLM"), (oracle_address, usdc): by_address(contract("other USDC"))}
+    assets = {
+        PriceKey(oracle_address, xlm): by_symbol("XLM"),
+        PriceKey(oracle_address, usdc): by_address(contract("other USDC")),
+    }
     results: dict[ContractCall, ScVal | bytes | str] = {ContractCall(oracle_address, "decimals"): u32(14)}
     for place, asset in enumerate(assets.values()):
         results[ContractCall(oracle_address, "lastprice", (asset,))] = price_data(7 + place, NOW)

@@ -85,7 +85,7 @@ class _Reader(Collector):
             loans = Loans(pool.u32("rate"), pool.i128("lent"), pool.i128("held"), pool.u64("time"))
             read = PoolRead(market, token, token, pool.u32("decimals"), market.oracle, loans)
             self.append_pool(read, [pool_key(market.address, token)])
-            self.reading.parameters[market.address, token] = tuple(parameters_of(pool, {"rate": 4}))
+            self.reading.parameters[read.key] = tuple(parameters_of(pool, {"rate": 4}))
 
 
 def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:

@@ -12,7 +12,7 @@ from exporter.deployments.listing import NOTHING_LISTED
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, string, struct_map, u32, u64, vec
-from exporter.ledger.oracles import Quote
+from exporter.ledger.oracles import PriceKey, Quote
 from exporter.ledger.tokens import Token
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
@@ -227,7 +227,7 @@ def of_other(pools: TwoPools, oracle: str | None, quote: Quote | None = None) ->
     collector = Collector("other", [])
     for pool in market.members:
         collector.append_pool(PoolRead(market, pool, token, 7, market.oracle, None), [])
-    quotes = {} if quote is None else {(str(oracle), token): quote}
+    quotes = {} if quote is None else {PriceKey(str(oracle), token): quote}
     tokens = {token: Token(token, "USDC", 7)}
     reading = ProtocolReading("other", markets=[market], pools=collector.reading.pools, tokens=tokens, quotes=quotes)
     return compute([reading], {"other": pools.protocol()}, 7, NOW, NOTHING_LISTED)

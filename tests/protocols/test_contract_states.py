@@ -24,7 +24,7 @@ from exporter.protocols.k2.layout import Reserve
 from exporter.protocols.numbers import SpokeTerms
 from exporter.protocols.protocol import NoView
 from exporter.protocols.xoxno.layout import hub_asset
-from exporter.tables import GATES, VALID_PRICE, Gate
+from exporter.tables import GATES, VALID_PRICE, Gate, PoolKey
 from tests.protocols.contract_states import SUCCESS, Answered, State, states
 
 EVERY = pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def accrued_agrees(state: State, pool: str, calls: list[dict[str, Any]]) -> None
 
 def spokes_of(state: State, pool: str) -> dict[int, SpokeTerms]:
     """What is published of a pool's spokes, by their number."""
-    return {spoke.spoke: spoke for spoke in state.tables.spokes[state.answers["ctrl"], pool]}
+    return {spoke.spoke: spoke for spoke in state.tables.spokes[PoolKey(state.answers["ctrl"], pool)]}
 
 
 @EVERY

@@ -110,7 +110,7 @@ class Twins:
         """Put into the chain a copy of each entry of the first market's own contracts; gives the copy's address."""
         market, chain = self.world.market, self.world.chain
         pools = [pool for pool in reading.pools if pool.market.address == market]
-        keys = {key for pool in pools for key in reading.entry_keys[pool.market_and_pool] if key[:4] == _DATA}
+        keys = {key for pool in pools for key in reading.entry_keys[pool.key] if key[:4] == _DATA}
         shared = {pool.token_address for pool in pools} | {pool.oracle for pool in pools}
         own = {decode_data_key(key).contract for key in keys} - shared
         renamed = {id_of(each): sha256(id_of(each)).digest() for each in own}
@@ -154,15 +154,10 @@ class Twins:
             return set()
         named = {value for kind, value in call.arguments if kind == scval.ADDRESS}
         return {
-            pool.market_and_pool
+            pool.key
             for pool in self.reading.pools
             if call.contract in (pool.token_address, pool.market.address)
-            and named
-            & {
-                decode_data_key(key).contract
-                for key in self.reading.entry_keys[pool.market_and_pool]
-                if key[:4] == _DATA
-            }
+            and named & {decode_data_key(key).contract for key in self.reading.entry_keys[pool.key] if key[:4] == _DATA}
         }
 
     def damage(self, reading: ProtocolReading, may_cost: set[Place]) -> list[str]:

@@ -12,7 +12,7 @@ from exporter.protocols.compute import Tables
 from exporter.protocols.numbers import PoolRow
 from exporter.protocols.xoxno.layout import RAY
 from exporter.protocols.xoxno.math import RATE_MODEL
-from exporter.tables import rows_as
+from exporter.tables import PoolKey, rows_as
 from tests.localnet.test_player import tables_of
 
 BENDING = sorted(name for name, module in PROTOCOLS.items() if module.rate_model)
@@ -30,7 +30,7 @@ def test_a_curve_goes_through_the_rate_now_and_is_straight_between_its_knots(pro
     pools = tables.pools.filter(tables.pools["protocol"] == protocol)
     assert model is not None
     for row in rows_as(PoolRow, pools):
-        own = {item.name: item.value for item in tables.parameters[row["market"], row["pool"]]}
+        own = {item.name: item.value for item in tables.parameters[PoolKey.of(row)]}
         curve = model.curve(row, own)
         assert (row["accrued_utilization"], row["accrued_borrow_apr"]) in curve
         assert (0, model.full) == (curve[0][0], curve[-1][0])

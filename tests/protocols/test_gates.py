@@ -19,6 +19,7 @@ from exporter.protocols.balances import balance_call
 from exporter.protocols.k2.math import ONLY_LISTED, UNKNOWN_LISTS
 from exporter.protocols.xoxno import layout as xoxno
 from exporter.protocols.xoxno.terms import UNKNOWN_SPOKES
+from exporter.tables import PoolKey
 from tests.protocols.judged import OPERATIONS, closed
 from tests.protocols.places import ALULA, K2, MARKET, USDC, VAULT, XLM, field, vault
 from tests.protocols.world import World, put
@@ -159,7 +160,7 @@ class TestPeridot:
             row = tables.pools.row(by_predicate=pl.col("pool") == VAULT, named=True)
             assert (shut * holds, "partly_paused" if holds else "active") == (closed(row), row["market_status"])
             assert row["market_status"] == row["pool_status"]
-            shown = {item.name: item.value for item in tables.parameters[world.market, VAULT]}
+            shown = {item.name: item.value for item in tables.parameters[PoolKey(world.market, VAULT)]}
             assert holds == sum(value for key, value in shown.items() if key.endswith("_paused"))
 
     def test_rewards_of_no_token(self) -> None:

@@ -17,6 +17,7 @@ from exporter.protocols.base import Candidate, Origin
 from exporter.protocols.k2 import layout as k2
 from exporter.protocols.peridot.layout import BOOST_RULES, BoostRule
 from exporter.protocols.xoxno import layout as xoxno
+from exporter.tables import PoolKey
 from tests.protocols.places import (
     A_TOKEN,
     ALULA,
@@ -393,7 +394,7 @@ class TestXoxno:
         assert {1, 2} == {
             item.value
             for hub in (1, 2)
-            for item in tables.parameters[world.market, f"{hub}-{USDC}"]
+            for item in tables.parameters[PoolKey(world.market, f"{hub}-{USDC}")]
             if item.name == "hub_id"
         }
 

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.exact import JSON_INTEGER_MAX
+from exporter.ledger.oracles import PriceKey
 from exporter.ledger.tokens import Token
-from exporter.protocols.base import Market, ProtocolReading, RewardPrice
+from exporter.protocols.base import Market, ProtocolReading, RewardPrice, TokenOfMarket
 from exporter.protocols.numbers import BackstopRow, PoolRow
-from exporter.protocols.rewards import Worths, backstop_frame, set_rewards
+from exporter.protocols.rewards import UsdPrice, UsdPrices, backstop_frame, set_rewards
 from exporter.tables import MAX_DECIMAL, YEAR
 
 PAID: dict[str, Any] = {
@@ -36,20 +37,21 @@ PAID: dict[str, Any] = {
 
 
 HALF = RewardPrice("U", 5, 1, "pool")
+USD_PRICES = {PriceKey("O", "U"): UsdPrice(2 * 10**7, 7)}
 
 
 def reading(decimals: int | None = 7, worth: RewardPrice | None = HALF) -> ProtocolReading:
     """One reward token R that is worth half a U."""
-    prices = {} if worth is None else {("M", "R"): worth}
+    prices = {} if worth is None else {TokenOfMarket("M", "R"): worth}
     return ProtocolReading("made", tokens={"R": Token("R", "RWD", decimals)}, reward_prices=prices)
 
 
 def computed(
-    changes: dict[str, Any], given: ProtocolReading | None = None, prices: Worths | None = None
+    changes: dict[str, Any], given: ProtocolReading | None = None, prices: UsdPrices | None = None
 ) -> dict[str, Any]:
     """The row with what follows from it."""
     row = PAID | changes
-    set_rewards(cast(PoolRow, row), given or reading(), {("O", "U"): (2 * 10**7, 7)} if prices is None else prices)
+    set_rewards(cast(PoolRow, row), given or reading(), USD_PRICES if prices is None else prices)
     return row
 
 
@@ -85,7 +87,7 @@ def test_yields_are_floored_fractions(
             "oracle_decimals": of_price,
         },
         reading(of_reward, RewardPrice("U", rate, 3, "")),
-        {("O", "U"): (quote, of_quote)},
+        {PriceKey("O", "U"): UsdPrice(quote, of_quote)},
     )
     paid = Fraction(pace * YEAR, 10 ** (extra + of_reward)) * Fraction(rate * quote, 10 ** (3 + of_quote))
     behind = Fraction(total, 10**of_token) * Fraction(price, 10**of_price)
@@ -107,7 +109,7 @@ def test_yields_are_floored_fractions(
     ],
 )
 def test_a_yield_that_is_not_known(
-    changes: dict[str, Any], given: ProtocolReading | None, prices: Worths | None, reason: str
+    changes: dict[str, Any], given: ProtocolReading | None, prices: UsdPrices | None, reason: str
 ) -> None:
     """Without somebody to be paid, or a price, the yield is null with its reason, and the amount stays."""
     row = computed(changes, given, prices)
@@ -139,6 +141,6 @@ def test_the_value_of_a_backstop() -> None:
     )
     rows = [row, replace(row, market="N"), replace(row, lp_price_usdc=None)]
     given.backstops = {str(at): partial(lambda each, _: each, each) for at, each in enumerate(rows)}
-    values = backstop_frame(given, {("O", "U"): (99_990, 5)}, 0)["value_usd_cents"]
+    values = backstop_frame(given, {PriceKey("O", "U"): UsdPrice(99_990, 5)}, 0)["value_usd_cents"]
 
     assert [3_333_333 * 4_481_960 * 99_990 * 100 // 10**19, None, None] == values.to_list()

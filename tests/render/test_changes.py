@@ -13,6 +13,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter, Pending
 from exporter.protocols.compute import Tables
 from exporter.render.changes import UNITS
+from exporter.tables import PoolKey
 from exporter.tree.documents import ChangeList, RunChange, Unread
 from tests.render.compared import TIME, A, B, Row, X, Y, compared, pool, tables
 
@@ -84,8 +85,8 @@ def test_each_kind_of_a_pool(before: Row, after: Row, expected: list[tuple[str, 
 def test_a_parameter_is_named_with_both_values() -> None:
     """Each parameter with another value is a change of its own, with its decimals; caps are among the numbers."""
     before, after = tables(1, [pool()]), tables(2, [pool()])
-    before.parameters[A, X] = tuple(Parameter(name, 400, 4) for name in ("r_base", "r_one", "supply_cap"))
-    after.parameters[A, X] = (
+    before.parameters[PoolKey(A, X)] = tuple(Parameter(name, 400, 4) for name in ("r_base", "r_one", "supply_cap"))
+    after.parameters[PoolKey(A, X)] = (
         *(Parameter(name, 500, 4) for name in ("r_base", "supply_cap", "new")),
         Parameter("r_one", 2**64 - 1, 4, no_limit=True),
     )

@@ -32,7 +32,7 @@ from exporter.render.run_documents import (
     render_skipped,
     token_documents,
 )
-from exporter.tables import COLUMNS, FRAME_DTYPES, MARKETS_SCHEMA, written
+from exporter.tables import COLUMNS, FRAME_DTYPES, MARKETS_SCHEMA, PoolKey, written
 from exporter.tree.documents import Absent, SkippedMarket, Unpriced, Unread
 from exporter.tree.pools import AssetDetail
 from exporter.tree.read_back import read_back, render_document
@@ -210,7 +210,7 @@ def rendered(**changes: object) -> dict[str, Any]:
     periods = list(periods_of(Series().pools, CLOSE_TIME, pools))
     listed = with_list_columns(pools, periods, "mainnet")
     tables = Tables(
-        LEDGER, CLOSE_TIME, listed, pl.DataFrame(schema=MARKETS_SCHEMA), parameters={(MARKET, POOL): PARAMETERS}
+        LEDGER, CLOSE_TIME, listed, pl.DataFrame(schema=MARKETS_SCHEMA), parameters={PoolKey(MARKET, POOL): PARAMETERS}
     )
     (file,) = map(read_back, render_details(tables, PROTOCOLS, periods, {}))
     assert f"v1/assets/{MARKET}/{changes.get('pool', POOL)}.json" == file.key

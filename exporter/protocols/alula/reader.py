@@ -19,6 +19,7 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import layout
 from exporter.protocols.base import Candidate, Market, PoolRead, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, instance_keys, required
+from exporter.tables import PoolKey
 
 
 class _Reader(Collector):
@@ -27,7 +28,7 @@ class _Reader(Collector):
         self.deployments = deployments
         self.entries: dict[bytes, Entry | None] = {}
         self.instances: dict[str, layout.MarketInstance] = {}
-        self.pools: dict[tuple[str, str], layout.PoolEntry] = {}
+        self.pools: dict[PoolKey, layout.PoolEntry] = {}
 
     def take_market(self, market: str) -> None:
         """Decode a market's instance and its list of pools. Raises `UnreadError` or `DecodeError`."""
@@ -82,7 +83,7 @@ class _Reader(Collector):
                 self.take_pool(read_market, pool, required(entry, "the pool's entry", missing))
             queued = self.entries[layout.queued_pool_key(market, pool)]
             if queued is not None:
-                now = self.pools.get((market, pool))
+                now = self.pools.get(PoolKey(market, pool))
                 decode = partial(layout.decode_queued_pool, queued, now, instance.queue_seconds)
                 self.take_pending(market, pool, "terms", decode)
 
@@ -91,11 +92,10 @@ class _Reader(Collector):
         decoded = layout.decode_pool(entry)
         if decoded.pool_address != pool:
             raise UnreadError("inconsistent", f"the entry of this pool says that it is of pool {decoded.pool_address}")
-        self.pools[market.address, pool] = decoded
-        keys = layout.market_keys(market.address)[1], layout.pool_key(market.address, pool)
-        token = decoded.token_address
-        self.append_pool(PoolRead(market, pool, token, decoded.decimals, market.oracle, decoded.pool), keys)
-        self.reading.parameters[market.address, pool] = decoded.shown
+        read = PoolRead(market, pool, decoded.token_address, decoded.decimals, market.oracle, decoded.pool)
+        self.pools[read.key] = decoded
+        self.append_pool(read, [layout.market_keys(market.address)[1], layout.pool_key(*read.key)])
+        self.reading.parameters[read.key] = decoded.shown
         limits = decoded.pool.limits
         lacking = ", ".join(sorted(item.name for item in fields(limits) if getattr(limits, item.name) is None))
         if lacking:
@@ -134,14 +134,16 @@ async def read_markets(
     reader.each_market(markets, reader.take_market)
     await view.make_room(sum(len(instance.market.members) for instance in reader.instances.values()))
 
-    members = [(market, pool) for market, instance in reader.instances.items() for pool in instance.market.members]
+    members = [
+        PoolKey(market, pool) for market, instance in reader.instances.items() for pool in instance.market.members
+    ]
     keys = [key(*member) for key in (layout.pool_key, layout.queued_pool_key) for member in members]
     for market, instance in reader.instances.items():
         if instance.manager is not None:
             keys += [key(instance.manager, market) for key in (layout.record_key, layout.queued_upgrade_key)]
     keys += instance_keys(instance.market.oracle for instance in reader.instances.values())
     # A pool's id is its token's address, so the tokens can be read along. A token with another address is read below.
-    keys += dict.fromkeys(instance_key(pool) for _, pool in members)
+    keys += dict.fromkeys(instance_key(member.pool) for member in members)
     reader.entries |= await view.read(keys)
     reader.each_market(reader.instances, reader.take_manager)
     reader.each_market(reader.instances, reader.take_pools)

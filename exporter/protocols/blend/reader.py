@@ -14,10 +14,10 @@ from exporter.deployments import FACTORY, Deployment
 from exporter.errors import Barrier, pluralize
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entries, Entry
-from exporter.ledger.oracles import quote_calls
+from exporter.ledger.oracles import PriceKey, quote_calls
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView, gather_or_cancel
-from exporter.protocols.base import Candidate, Market, Origin, PoolRead, ProtocolReading
+from exporter.protocols.base import Candidate, DeploymentRole, Market, Origin, PoolRead, ProtocolReading, TokenOfMarket
 from exporter.protocols.blend import layout
 from exporter.protocols.blend.backstop import BackstopKeys, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
@@ -184,10 +184,11 @@ class _Reader(Collector):
             layout.reserve_data_key(market.address, asset),
             *emission_keys.values(),
         )
-        self.append_pool(PoolRead(market, asset, asset, decimals, market.oracle, reserve), keys)
+        pool = PoolRead(market, asset, asset, decimals, market.oracle, reserve)
+        self.append_pool(pool, keys)
         if instance.wasm_hash in layout.PRICE_LIMITS:
-            self.reading.price_limits[market.address, asset] = layout.PRICE_LIMITS[instance.wasm_hash]
-        self.reading.parameters[market.address, asset] = layout.shown_parameters(instance, config)
+            self.reading.price_limits[pool.key] = layout.PRICE_LIMITS[instance.wasm_hash]
+        self.reading.parameters[pool.key] = layout.shown_parameters(instance, config)
 
 
 async def read_pools(
@@ -203,7 +204,7 @@ async def read_pools(
     wanted = [*record_keys, *records.own_keys(), *_keys_of_markets(named)]
     entries = dict(await view.read(wanted, never_removed=[*record_keys, *map(plan_key, named)]))
     records.take_own(entries)
-    reader.reading.contracts = {(label, FACTORY): factory for label, factory in records.learned.items()}
+    reader.reading.contracts = {DeploymentRole(label, FACTORY): factory for label, factory in records.learned.items()}
 
     rewarded = sorted(records.rewarded - named.keys())
     reader.reading.named = [Candidate(NAME, market, Origin.NAMED_BY_CONTRACT) for market in rewarded]
@@ -241,9 +242,9 @@ async def read_pools(
     ]
     never_removed = [key for reserve in reserves for key in reader.emission_keys(*reserve).values()]
     never_removed += [key for item in backstop_keys.values() for key in item.never_removed.values()]
-    quoted = [(instances[market].oracle, asset) for market, asset in reserves]
+    quoted = [PriceKey(instances[market].oracle, asset) for market, asset in reserves]
     quoted += [
-        (instances[market].oracle, item.tokens.usdc)
+        PriceKey(instances[market].oracle, item.tokens.usdc)
         for market, item in backstop_keys.items()
         if item.tokens is not None
     ]
@@ -256,12 +257,13 @@ async def read_pools(
     reader.each_market(instances, lambda market: reader.take_reserves(market, states))
     reader.report_empty()
     prices = {
-        (market, item.tokens.blnd): price
+        TokenOfMarket(market, item.tokens.blnd): price
         for market, item in reader.backstops.items()
         if item.tokens is not None and (price := item.reward_price(reader.reading.tokens)) is not None
     }
     reader.reading.reward_prices = prices
-    await reader.read_quotes(view, [(instances[market].oracle, each.priced_in) for (market, _), each in prices.items()])
+    more = [PriceKey(instances[reward.market].oracle, price.priced_in) for reward, price in prices.items()]
+    await reader.read_quotes(view, more)
     return reader.reading
 
 

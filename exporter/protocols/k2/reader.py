@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from exporter.deployments import Deployment
 from exporter.errors import Barrier, DecodeError
@@ -17,15 +18,25 @@ from exporter.ledger.codec.fields import Fields, addresses, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, symbol, u32, vec
 from exporter.ledger.observation import CallResult, Entries, Entry
-from exporter.ledger.oracles import Quote, by_address, parts_of
+from exporter.ledger.oracles import PriceKey, Quote, by_address, tokens_by_oracle
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.protocols.balances import Balance, balance_key, read_balances
-from exporter.protocols.base import Candidate, Market, Origin, PoolRead, PriceLimits, ProtocolReading, RewardPrice
+from exporter.protocols.balances import Balance, Holding, balance_key, read_balances
+from exporter.protocols.base import (
+    Candidate,
+    Market,
+    Origin,
+    PoolRead,
+    PriceLimits,
+    ProtocolReading,
+    RewardPrice,
+    TokenOfMarket,
+)
 from exporter.protocols.collector import Collector, UnreadError, instance_keys, required
 from exporter.protocols.k2 import layout
 from exporter.protocols.k2.math import RAY
+from exporter.tables import PoolKey
 
 NAME = "k2"
 MARKET_NAME = "K2 Lend"
@@ -55,8 +66,8 @@ class _Reader(Collector):
         self.deployments = deployments
         self.routers: dict[str, layout.RouterInstance] = {}
         self.members: dict[str, tuple[str, ...]] = {}
-        self.reserves: dict[tuple[str, str], layout.ReserveEntry] = {}
-        self.balances: Mapping[tuple[str, str], Balance] = {}
+        self.reserves: dict[PoolKey, layout.ReserveEntry] = {}
+        self.balances: Mapping[Holding, Balance] = {}
         self.emissions: dict[str, layout.Emissions] = {}
         self.reward_keys: dict[str, list[bytes]] = {}
         """The ledger keys of the emissions to the holders of each share token."""
@@ -88,7 +99,9 @@ class _Reader(Collector):
             return
         for asset, entry in stored.items():
             with self.record_unread(market, asset):
-                self.reserves[market, asset] = layout.decode_reserve(required(entry, "the reserve's RDATA entry"))
+                self.reserves[PoolKey(market, asset)] = layout.decode_reserve(
+                    required(entry, "the reserve's RDATA entry")
+                )
 
     def take_market(self, market: str, entries: Entries) -> None:
         """Record a market, and each of its reserves as a pool."""
@@ -108,7 +121,7 @@ class _Reader(Collector):
         )
         self.reading.markets.append(read_market)
         for asset in members:
-            if (market, asset) in self.reserves:
+            if PoolKey(market, asset) in self.reserves:
                 with self.record_unread(market, asset):
                     reserve = self.reserve_of(market, asset, entries)
                     decimals = reserve.configuration.decimals
@@ -121,7 +134,7 @@ class _Reader(Collector):
 
         It is a vector without content if one of them cannot be read.
         """
-        reserve = self.reserves.get((market, asset))
+        reserve = self.reserves.get(PoolKey(market, asset))
         with Barrier():  # reading the reserve reports this, and here it must not cost the other reserves
             if reserve is not None:
                 models = (entries[key] for key in layout.rate_model_keys(reserve.rate_contract, asset))
@@ -134,7 +147,7 @@ class _Reader(Collector):
 
     def reserve_of(self, market: str, asset: str, entries: Entries) -> layout.Reserve:
         """A reserve with everything that its numbers follow from. Raises `UnreadError` or `DecodeError`."""
-        reserve = self.reserves[market, asset]
+        reserve = self.reserves[PoolKey(market, asset)]
         scaled: dict[str, int] = {}
         for side, token in reserve.share_tokens.items():
             what = f"{layout.SHARE_TOKENS[side][0]} {token}"
@@ -150,9 +163,9 @@ class _Reader(Collector):
         model = layout.decode_rate_model(own, shared)
         stored = entries[layout.debt_ceiling_key(market, asset)]  # in whole tokens
         ceiling = 0 if stored is None else min(expect(stored.value, scval.U128, "RDEBTCEIL"), layout.MAX_AMOUNT)
-        self.reading.parameters[market, asset] = layout.shown_parameters(reserve.configuration, model, ceiling)
+        self.reading.parameters[PoolKey(market, asset)] = layout.shown_parameters(reserve.configuration, model, ceiling)
         router, (a_token, debt_token) = self.routers[market], reserve.share_tokens.values()
-        balance = self.balances[asset, a_token]
+        balance = self.balances[Holding(asset, a_token)]
         data = reserve.data
         free = scaled["supply"] * data.liquidity_index - scaled["borrow"] * data.variable_borrow_index
         if free >= RAY and not balance.stored:  # at least one base unit is not lent, so there must be a balance
@@ -163,7 +176,7 @@ class _Reader(Collector):
                 f"{balance.failure}"
             )
         max_age = router.asset_price_ages.get(asset, router.price_age)
-        self.reading.price_limits[market, asset] = PriceLimits(max_age)
+        self.reading.price_limits[PoolKey(market, asset)] = PriceLimits(max_age)
         return layout.Reserve(
             data=data,
             configuration=reserve.configuration,
@@ -183,7 +196,7 @@ class _Reader(Collector):
 
     def keys_of(self, market: str, asset: str) -> list[bytes]:
         """The ledger keys of a reserve's entries at the router, its tokens, its rate contract and the oracle."""
-        reserve = self.reserves[market, asset]
+        reserve = self.reserves[PoolKey(market, asset)]
         tokens = reserve.share_tokens
         return [
             *layout.router_keys(market)[1:],
@@ -233,7 +246,9 @@ class _Reader(Collector):
         assets = (asset for members in self.members.values() for asset in members)
         self.reading.tokens = await read_tokens(view, [*assets, *sorted(paid)])
         self.reading.reward_prices = {
-            (market, token): RewardPrice(token) for market in self.routers for token in paid & {*self.members[market]}
+            TokenOfMarket(market, token): RewardPrice(token)
+            for market in self.routers
+            for token in paid & {*self.members[market]}
         }
 
     async def take_prices(self, view: LedgerView) -> None:
@@ -241,48 +256,61 @@ class _Reader(Collector):
 
         docs/protocols/k2.md, "Prices", says which function is called.
         """
-        pairs = [(pool.oracle, pool.token_address) for pool in self.reading.pools if pool.oracle]
-        quotes = {pair: Quote(*pair, failure="the market's oracle is not a contract") for pair in pairs}
-        contracts = [pair for pair in quotes if pair[0].startswith("C")]  # an account cannot be called
-        parts = [(oracle, FRESH, tokens) for oracle, tokens in parts_of(contracts, layout.MAX_RESERVES)]
-        while parts:  # at most three times: all tokens, then with the other function, then each token alone
-            results = await view.call(
-                [ContractCall(oracle, name, (vec(*map(by_address, tokens)),)) for oracle, name, tokens in parts]
-            )
-            again: list[tuple[str, str, list[str]]] = []
-            for (oracle, function, tokens), result in zip(parts, results, strict=True):
-                kind, items = result.value or (scval.VOID, None)
-                prices = items if kind == scval.VEC and len(items or ()) == len(tokens) else None
-                if function == FRESH and _NO_SUCH_FUNCTION in (result.error or ""):
-                    again.append((oracle, PLAIN, tokens))
-                elif prices is None and len(tokens) > 1:
-                    again += [(oracle, function, [token]) for token in tokens]
+        wanted = [PriceKey(pool.oracle, pool.token_address) for pool in self.reading.pools if pool.oracle]
+        quotes = {price: Quote(*price, failure="the market's oracle is not a contract") for price in wanted}
+        callable_prices = [price for price in quotes if price.oracle.startswith("C")]  # an account cannot be called
+        asked = [
+            _PriceCall(each.oracle, FRESH, each.tokens)
+            for each in tokens_by_oracle(callable_prices, layout.MAX_RESERVES)
+        ]
+        while asked:  # at most three times: all tokens, then with the other function, then each token alone
+            results = await view.call([each.call() for each in asked])
+            again: list[_PriceCall] = []
+            for each, result in zip(asked, results, strict=True):
+                kind, values = result.value or (scval.VOID, None)
+                prices = values if kind == scval.VEC and len(values or ()) == len(each.tokens) else None
+                if each.function == FRESH and _NO_SUCH_FUNCTION in (result.error or ""):
+                    again.append(each._replace(function=PLAIN))
+                elif prices is None and len(each.tokens) > 1:
+                    again += [each._replace(tokens=[token]) for token in each.tokens]
                 else:
-                    for token, item in zip(tokens, prices or [None], strict=True):
-                        quotes[oracle, token] = _quote(oracle, token, function, result, item)
-            parts = again
+                    for token, value in zip(each.tokens, prices or [None], strict=True):
+                        price = PriceKey(each.oracle, token)
+                        quotes[price] = _quote(price, each.function, result, value)
+            asked = again
         for router in self.routers.values():
             if router.price_decimals != layout.PRICE_DECIMALS:
                 failure = f"the oracle's prices have {router.price_decimals} decimals, not the {layout.PRICE_DECIMALS}"
-                for pair in [pair for pair in quotes if pair[0] == router.oracle]:
-                    quotes[pair] = Quote(*pair, failure=f"{failure} that are known", is_known=False)
+                for price in [price for price in quotes if price.oracle == router.oracle]:
+                    quotes[price] = Quote(*price, failure=f"{failure} that are known", is_known=False)
         self.reading.quotes = quotes
 
 
-def _quote(oracle: str, token: str, function: str, result: CallResult, item: ScVal | None) -> Quote:
-    """The quote of one token. ``item`` is its price in the result; None if the result has another number of prices."""
+class _PriceCall(NamedTuple):
+    """A call of one of an oracle's two functions for the prices of some tokens."""
+
+    oracle: str
+    function: str
+    tokens: list[str]
+
+    def call(self) -> ContractCall:
+        return ContractCall(self.oracle, self.function, (vec(*map(by_address, self.tokens)),))
+
+
+def _quote(price: PriceKey, function: str, result: CallResult, value: ScVal | None) -> Quote:
+    """The quote of one token. ``value`` is its part of the result; None if that has another number of prices."""
     if result.value is None:
-        return Quote(oracle, token, failure=f"{function}() failed: {result.reason}", is_known=result.refused)
-    if item == VOID:
-        return Quote(oracle, token, failure="the oracle has no price for this token")
+        return Quote(*price, failure=f"{function}() failed: {result.reason}", is_known=result.refused)
+    if value == VOID:
+        return Quote(*price, failure="the oracle has no price for this token")
     with Barrier() as barrier:
-        if item is None:
-            items = expect(result.value, scval.VEC, f"{function}()")
-            raise DecodeError(f"{function}() gave {len(items or ())} prices for one token")
-        data = Fields.of(item, f"{function}()")
-        price, time = data.number("price", *layout.UNSIGNED), data.u64("timestamp")
-        return Quote(oracle, token, layout.PRICE_DECIMALS, price, time)
-    return Quote(oracle, token, failure=barrier.failure, is_known=False)
+        if value is None:
+            prices = expect(result.value, scval.VEC, f"{function}()")
+            raise DecodeError(f"{function}() gave {len(prices or ())} prices for one token")
+        fields = Fields.of(value, f"{function}()")
+        number, time = fields.number("price", *layout.UNSIGNED), fields.u64("timestamp")
+        return Quote(*price, layout.PRICE_DECIMALS, number, time)
+    return Quote(*price, failure=barrier.failure, is_known=False)
 
 
 def _reward_contract_of(token: Entry | None) -> str | None:
@@ -333,15 +361,14 @@ async def read_markets(
     reader.each_market(reader.routers, lambda market: reader.take_reserves(market, entries))
 
     keys = []
+    holdings = [Holding(key.pool, reserve.share_tokens["supply"]) for key, reserve in reader.reserves.items()]
     for (_, asset), reserve in reader.reserves.items():
         keys += [*map(instance_key, reserve.share_tokens.values()), balance_key(asset, reserve.share_tokens["supply"])]
         keys += layout.rate_model_keys(reserve.rate_contract, asset)
     entries |= await view.read(keys)
     await reader.take_rewards(view, entries)
     await reader.take_tokens(view)
-    reader.balances = await read_balances(
-        view, [(asset, reserve.share_tokens["supply"]) for (_, asset), reserve in reader.reserves.items()]
-    )
+    reader.balances = await read_balances(view, holdings)
     reader.each_market(reader.routers, lambda market: reader.take_market(market, entries))
 
     await reader.take_prices(view)

@@ -19,14 +19,15 @@ from exporter.ledger.codec.fields import expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.observation import CallResult, Entry
-from exporter.ledger.oracles import by_address, by_symbol, read_asset_quotes
+from exporter.ledger.oracles import PriceKey, by_address, by_symbol, read_asset_quotes
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.protocols.balances import Balance, balance_key, read_balances
+from exporter.protocols.balances import Balance, Holding, balance_key, read_balances
 from exporter.protocols.base import Candidate, Held, Market, Parameter, PoolRead, ProtocolReading
 from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, instance_keys
 from exporter.protocols.peridot import layout
+from exporter.tables import PoolKey
 
 NAME = "peridot"
 
@@ -46,12 +47,12 @@ class PeridotReading(ProtocolReading):
             stored: layout.VaultState = pool.state
             state = replace(stored, paused=paused if stored.governed else frozenset())
             self.pools[index] = replace(pool, market=markets[pool.market.address], state=state)
-        for (market, vault), parameters in self.parameters.items():
-            paused = self.controllers[market].paused(vault, close_time)
+        for key, parameters in self.parameters.items():
+            paused = self.controllers[key.market].paused(key.pool, close_time)
             by_name = {item.name: item for item in parameters}
             for what in layout.PAUSES:
                 by_name[f"{what}_paused"] = Parameter(f"{what}_paused", int(what in paused), 0)
-            self.parameters[market, vault] = tuple(by_name.values())
+            self.parameters[key] = tuple(by_name.values())
 
     def _status_of(self, market: Market, close_time: int) -> str:
         controller = self.controllers[market.address]
@@ -69,15 +70,15 @@ class _Reader(Collector):
         self.reading = PeridotReading(NAME)
         self.deployments = deployments
         self.members: dict[str, list[str]] = {}
-        self.vaults: dict[tuple[str, str], layout.Vault] = {}
+        self.vaults: dict[PoolKey, layout.Vault] = {}
         self.entries: dict[bytes, Entry | None] = {}
         self.answers: dict[ContractCall, CallResult] = {}
         self.listed = defaultdict[str, set[str]](set)
         """The vaults of each market that lists or candidates name."""
         self.configured = {
-            (item.address, item.pool) for item in candidates if item.configured and item.pool is not None
+            PoolKey(item.address, item.pool) for item in candidates if item.configured and item.pool is not None
         }
-        """The vaults that the operator names, each with its market."""
+        """The vaults that the operator names."""
         for deployment in deployments:
             for market in deployment.markets:
                 self.listed[market].update(deployment.addresses("vault"))
@@ -127,7 +128,7 @@ class _Reader(Collector):
         for vault in list(self.members[market]):
             supported = listed is None or vault in listed
             if self.entries[instance_key(vault)] is None:
-                if supported or (market, vault) in self.configured:
+                if supported or PoolKey(market, vault) in self.configured:
                     self.unread(market, vault, "absent", "the ledger has no contract at this vault's address")
                 else:
                     self.members[market].remove(vault)
@@ -143,11 +144,11 @@ class _Reader(Collector):
                 decoded = layout.decode_vault(vault, self.entries)
                 if decoded.controller not in (None, market):
                     raise UnreadError("inconsistent", f"the vault says that its controller is {decoded.controller}")
-                self.vaults[market, vault] = decoded
+                self.vaults[PoolKey(market, vault)] = decoded
 
     def append_market(self, market: str) -> Market:
         """Record a market. Its status is set later, by `PeridotReading.at_close_time`."""
-        models = {item.model for (owner, _), item in self.vaults.items() if owner == market and item.model is not None}
+        models = {item.model for key, item in self.vaults.items() if key.market == market and item.model is not None}
         controller, members = self.reading.controllers[market], tuple(self.members[market])
         read = Market(
             address=market,
@@ -165,7 +166,7 @@ class _Reader(Collector):
 
     def append_vault(self, market: Market, vault: str, balance: Balance) -> None:
         """Record a vault as a pool. Raises `UnreadError` or `DecodeError`."""
-        decoded, controller = self.vaults[market.address, vault], self.reading.controllers[market.address]
+        decoded, controller = self.vaults[PoolKey(market.address, vault)], self.reading.controllers[market.address]
         governed, token = decoded.controller is not None, self.reading.tokens[decoded.token]
         if decoded.model is not None:
             upgrade = layout.UPGRADE._replace(subject=f"rate model {decoded.model}")
@@ -198,11 +199,11 @@ class _Reader(Collector):
         )
         pool = PoolRead(market, vault, decoded.token, token.decimals, market.oracle, state)
         self.append_pool(pool, self.keys_of(market.address, vault))
-        self.reading.parameters[market.address, vault] = layout.shown_parameters(state, boosted=decoded.boosted)
+        self.reading.parameters[pool.key] = layout.shown_parameters(state, boosted=decoded.boosted)
 
     def keys_of(self, market: str, vault: str) -> list[bytes]:
         """The ledger keys of a vault's entries at the vault, its controller, its rate model and its token."""
-        decoded = self.vaults[market, vault]
+        decoded = self.vaults[PoolKey(market, vault)]
         return [
             *layout.controller_keys(market),
             *layout.vault_keys(vault),
@@ -262,14 +263,15 @@ class _Reader(Collector):
 
     async def read_prices(self, view: LedgerView) -> None:
         """Ask the oracles for prices, by the symbols that the controllers have for tokens. Raises `SourceError`."""
-        assets: dict[tuple[str, str], ScVal] = {}
+        assets: dict[PriceKey, ScVal] = {}
         for pool in self.reading.pools:
-            market, oracle, token = pool.market.address, str(pool.oracle), pool.token_address
-            assets[oracle, token] = by_address(token)
+            market, token = pool.market.address, pool.token_address
+            price = PriceKey(str(pool.oracle), token)
+            assets[price] = by_address(token)
             entry = self.entries[_symbol_key(market, token)]
             with Barrier() as barrier:
                 if entry is not None:
-                    assets[oracle, token] = by_symbol(expect(entry.value, scval.SYMBOL, "OracleAssetSymbol"))
+                    assets[price] = by_symbol(expect(entry.value, scval.SYMBOL, "OracleAssetSymbol"))
             if barrier.failure:
                 self.notice(f"market {market}, token {token}: {barrier.failure}; its price is asked for by its address")
         self.reading.quotes = await read_asset_quotes(view, assets)
@@ -280,7 +282,7 @@ def _symbol_key(market: str, token: str) -> bytes:
     return variant_key(market, "OracleAssetSymbol", address(token))
 
 
-def _keys_of(vaults: Iterable[tuple[str, str]]) -> list[bytes]:
+def _keys_of(vaults: Iterable[PoolKey]) -> list[bytes]:
     return [
         key
         for market, vault in sorted(vaults)
@@ -301,33 +303,33 @@ async def read_markets(
     """Read all Peridot markets. Raises only `SourceError`; what is wrong with a market or vault is in the reading."""
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
-    keys = _keys_of((market, vault) for market in markets for vault in reader.listed[market])
+    keys = _keys_of(PoolKey(market, vault) for market in markets for vault in reader.listed[market])
     for market in markets:
         keys += [*layout.controller_keys(market), variant_key(market, layout.ADMIN)]
         keys += layout.queued_keys(market, layout.OF_CONTROLLER)
     reader.entries |= await view.read(keys)
     reader.each_market(markets, reader.take_market)
     await view.make_room(sum(map(len, reader.members.values())))
-    members = ((market, vault) for market, own in reader.members.items() for vault in own)
+    members = (PoolKey(market, vault) for market, own in reader.members.items() for vault in own)
     reader.entries |= await view.read(_keys_of(members))
     reader.each_market(reader.members, reader.take_vaults)
 
     controllers, pools = reader.reading.controllers, reader.vaults.items()
-    balances_asked = [(decoded.token, vault) for (_, vault), decoded in pools]
+    holdings = [Holding(decoded.token, key.pool) for key, decoded in pools]
     rewarded = [market for market, vault in reader.vaults if any(reader.speeds(market, vault))]
     rewards = (controllers[market].reward_token for market in rewarded)
     tokens = dict.fromkeys(
-        [*(token for token, _ in balances_asked), *(token for token in rewards if token is not None)]
+        [*(holding.token for holding in holdings), *(token for token in rewards if token is not None)]
     )
     keys = instance_keys(controller.oracle for controller in controllers.values())
     for model in dict.fromkeys(decoded.model for _, decoded in pools if decoded.model is not None):
         keys += layout.entry_keys(model, layout.CURVE_ENTRIES.values())
         keys += layout.queued_keys(model, (layout.UPGRADE,))
     keys += [_symbol_key(market, decoded.token) for (market, _), decoded in pools]
-    keys += [balance_key(*pair) for pair in balances_asked]
+    keys += [balance_key(*holding) for holding in holdings]
     reader.entries |= await view.read([*keys, *map(instance_key, tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
-    balances = await read_balances(view, balances_asked)
+    balances = await read_balances(view, holdings)
 
     calls = [ContractCall(vault, "get_total_underlying") for (_, vault), item in pools if not item.cash_is_stored]
     calls += [
@@ -343,6 +345,6 @@ async def read_markets(
     for (market, vault), decoded in pools:
         if market in markets_read:
             with reader.record_unread(market, vault):
-                reader.append_vault(markets_read[market], vault, balances[decoded.token, vault])
+                reader.append_vault(markets_read[market], vault, balances[Holding(decoded.token, vault)])
     await reader.read_prices(view)
     return reader.reading

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from exporter.deployments import Deployment
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entry
-from exporter.ledger.oracles import read_asset_quotes
+from exporter.ledger.oracles import PriceKey, read_asset_quotes
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, PoolRead, PriceLimits, ProtocolReading
@@ -24,13 +25,24 @@ MARKET_NAME = "Slender"
 """The name of every market, because the contract itself has none."""
 
 
+class _DecodedReserve(NamedTuple):
+    """A reserve as its market's instance has it, which is without its cash."""
+
+    market: Market
+    asset: str
+    state: layout.Reserve
+
+    @property
+    def cash_key(self) -> bytes:
+        return layout.cash_key(self.market.address, self.asset, self.state.s_token)
+
+
 class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(NAME, candidates)
         self.deployments = deployments
         self.pools: dict[str, layout.PoolInstance] = {}
-        self.reserves: list[tuple[Market, str, layout.Reserve]] = []
-        """The market, the token and the state of each reserve that can be decoded."""
+        self.reserves: list[_DecodedReserve] = []
         self.pools_read: list[PoolRead[layout.Reserve]] = []
 
     def take_market(self, market: str, entry: Entry | None) -> None:
@@ -69,14 +81,15 @@ class _Reader(Collector):
             members=tuple(members),
         )
         self.reading.markets.append(read_market)
-        self.reserves += [(read_market, asset, reserve) for asset, reserve in decoded.items()]
+        self.reserves += [_DecodedReserve(read_market, asset, state) for asset, state in decoded.items()]
 
-    def take_cash(self, market: Market, asset: str, reserve: layout.Reserve, entry: Entry | None) -> None:
+    def take_cash(self, decoded: _DecodedReserve, entry: Entry | None) -> None:
         """Record a reserve with its cash as a pool. Raises `UnreadError` or `DecodeError`.
 
         The contract counts a missing balance as 0. Supplying writes the balance and nothing removes it, so it can only
         be missing if nothing was ever supplied. If there are shares or debt, a missing balance is a contradiction.
         """
+        market, asset, reserve = decoded
         what = f"the reserve's cash, TokenBalance of sToken {reserve.s_token},"
         if entry is None and (reserve.s_supply or reserve.debt_supply):
             raise UnreadError("absent", f"{what} is missing, though there are shares or debt; it is not 0")
@@ -86,14 +99,13 @@ class _Reader(Collector):
         if decimals is None or decimals > MAX_TOKEN_DECIMALS:
             raise UnreadError("undecodable", f"its token's decimals are {decimals}: {token.failure}")
         self.compare_decimals(market.address, decimals, token)
-        if feed is not None:
-            self.reading.price_limits[market.address, asset] = PriceLimits(feed.max_age)
         oracle = None if feed is None else feed.contract
         pool = PoolRead(market, asset, asset, decimals, oracle, replace(reserve, cash=cash))
-        keys = [layout.cash_key(market.address, asset, reserve.s_token), instance_key(reserve.s_token)]
-        self.append_pool(pool, keys)
+        self.append_pool(pool, [decoded.cash_key, instance_key(reserve.s_token)])
         self.pools_read.append(pool)
-        self.reading.parameters[market.address, asset] = layout.shown_parameters(self.pools[market.address], asset)
+        if feed is not None:
+            self.reading.price_limits[pool.key] = PriceLimits(feed.max_age)
+        self.reading.parameters[pool.key] = layout.shown_parameters(self.pools[market.address], asset)
 
 
 async def read_markets(
@@ -108,16 +120,19 @@ async def read_markets(
     entries = await view.read([instance_key(market) for market in markets])
     reader.each_market(markets, lambda market: reader.take_market(market, entries[instance_key(market)]))
     await view.make_room(sum(len(market.members) for market in reader.reading.markets))
-    keys = [layout.cash_key(market.address, asset, reserve.s_token) for market, asset, reserve in reader.reserves]
-    tokens = dict.fromkeys(asset for _, asset, _ in reader.reserves)
-    feeds = instance_keys(reserve.feed and reserve.feed.contract for *_, reserve in reader.reserves)
-    shares = [instance_key(reserve.s_token) for *_, reserve in reader.reserves]
-    entries = await view.read([*keys, *feeds, *shares, *map(instance_key, tokens)])
+    tokens = dict.fromkeys(reserve.asset for reserve in reader.reserves)
+    keys = [reserve.cash_key for reserve in reader.reserves]
+    keys += instance_keys(reserve.state.feed and reserve.state.feed.contract for reserve in reader.reserves)
+    keys += [instance_key(reserve.state.s_token) for reserve in reader.reserves]
+    entries = await view.read([*keys, *map(instance_key, tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
-    for key, (market, asset, reserve) in zip(keys, reader.reserves, strict=True):
-        with reader.record_unread(market.address, asset):
-            reader.take_cash(market, asset, reserve, entries[key])
-    feeds_by_pool = [(pool.state.feed, pool.token_address) for pool in reader.pools_read]
-    assets = {(feed.contract, token): feed.asset for feed, token in feeds_by_pool if feed is not None}
+    for reserve in reader.reserves:
+        with reader.record_unread(reserve.market.address, reserve.asset):
+            reader.take_cash(reserve, entries[reserve.cash_key])
+    assets = {
+        PriceKey(pool.state.feed.contract, pool.token_address): pool.state.feed.asset
+        for pool in reader.pools_read
+        if pool.state.feed is not None
+    }
     reader.reading.quotes = await read_asset_quotes(view, assets)
     return reader.reading

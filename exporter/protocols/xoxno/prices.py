@@ -12,7 +12,7 @@ from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval_encode import vec
 from exporter.ledger.observation import CallResult, Entry
-from exporter.ledger.oracles import Quote, parts_of
+from exporter.ledger.oracles import PriceKey, Quote, tokens_by_oracle
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
 from exporter.protocols.xoxno.layout import price_key
@@ -22,25 +22,23 @@ TOKENS_PER_CALL = 32
 MAX_FUTURE_SECONDS = 60
 """The aggregator refuses a price whose time is further after the ledger's than this."""
 
-_Pair = tuple[str, str]
 
-
-async def read_prices(view: LedgerView, asked: Mapping[_Pair, Entry | None]) -> Mapping[_Pair, Quote]:
-    """The quote of each pair of aggregator and token in ``asked``, which has the token's ``Oracle`` entry.
+async def read_prices(view: LedgerView, asked: Mapping[PriceKey, Entry | None]) -> Mapping[PriceKey, Quote]:
+    """The quotes of an aggregator's prices. ``asked`` has the token's ``Oracle`` entry for each.
 
     Raises only `SourceError`.
     """
-    parts = parts_of(asked, TOKENS_PER_CALL)
-    results: dict[_Pair, CallResult] = {}
+    parts = tokens_by_oracle(asked, TOKENS_PER_CALL)
+    results: dict[PriceKey, CallResult] = {}
     while parts:  # at most twice: the second time each part has one token
         calls = [ContractCall(contract, "quotes", (vec(*map(price_key, tokens)),)) for contract, tokens in parts]
         answers = await view.call(calls)
         failed = []
         for (aggregator, tokens), answer in zip(parts, answers, strict=True):
-            failed += [(aggregator, token) for token in tokens if answer.value is None and len(tokens) > 1]
-            results |= {(aggregator, token): answer for token in tokens}
-        parts = parts_of(failed, 1)
-    return {pair: _quote(*pair, result, asked[pair]) for pair, result in results.items()}
+            failed += [PriceKey(aggregator, token) for token in tokens if answer.value is None and len(tokens) > 1]
+            results |= {PriceKey(aggregator, token): answer for token in tokens}
+        parts = tokens_by_oracle(failed, 1)
+    return {price: _quote(price, result, asked[price]) for price, result in results.items()}
 
 
 def price_failure(quote: Quote, close_time: int) -> str | None:
@@ -58,22 +56,22 @@ def price_failure(quote: Quote, close_time: int) -> str | None:
     return None
 
 
-def _quote(aggregator: str, token: str, result: CallResult, oracle: Entry | None) -> Quote:
+def _quote(asked: PriceKey, result: CallResult, oracle: Entry | None) -> Quote:
     """The quote with the token's limit of age. There is no price if the limit cannot be read."""
     if oracle is None:
-        return Quote(aggregator, token, failure="the price aggregator has no oracle for this token")
+        return Quote(*asked, failure="the price aggregator has no oracle for this token")
     if result.value is None:
-        return Quote(aggregator, token, failure=f"quotes() failed: {result.reason}", is_known=result.refused)
+        return Quote(*asked, failure=f"quotes() failed: {result.reason}", is_known=result.refused)
     with Barrier() as barrier:
         statuses = dict(expect(result.value, scval.MAP, "quotes()") or ())
-        if price_key(token) not in statuses:
-            return Quote(aggregator, token, failure="quotes() gave no status of this token")
-        status = Fields.of(statuses[price_key(token)], "quotes()")
+        if price_key(asked.token) not in statuses:
+            return Quote(*asked, failure="quotes() gave no status of this token")
+        status = Fields.of(statuses[price_key(asked.token)], "quotes()")
         price, time = status.i128("final_wad"), status.u64("price_timestamp")
         verdict = _verdict(status, price)
         limit = None if verdict else Fields.of(oracle.value, "the limit of age: Oracle").u64("max_price_stale_seconds")
-        return Quote(aggregator, token, WAD_DECIMALS, price, time, verdict, limit)
-    return Quote(aggregator, token, failure=barrier.failure, is_known=False)
+        return Quote(*asked, WAD_DECIMALS, price, time, verdict, limit)
+    return Quote(*asked, failure=barrier.failure, is_known=False)
 
 
 def _verdict(status: Fields, price: int) -> str | None:

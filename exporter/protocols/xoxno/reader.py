@@ -19,6 +19,7 @@ from exporter.ledger.codec.fields import Fields, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.events import ContractEvent, EventFilter
 from exporter.ledger.observation import Entries, Entry
+from exporter.ledger.oracles import PriceKey
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, Origin, Parameter, PoolRead, ProtocolReading
@@ -217,7 +218,7 @@ class _Reader(Collector):
         )
         read = PoolRead(market, pool.pool, pool.token, parameters.asset_decimals, market.oracle, hub_market)
         self.append_pool(read, self.keys_of(market, pool, entries))
-        self.reading.parameters[market.address, pool.pool] = (Parameter("hub_id", pool.hub, 0), *shown)
+        self.reading.parameters[read.key] = (Parameter("hub_id", pool.hub, 0), *shown)
 
 
 async def read_markets(
@@ -249,8 +250,8 @@ async def read_markets(
     reader.reading.tokens = await read_tokens(view, [pool.token_address for pool in pools])
     for pool in pools:
         reader.compare_decimals(pool.market.address, pool.decimals, reader.reading.tokens[pool.token_address])
-    pairs = [(pool.oracle, pool.token_address) for pool in pools if pool.oracle is not None]
-    asked = {pair: entries[layout.oracle_key(*pair)] for pair in pairs}
+    prices = [PriceKey(pool.oracle, pool.token_address) for pool in pools if pool.oracle is not None]
+    asked = {price: entries[layout.oracle_key(*price)] for price in prices}
     reader.reading.quotes = await read_prices(view, asked)
     return reader.reading
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from exporter.render.site.text import exact_amount, exact_percent, harmless, price, round_amount, short_address, words
+from exporter.tables import PoolKey, pool_keys
 from exporter.tree.documents import RunChange
 
 _KINDS_WITHOUT_VALUES = frozenset(
@@ -38,7 +39,7 @@ def change_rows(changes: Sequence[RunChange], pools: pl.DataFrame) -> list[Chang
 
     A change of a market's configuration is left out if changes of parameters in the same ledger explain it.
     """
-    decimals = {(row[0], row[1]): row[2] for row in pools.select("market", "pool", "decimals").iter_rows()}
+    decimals = dict(zip(pool_keys(pools), pools["decimals"], strict=True))
     read = {market for market, _ in decimals}
     explained = {(change.market, change.observed_ledger) for change in changes if change.kind == "parameter"}
     return [
@@ -48,8 +49,8 @@ def change_rows(changes: Sequence[RunChange], pools: pl.DataFrame) -> list[Chang
     ]
 
 
-def _row(change: RunChange, decimals: Mapping[tuple[str, str], int], read: set[str]) -> ChangeRow:
-    where = change.market, change.pool or ""
+def _row(change: RunChange, decimals: Mapping[PoolKey, int], read: set[str]) -> ChangeRow:
+    where = PoolKey(change.market, change.pool or "")
     shown, exact = "", ""
     if change.kind not in _KINDS_WITHOUT_VALUES:
         ends = [_value(value, change.unit, decimals.get(where)) for value in (change.before, change.after)]

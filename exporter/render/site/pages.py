@@ -53,7 +53,7 @@ from exporter.render.site.trends import (
     totals_charts,
 )
 from exporter.render.site.why import DEPOSIT_USD, why, yield_after_deposit
-from exporter.tables import rows_as, time_text
+from exporter.tables import PoolKey, rows_as, time_text
 from exporter.tree.documents import HistoryManifest, ProtocolList, RunChange, timestamp
 from exporter.tree.families import SITE_MAP, SYMBOL_PAGE, family_of
 from exporter.tree.files import FileKind, RenderedFile
@@ -130,7 +130,7 @@ def _plotted(tokens: Sequence[SiteToken], trends: Mapping[str, Trend]) -> _Plott
     named = [token for token in listed if token.identity is not None and token.symbol == "USDC"]
     for token in (*named, *listed):
         trend = trends[token.address]
-        labels = {(pool["market"], pool["pool"]): pool["market_name"] for pool in token.pools}
+        labels = {PoolKey.of(pool): pool["market_name"] for pool in token.pools}
         chart = borrow_chart(trend, labels) if len(trend.starts) > 2 else None
         return _PlottedToken(token.address, token.symbol, chart)
     return None
@@ -209,7 +209,7 @@ class _Site:
         self.common: dict[str, Any] = {
             "tables": tables,
             "names": dict(tables.markets.select("market", "name").iter_rows()),
-            "symbols": {(pool["market"], pool["pool"]): full_name(pool) for pool in self.named_pools},
+            "symbols": {PoolKey.of(pool): full_name(pool) for pool in self.named_pools},
             "ledger": tables.ledger,
             "closed": timestamp(tables.close_time),
             "close_time": tables.close_time,
@@ -234,10 +234,7 @@ class _Site:
         yield from self._market_pages(markets, pools)
         tokens, trends = token_rows(ranked, pools, self.tables.tokens), self.trends.of_groups("token")
         for token in tokens:
-            labels = {
-                (pool["market"], pool["pool"]): f"{pool['market_name']} {pool['pool_label']}".rstrip()
-                for pool in token.pools
-            }
+            labels = {PoolKey.of(pool): f"{pool['market_name']} {pool['pool_label']}".rstrip() for pool in token.pools}
             own = sorted(token.pools, key=_by_yield)
             yield from self._group_pages(
                 f"tokens/{token.address}", "token", own, trends[token.address], labels, token=token
@@ -300,29 +297,29 @@ class _Site:
         times = tables.pools.select(time_text(pl.col("price_timestamp"))).to_series()
         curves, trends = rate_curves(tables.pools, tables.parameters, PROTOCOLS), self.trends.of_pools()
         for pool, time, points, trend in zip(self.named_pools, times, curves, trends, strict=True):
-            where = pool["market"], pool["pool"]
-            risk = self._risk(where[0], pool["token_address"])
+            key = PoolKey.of(pool)
+            risk = self._risk(key.market, pool["token_address"])
             now = (
                 basis_points(pool["accrued_utilization"], pool["utilization_decimals"]),
                 basis_points(pool["accrued_borrow_apr"], pool["apr_decimals"]),
             )
             yield self._page(
-                f"pools/{where[0]}/{where[1]}.html",
+                f"pools/{key.market}/{key.pool}.html",
                 "pool",
                 pool=pool,
                 why_so_high=why(pool),
-                after_deposit=yield_after_deposit(pool, tables.parameters.get(where, ()), PROTOCOLS[pool["protocol"]]),
+                after_deposit=yield_after_deposit(pool, tables.parameters.get(key, ()), PROTOCOLS[pool["protocol"]]),
                 deposit_usd=DEPOSIT_USD,
                 about=self.protocols[pool["protocol"]],
                 words_of=PROTOCOLS[pool["protocol"]].words,
                 price_time=time,
-                parameters=tables.parameters.get(where, ()),
-                spokes=tables.spokes.get(where, []),
-                pending=[item for item in queued.get(where[0], ()) if item.pool in (None, where[1])],
+                parameters=tables.parameters.get(key, ()),
+                spokes=tables.spokes.get(key, ()),
+                pending=[item for item in queued.get(key.market, ()) if item.pool in (None, key.pool)],
                 curve=points and curve([(point.utilization_bps, point.borrow_apr_bps) for point in points], now),
                 charts=pool_charts(trend),
                 risk=risk,
-                safety=of_pool(pool, self.facts_of_markets[where[0]], has_risk=risk is not None),
+                safety=of_pool(pool, self.facts_of_markets[key.market], has_risk=risk is not None),
                 bucket=trend.every,
             )
 
@@ -352,7 +349,7 @@ class _Site:
         template: str,
         pools: Sequence[SitePool],
         trend: Trend | None,
-        labels: Mapping[tuple[str, str], str],
+        labels: Mapping[PoolKey, str],
         **context: Any,
     ) -> Iterator[RenderedFile]:
         for page in pages_of(pools, name):

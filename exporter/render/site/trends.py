@@ -7,19 +7,21 @@ of a page is bounded. Histories have closed buckets only; the last point of ever
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import polars as pl
 from markupsafe import Markup
 
-from exporter.history.buckets import NETWORK, SCOPES, aggregate, observations_of, totals_of
-from exporter.history.closed_buckets import Histories, Place
+from exporter.history.buckets import NETWORK, SCOPES, TotalKey, aggregate, observations_of, totals_of
+from exporter.history.closed_buckets import Histories, Owner
 from exporter.history.series import Series
 from exporter.history.time_buckets import BUCKETS, DAY, WEEK, Bucket
-from exporter.render.site.charts import COUNT, MONEY, RATE, Column, Line, chart, charts_of, table
+from exporter.render.site.charts import COUNT, MONEY, RATE, Column, Line, Unit, chart, charts_of, table
 from exporter.render.site.rows import by_value, by_yield
 from exporter.render.site.text import cut
+from exporter.tables import PoolKey, pool_keys
 
 MAX_LINES = 4
 """Number of pools that a chart of many shows.
@@ -39,22 +41,31 @@ RECENT_SECONDS = 31 * DAY.seconds
 _BUCKET_WORDS = {"5m": "5 minutes", "1h": "hour", "1d": "day", "1w": "week"}
 _THINNED_WORDS = "day of the last month, and every Monday before it,"
 
+
+class _Plotted(NamedTuple):
+    """A column of a history as a chart and its table have it."""
+
+    title: str
+    unit: Unit
+    column: str
+
+
 _OF_POOL = (
-    ("Supply APY", RATE, "comparable_supply_apy_bps"),
-    ("Borrow APY", RATE, "comparable_borrow_apy_bps"),
-    ("Utilization", RATE, "utilization_bps"),
-    ("TVL", MONEY, "tvl_usd_cents"),
+    _Plotted("Supply APY", RATE, "comparable_supply_apy_bps"),
+    _Plotted("Borrow APY", RATE, "comparable_borrow_apy_bps"),
+    _Plotted("Utilization", RATE, "utilization_bps"),
+    _Plotted("TVL", MONEY, "tvl_usd_cents"),
 )
 _OF_MANY = (
-    ("TVL", MONEY, "tvl_usd_cents"),
-    ("Supplied", MONEY, "supplied_usd_cents"),
-    ("Borrowed", MONEY, "borrowed_usd_cents"),
-    ("Mean supply APY", RATE, "mean_comparable_supply_apy_bps"),
-    ("Mean borrow APY", RATE, "mean_comparable_borrow_apy_bps"),
-    ("Best supply APY", RATE, "best_comparable_supply_apy_bps"),
-    ("Best borrow APY", RATE, "best_comparable_borrow_apy_bps"),
-    ("Pools", COUNT, "pool_count"),
-    ("With a price", COUNT, "priced_count"),
+    _Plotted("TVL", MONEY, "tvl_usd_cents"),
+    _Plotted("Supplied", MONEY, "supplied_usd_cents"),
+    _Plotted("Borrowed", MONEY, "borrowed_usd_cents"),
+    _Plotted("Mean supply APY", RATE, "mean_comparable_supply_apy_bps"),
+    _Plotted("Mean borrow APY", RATE, "mean_comparable_borrow_apy_bps"),
+    _Plotted("Best supply APY", RATE, "best_comparable_supply_apy_bps"),
+    _Plotted("Best borrow APY", RATE, "best_comparable_borrow_apy_bps"),
+    _Plotted("Pools", COUNT, "pool_count"),
+    _Plotted("With a price", COUNT, "priced_count"),
 )
 
 
@@ -65,7 +76,7 @@ class Trend:
     bucket: str
     starts: Sequence[int]
     values: Mapping[str, Sequence[int | None]]
-    greatest: tuple[tuple[Place, Trend], ...] = ()
+    greatest: tuple[tuple[PoolKey, Trend], ...] = ()
     is_thinned: bool = False
 
     @property
@@ -90,40 +101,40 @@ class Trends:
             scope: order(pools).select(SCOPES[scope].alias("id"), "market", "pool")
             for scope, order in (("token", by_yield), *((name, by_value) for name in ("market", "protocol", NETWORK)))
         }
-        self._places: list[Place] = pools.select("market", "pool").rows()
+        self._pool_keys = pool_keys(pools)
 
     def of_pools(self) -> Iterator[Trend]:
-        places = self._places
-        lengths = _lengths(self._series.pools, places)
-        trends: dict[Place, Trend] = {}
+        lengths = _lengths(self._series.pools, self._pool_keys)
+        trends: dict[PoolKey, Trend] = {}
         for bucket in BUCKETS:
-            trends |= self._pool_trends(bucket, {place for place, own in lengths.items() if own == bucket})
-        yield from (trends[place] for place in places)
+            trends |= self._pool_trends(bucket, {pool for pool, own in lengths.items() if own == bucket})
+        yield from (trends[pool] for pool in self._pool_keys)
 
     def of_groups(self, scope: str) -> dict[str, Trend]:
-        members: dict[Place, list[Place]] = {}
-        for own_id, market, pool in self._pools[scope].iter_rows():
-            members.setdefault((scope, own_id), []).append((market, pool))
-        shown = {group: places[:MAX_LINES] for group, places in members.items()}
+        members: dict[TotalKey, list[PoolKey]] = {}
+        pools_in_order = self._pools[scope]
+        for own_id, pool in zip(pools_in_order["id"], pool_keys(pools_in_order), strict=True):
+            members.setdefault(TotalKey(scope, own_id), []).append(pool)
+        shown = {group: pools[:MAX_LINES] for group, pools in members.items()}
         totals = _trends(self._series.totals, DAY, self._totals_now, _OF_MANY, set(members))
-        pools = self._pool_trends(DAY, {place for places in shown.values() for place in places})
+        trends = self._pool_trends(DAY, {pool for pools in shown.values() for pool in pools})
         return {
-            group[1]: replace(thinned(trend), greatest=tuple((place, pools[place]) for place in shown[group]))
-            for group, trend in totals.items()
+            group.id: replace(thinned(total), greatest=tuple((pool, trends[pool]) for pool in shown[group]))
+            for group, total in totals.items()
         }
 
-    def _pool_trends(self, bucket: Bucket, chosen: set[Place]) -> dict[Place, Trend]:
+    def _pool_trends(self, bucket: Bucket, chosen: set[PoolKey]) -> dict[PoolKey, Trend]:
         return _trends(self._series.pools, bucket, self._now, _OF_POOL, chosen) if chosen else {}
 
 
-def _lengths(histories: Histories, places: Sequence[Place]) -> dict[Place, Bucket]:
-    """The shortest bucket of which a pool or group has all of its history in the series, in at most `MAX_POINTS`."""
+def _lengths(histories: Histories[PoolKey], pools: Sequence[PoolKey]) -> dict[PoolKey, Bucket]:
+    """The shortest bucket of which a pool has all of its history in the series, in at most `MAX_POINTS`."""
     *shorter, longest = histories.kind.buckets
-    left, lengths = set(places), dict.fromkeys(places, longest)
+    left, lengths = set(pools), dict.fromkeys(pools, longest)
     for bucket in shorter:
-        counts = histories.closed(bucket).group_by(histories.kind.keys).len().iter_rows()
-        many = {(one, other) for one, other, count in counts if count >= MAX_POINTS}
-        suited = left - many - histories.cursors(bucket).keys()
+        counts = histories.closed(bucket).group_by(PoolKey._fields).len("count")
+        with_many = pool_keys(counts.filter(pl.col("count") >= MAX_POINTS))
+        suited = left.difference(with_many, histories.earlier_pages(bucket))
         lengths.update(dict.fromkeys(suited, bucket))
         left -= suited
     return lengths
@@ -143,19 +154,19 @@ def thinned(trend: Trend) -> Trend:
 
 
 def _trends(
-    histories: Histories,
+    histories: Histories[Owner],
     bucket: Bucket,
     now: pl.DataFrame,
-    columns: Sequence[tuple[str, object, str]],
-    places: set[Place],
-) -> dict[Place, Trend]:
-    keys, names = histories.kind.keys, [name for _, _, name in columns]
-    wanted = pl.DataFrame(sorted(places), schema=dict.fromkeys(keys, pl.String()), orient="row")
+    plotted: Sequence[_Plotted],
+    owners: set[Owner],
+) -> dict[Owner, Trend]:
+    keys, names = histories.kind.keys, [each.column for each in plotted]
+    wanted = pl.DataFrame(sorted(owners), schema=dict.fromkeys(keys, pl.String()), orient="row")
     rows = pl.concat([part.select(*keys, "start", *names) for part in (histories.closed(bucket), now)])
     rows = rows.join(wanted, on=keys, how="semi").sort(*keys, "start")
     sums = {name for name in names if rows.schema[name] == pl.String}  # beyond 128 bits
     return {
-        (one, other): Trend(
+        histories.kind.owner(one, other): Trend(
             bucket.name,
             starts,
             {name: _integers(own) if name in sums else own for name, own in zip(names, values, strict=True)},
@@ -170,7 +181,7 @@ def _integers(column: Sequence[str | None]) -> list[int | None]:
 
 def pool_charts(trend: Trend) -> tuple[Markup, Markup, Markup, Markup]:
     """Charts of a pool's rates, utilization and value, and their table."""
-    starts, columns = trend.starts, [Column(title, unit, trend.values[name]) for title, unit, name in _OF_POOL]
+    starts, columns = trend.starts, _columns(trend, _OF_POOL)
     rates = [Line("Supply APY", 1, 0), Line("Borrow APY", 2, 1)]
     return (
         chart("rates", "Supply and borrow rate", starts, columns, rates),
@@ -182,42 +193,42 @@ def pool_charts(trend: Trend) -> tuple[Markup, Markup, Markup, Markup]:
 
 def totals_charts(trend: Trend) -> tuple[Markup, ...]:
     """Charts of many pools together, and their table: value, what is supplied and borrowed, and mean rates."""
-    columns = _totals_columns(trend)
+    columns = _columns(trend, _OF_MANY)
     return (*_drawn_totals(trend, columns, "value"), table(trend.starts, columns, "Totals over time"))
 
 
 def protocol_charts(trend: Trend, protocol: str) -> tuple[Markup, ...]:
     """The charts of a protocol without their table. A page with the tables of all protocols would be too large."""
-    return tuple(_drawn_totals(trend, _totals_columns(trend), f"value-{protocol}"))
+    return tuple(_drawn_totals(trend, _columns(trend, _OF_MANY), f"value-{protocol}"))
 
 
-def group_charts(trend: Trend, labels: Mapping[Place, str]) -> tuple[Markup, ...]:
+def group_charts(trend: Trend, labels: Mapping[PoolKey, str]) -> tuple[Markup, ...]:
     """Charts of a market or token, and their table: the totals that are known, and the rates of its greatest pools."""
-    columns = _totals_columns(trend)
+    columns = _columns(trend, _OF_MANY)
     drawn = list(_drawn_totals(trend, columns, "value")) if trend.is_priced else []
-    lines: dict[str, list[Line]] = {name: [] for _, _, name in _OF_POOL[:3]}
-    for colour, (place, pool) in enumerate(trend.greatest, 1):
-        label = cut(labels.get(place, place[1]), 30)
-        for title, unit, name in _OF_POOL[:3]:
-            lines[name].append(Line(label, colour, len(columns)))
-            columns.append(Column(f"{label}: {title}", unit, _aligned(pool, name, trend.starts)))
-    for identity, (title, _, name) in zip(("supply", "borrow", "use"), _OF_POOL[:3], strict=True):
-        drawn.append(chart(identity, title, trend.starts, columns, lines[name]))
+    lines: dict[str, list[Line]] = {each.column: [] for each in _OF_POOL[:3]}
+    for colour, (key, pool) in enumerate(trend.greatest, 1):
+        label = cut(labels.get(key, key.pool), 30)
+        for each in _OF_POOL[:3]:
+            lines[each.column].append(Line(label, colour, len(columns)))
+            columns.append(Column(f"{label}: {each.title}", each.unit, _aligned(pool, each.column, trend.starts)))
+    for identity, each in zip(("supply", "borrow", "use"), _OF_POOL[:3], strict=True):
+        drawn.append(chart(identity, each.title, trend.starts, columns, lines[each.column]))
     return (*drawn, table(trend.starts, columns, "Totals and rates over time"))
 
 
-def borrow_chart(trend: Trend, labels: Mapping[Place, str]) -> Markup:
+def borrow_chart(trend: Trend, labels: Mapping[PoolKey, str]) -> Markup:
     """The chart of the borrow rates of a token's largest pools, without a table."""
     columns = [
-        Column(labels.get(place, place[1]), RATE, _aligned(pool, "comparable_borrow_apy_bps", trend.starts))
-        for place, pool in trend.greatest
+        Column(labels.get(key, key.pool), RATE, _aligned(pool, "comparable_borrow_apy_bps", trend.starts))
+        for key, pool in trend.greatest
     ]
     lines = [Line(cut(column.title, 30), number, number - 1) for number, column in enumerate(columns, 1)]
     return chart("first-plot", "Borrow APY", trend.starts, columns, lines)
 
 
-def _totals_columns(trend: Trend) -> list[Column]:
-    return [Column(title, unit, trend.values[name]) for title, unit, name in _OF_MANY]
+def _columns(trend: Trend, plotted: Iterable[_Plotted]) -> list[Column]:
+    return [Column(each.title, each.unit, trend.values[each.column]) for each in plotted]
 
 
 def _drawn_totals(trend: Trend, columns: Sequence[Column], name: str) -> Iterator[Markup]:

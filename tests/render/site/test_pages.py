@@ -30,6 +30,7 @@ from exporter.render.site.templates import (
     static_files,
 )
 from exporter.render.site.text import NO_PRICE, breakable
+from exporter.tables import PoolKey
 from exporter.tree.documents import Absent, Bounded, PoolsPage, RunChange, Unread
 from exporter.tree.families import API_PAGE, family_of
 from exporter.tree.pools import AssetDetail
@@ -505,9 +506,9 @@ def test_the_symbol_of_an_identified_token_leads_to_its_page() -> None:
 def test_no_cap_is_not_shown_as_a_number() -> None:
     """A parameter that limits nothing is shown as no limit, with the number behind it."""
     tables = tables_of([pool_row(0, 0)])
-    place = contract(100), contract(10_000)
+    place = PoolKey(contract(100), contract(10_000))
     tables.parameters[place] = (Parameter("supply_cap", 2**127 - 1, 7, no_limit=True), Parameter("c_factor", 75, 2))
-    text = site_of(tables)[f"pools/{place[0]}/{place[1]}.html"]
+    text = site_of(tables)[f"pools/{place.market}/{place.pool}.html"]
 
     assert ">no limit</dd>" in text
     assert 1 == text.count("17,014,118,346,046,923,173,168,730,371,588.4105727")

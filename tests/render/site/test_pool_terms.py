@@ -13,7 +13,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter, Pending
 from exporter.render.site.templates import environment
 from exporter.render.site.text import reward_price_words
-from exporter.tables import BACKSTOPS_SCHEMA
+from exporter.tables import BACKSTOPS_SCHEMA, PoolKey
 from tests.protocols.test_prices import SPOKE
 from tests.render.rendering import contract
 from tests.render.site.made import CLOSE_TIME, Page, pool_row, site_of, tables_of
@@ -198,8 +198,8 @@ def test_a_pool_of_blend_has_its_curve_with_the_point_of_now() -> None:
         rate_modifier_decimals=7,
     )
     tables = tables_of([row])
-    place = contract(100), contract(10_000)
-    key = f"pools/{place[0]}/{place[1]}.html"
+    place = PoolKey(contract(100), contract(10_000))
+    key = f"pools/{place.market}/{place.pool}.html"
     values = {"util": 7_500_000, "r_base": 50_000, "r_one": 450_000, "r_two": 5_000_000, "r_three": 50_000_000}
     tables.parameters[place] = tuple(Parameter(name, value, 7) for name, value in values.items())
     text = site_of(tables)[key].replace("\N{NARROW NO-BREAK SPACE}", " ")
@@ -223,9 +223,9 @@ def test_spokes_one_by_one() -> None:
         "Spoke 2": "paused",
     } == said("spoke_list", spokes)
     tables = tables_of([pool_row(0, 0)])
-    place = contract(100), contract(10_000)
+    place = PoolKey(contract(100), contract(10_000))
     tables.spokes[place] = spokes
-    assert "<dt>Spoke 2</dt><dd>paused</dd>" in site_of(tables)[f"pools/{place[0]}/{place[1]}.html"]
+    assert "<dt>Spoke 2</dt><dd>paused</dd>" in site_of(tables)[f"pools/{place.market}/{place.pool}.html"]
 
 
 def test_what_is_queued_is_on_the_pages_that_it_is_of() -> None:

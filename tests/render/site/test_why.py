@@ -12,7 +12,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.numbers import PoolRow
 from exporter.render.site.text import THIN
 from exporter.render.site.why import DEPOSIT_USD, why, yield_after_deposit
-from exporter.tables import rows_as
+from exporter.tables import PoolKey, rows_as
 from tests.protocols.world import World
 from tests.render.rendering import contract
 from tests.render.site.made import Page, pool_row, site_of, tables_of
@@ -80,7 +80,7 @@ def test_the_yield_after_a_deposit_follows_from_the_curve() -> None:
     assert model is not None
     computed = 0
     for row in rows_as(PoolRow, tables.pools):
-        parameters = tables.parameters[row["market"], row["pool"]]
+        parameters = tables.parameters[PoolKey.of(row)]
         after = yield_after_deposit(row, parameters, protocol)
         if after is None:
             continue
