@@ -50,7 +50,7 @@ class Moment:
 def parse_moment(text: str | None, option: str) -> Moment:
     """Parse one end of a range: the number of a ledger, a day in UTC, or an RFC 3339 time; None for no limit.
 
-    Raises `ConfigError`, whose text names the option, for anything else.
+    Raises `ConfigError`, whose text names the option, for anything else, and for times before the year 1 or after 9999.
     """
     if text is None:
         return Moment()
@@ -60,12 +60,13 @@ def parse_moment(text: str | None, option: str) -> Moment:
         return Moment(ledger=int(text))
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):  # 30 February; the year 1 east of UTC, which began in the year 0 there
         raise ConfigError(
             f"{option}: {text!r} is neither a ledger's number, nor a day such as 2026-11-21, nor a time such as "
             "2026-11-21T10:30:00Z"
         ) from None
-    return Moment(time=time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC))
+    return Moment(time=time)
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,13 @@ def test_moments(text: str, expected: Moment) -> None:
     assert expected == parse_moment(text, "--from")
 
 
-@pytest.mark.parametrize("text", ["", "0", "4294967296", "-1", "tomorrow", "2026-13-01", "21.11.2026", "\uff11\uff12"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "0", "4294967296", "-1", "tomorrow", "2026-13-01", "21.11.2026", "\uff11\uff12"),
+        *("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-01:00"),  # before the year 1 and after 9999, in UTC
+    ],
+)
 def test_no_moments(text: str) -> None:
     """Anything else is refused by the name of its option."""
     with pytest.raises(ConfigError, match=r"^--from: "):
