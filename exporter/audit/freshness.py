@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
 
 import msgspec
 
@@ -16,6 +15,7 @@ from exporter.errors import CheckError, SourceError, lasting, pluralize, printab
 from exporter.stores.tree_sources import open_tree
 from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.families import STATUS_KEY
+from exporter.tree.values import Timestamp
 
 MAX_STATUS_BYTES = DOCUMENT_BYTES
 """Largest status document that is read. It names every pool that could not be read or priced, so it can be large."""
@@ -29,33 +29,43 @@ UNPROMISED_MAX_AGE = timedelta(days=1)
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """How far in the future a run may be published. If it is further, the publisher's clock or the reader's is wrong."""
 
-_Time = Annotated[datetime, msgspec.Meta(tz=True)]
-
 
 class JudgedStatus(msgspec.Struct, frozen=True):
-    """The fields of the status document that are judged. Other fields are ignored."""
+    """The fields of the status document that are judged. Other fields are ignored.
+
+    A document that expects the next run before it was published itself is not decoded.
+    """
 
     run_id: str
     observed_ledger: int
-    ledger_close_time: _Time
-    generated_at: _Time
-    next_expected_at: _Time | None
+    ledger_close_time: Timestamp
+    generated_at: Timestamp
+    next_expected_at: Timestamp | None
     pool_count: int
     unread_count: int
     unpriced_count: int
 
+    def __post_init__(self) -> None:
+        if self.next_expected_at is not None and self.next_expected_at < self.generated_at:
+            raise ValueError("`next_expected_at` is before `generated_at`")
+
+    @property
+    def published(self) -> datetime:
+        """When the run was published."""
+        return datetime.fromisoformat(self.generated_at)
+
     def age(self, now: datetime) -> int:
         """Seconds since the run was published."""
-        return (now - self.generated_at) // timedelta(seconds=1)
+        return (now - self.published) // timedelta(seconds=1)
 
 
 def describe(status: JudgedStatus, now: datetime) -> str:
     """The run in one line for people."""
     promised = status.next_expected_at
     return (
-        f"run {printable(status.run_id)}: ledger {status.observed_ledger}, closed {_time(status.ledger_close_time)}; "
-        f"published {_time(status.generated_at)}, {lasting(max(status.age(now), 0))} ago; next expected "
-        + ("at an unknown time" if promised is None else _time(promised))
+        f"run {printable(status.run_id)}: ledger {status.observed_ledger}, closed {status.ledger_close_time}; "
+        f"published {status.generated_at}, {lasting(max(status.age(now), 0))} ago; next expected "
+        + ("at an unknown time" if promised is None else promised)
         + f"; {pluralize(status.pool_count, 'pool')}, {status.unread_count:,} unread, "
         f"{status.unpriced_count:,} unpriced"
     )
@@ -76,9 +86,9 @@ def judge(
     """
     problems = []
     second = timedelta(seconds=1)
-    if status.generated_at > now + CLOCK_TOLERANCE:
+    if status.published > now + CLOCK_TOLERANCE:
         problems.append(
-            f"the run says that it was published at {_time(status.generated_at)}, but here it is {_time(now)}; "
+            f"the run says that it was published at {status.generated_at}, but here it is {_time(now)}; "
             "one of the two clocks is wrong"
         )
     if max_age is not None:
@@ -86,14 +96,14 @@ def judge(
     elif status.next_expected_at is None:
         allowed = UNPROMISED_MAX_AGE
     else:
-        interval = status.next_expected_at - status.generated_at
+        interval = datetime.fromisoformat(status.next_expected_at) - status.published
         allowed = interval + (interval if grace is None else grace)
-    if (late := now - status.generated_at - allowed) > timedelta(0):
+    if (late := now - status.published - allowed) > timedelta(0):
         problems.append(
             f"the published run is stale: a newer one is due since {_time(now - late)}, "
             f"{lasting(late // second)} ago; look at the scheduled runs and their reports"
         )
-    lag = status.generated_at - status.ledger_close_time
+    lag = status.published - datetime.fromisoformat(status.ledger_close_time)
     if lag > max_lag:
         problems.append(
             f"the published ledger closed {lasting(lag // second)} before it was published, and "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Annotated, TypeVar
 
@@ -26,6 +26,7 @@ from exporter.tree.documents import HistoryManifest, Intent, timestamp
 from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, ROOT_FILES, RUN, STATUS_KEY, family_of
 from exporter.tree.files import check_key, is_key
 from exporter.tree.run_listing import RunListing, listing_of
+from exporter.tree.values import Timestamp
 
 RUNS_PREFIX = RUN.prefix
 
@@ -52,16 +53,16 @@ class PublishedStatus(Struct, frozen=True):
     observed_ledger: _Ledger
     manifest_key: str
     manifest_sha256: str
-    ledger_close_time: datetime | None = None
+    ledger_close_time: Timestamp | None = None
     network: str | None = None
-    generated_at: datetime | None = None
-    next_expected_at: datetime | None = None
+    generated_at: Timestamp | None = None
+    next_expected_at: Timestamp | None = None
 
     @property
     def times(self) -> dict[str, int]:
         """The times ``published_at`` and, if the run promised one, ``next_expected_at``, in unix seconds."""
         times = {"published_at": self.generated_at, "next_expected_at": self.next_expected_at}
-        return {name: int(time.timestamp()) for name, time in times.items() if time is not None}
+        return {name: int(datetime.fromisoformat(time).timestamp()) for name, time in times.items() if time is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,13 +287,10 @@ def _refuse_not_newer(published: Published | None, intent: Intent | None, observ
 
 def _refuse_wrong_time(status: PublishedStatus, observed_ledger: int, close_time: int) -> None:
     """Raise `SourceError` for a ledger that closed before the published one, or too soon after it."""
-    published_close = status.ledger_close_time
-    if published_close is None:
+    if status.ledger_close_time is None:
         return
-    if published_close.tzinfo is None:
-        published_close = published_close.replace(tzinfo=UTC)
     ledgers = observed_ledger - status.observed_ledger
-    seconds = close_time - int(published_close.timestamp())
+    seconds = close_time - int(datetime.fromisoformat(status.ledger_close_time).timestamp())
     if seconds < 0:
         raise closed_earlier(observed_ledger, close_time, status.observed_ledger, close_time - seconds)
     if ledgers > SPARE_LEDGERS + MAX_LEDGERS_PER_SECOND * seconds:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 import exporter
+from exporter.tree.dates import DAY
 from exporter.tree.pools import MarketPool, NullableIdentity, PendingChange, PoolRow, PoolSnapshot
 from exporter.tree.risk import MarketRisk
 from exporter.tree.values import (
@@ -75,7 +76,8 @@ PAGE_TOKEN_LENGTH = 22
 
 Passphrase = Annotated[str, doc("The passphrase of the network that was read.")]
 Day = Annotated[
-    str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", description="A day, in UTC.", examples=["2026-11-18"])
+    str,
+    Meta(pattern=f"^{DAY}$", min_length=10, max_length=10, description="A day, in UTC.", examples=["2026-11-18"]),
 ]
 MarketAddress = Annotated[ContractAddress, doc("The market's contract, a strkey.")]
 ObservedLedger = Annotated[Ledger, doc("The ledger at which this was observed.")]

@@ -20,6 +20,7 @@ from typing import Final
 from msgspec import Struct
 
 from exporter.tree import documents
+from exporter.tree.dates import DAY, MONTH
 from exporter.tree.documents import AssetHistory, AssetsPage, PoolsPage, TotalsHistory
 from exporter.tree.files import FileKind
 from exporter.tree.pools import AssetDetail
@@ -46,8 +47,8 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "bucket": "|".join(name for name in BUCKET_NAMES if name != DEFAULT_BUCKET),
     "run_id": RUN_ID,
     "status": "[45][0-9]{2}",
-    "day": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
-    "month": "[0-9]{4}-[0-9]{2}",
+    "day": f"(?!9999){DAY}",  # so that the end of the day or month is a date, too
+    "month": f"(?!9999){MONTH}",
     "ledger": "[1-9][0-9]*",
     "checkpoint": "[1-9][0-9]*",
     "last": "[1-9][0-9]*",

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from exporter.tree.dates import TIME
 from exporter.tree.files import KEY_SEGMENT, MAX_KEY_BYTES, FileKind
 
 CONTRACT = "C[A-Z2-7]{55}"
@@ -217,7 +218,7 @@ ObjectKey = Annotated[
 
 def _time(column: ParquetType) -> Meta:
     return _text(
-        "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z",
+        TIME,
         "A time in UTC, to the second (RFC 3339).",
         "2026-11-21T10:55:00Z",
         lengths=(20, 20),

@@ -24,6 +24,7 @@ from exporter.cli import main
 from exporter.errors import CheckError, SourceError
 from exporter.localnet.server import running
 from exporter.stores import tree_sources
+from exporter.tree.documents import timestamp
 from exporter.tree.families import STATUS_KEY
 
 PUBLISHED = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -101,6 +102,9 @@ def test_clocks_and_rpcs_that_are_wrong() -> None:
         b"\xff\xfe",
         status_document(generated_at="yesterday"),
         status_document(generated_at="2026-11-21T12:00:00"),  # of no time zone
+        status_document(generated_at="0001-01-01T00:00:00+14:00"),  # before the first year, in UTC
+        status_document(generated_at="2026-02-30T12:00:00Z"),
+        status_document(generated_at="9000-01-01T00:00:00Z", next_expected_at="1970-01-01T00:00:00Z"),
         status_document(pool_count="57"),
         {key: value for key, value in status_document().items() if key != "observed_ledger"},
     ],
@@ -140,9 +144,8 @@ def test_a_server_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     """On the command line: the verdict is the exit code, the line is on standard output, the reason on the other."""
-    now = datetime.now(UTC).replace(microsecond=0)
-    published = (now - timedelta(hours=2)).isoformat()
-    expected = (now - timedelta(hours=1, minutes=30)).isoformat()
+    now = int(datetime.now(UTC).timestamp())
+    published, expected = timestamp(now - 2 * 3600), timestamp(now - 90 * 60)
     times = {"ledger_close_time": published, "generated_at": published, "next_expected_at": expected}
     uri = write(tmp_path / "tree", status_document(**times))
 

@@ -40,9 +40,11 @@ def test_the_newest_that_is_not_after_the_run() -> None:
 
 
 def test_what_cannot_be_shown_is_passed_over() -> None:
-    """A document of another network or of another version is none; an earlier one is shown instead."""
+    """A document of another network, another version or an impossible time is none; an earlier one is shown instead."""
     store = store_with((63, 9_000))
     store.put(RISK.key(checkpoint=127), b'{"version":"next"}')
+    impossible = RiskDocument(NETWORK, 255, "2026-02-30T00:00:00Z", "0" * 64, [], [])
+    store.put(RISK.key(checkpoint=255), encode(impossible))
 
     assert "v1/risk/63.json" == shown(store)
     assert shown(store_with((63, 9_000), network="another")) is None
