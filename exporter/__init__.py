@@ -23,7 +23,7 @@ _HOME = {
     "Settings": "config",
     "Tables": "protocols.compute",
     "TreeFaultsError": "publishing.checker",
-    "check_tree": "audit.rerender",
+    "check_tree": "audit.check",
     "load_settings": "config",
     "read": "job.reading",
     "run": "job.run",

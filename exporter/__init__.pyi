@@ -1,4 +1,4 @@
-from exporter.audit.rerender import check_tree as check_tree
+from exporter.audit.check import check_tree as check_tree
 from exporter.config import Settings as Settings
 from exporter.config import load_settings as load_settings
 from exporter.errors import ExporterError as ExporterError

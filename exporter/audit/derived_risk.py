@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from exporter.audit.rerender import FetchedTree
+from exporter.audit.fetched_tree import FetchedTree
 from exporter.audit.risk import RiskTally
 from exporter.config import MarketSettings, NetworkSettings, Settings
 from exporter.errors import ArchiveError, RefutedError

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from exporter.audit.evidence_proof import claims_of
+from exporter.audit.fetched_tree import EarlierRun, FetchedTree
 from exporter.audit.history_files import check_as_written, refuse_other_version, rows_by_ledger
-from exporter.audit.rerender import EarlierRun, FetchedTree
 from exporter.audit.unproven import Unproven, UnprovenReason
 from exporter.errors import (
     ExporterError,

@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from exporter.audit.history_files import rewritten, rows_by_ledger
-from exporter.audit.published_tree import required
+from exporter.audit.tree_reading import required
 from exporter.bounds import FILE_BYTES
 from exporter.errors import CheckError, DecodeError
 from exporter.history.export import rows_of

@@ -15,7 +15,7 @@ from hashlib import sha256
 import polars as pl
 
 from exporter.audit.history_files import check_as_written, rows_by_ledger
-from exporter.audit.published_tree import decoded
+from exporter.audit.tree_reading import decoded
 from exporter.audit.unproven import UnprovenReason
 from exporter.bounds import DOCUMENT_BYTES
 from exporter.errors import CheckError, SourceError

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from exporter.audit.rerender import FetchedTree
+from exporter.audit.fetched_tree import FetchedTree
 from exporter.deployments.networks import network_of
 from exporter.errors import CheckError
 from exporter.job.evidence import Evidence

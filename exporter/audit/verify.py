@@ -18,14 +18,16 @@ from pathlib import Path
 import msgspec
 
 from exporter.audit.census import KEYS_OF_READING, Complete, check_complete, run_read
+from exporter.audit.check import other_version
 from exporter.audit.derived_risk import is_unshown_risk, judge_risk
 from exporter.audit.earlier_runs import RepeatedRuns, judge_inputs, repeat_earlier, uncovered
 from exporter.audit.evidence_claims import unproven_evidence, unproven_notices
 from exporter.audit.evidence_proof import Outcome, check_proof_claims, claims_of, hold_against, proof_of
+from exporter.audit.fetched_tree import FetchedTree, fetch, files_of_run
 from exporter.audit.leftovers import Past, judge_leftovers
 from exporter.audit.published_tree import check_files
 from exporter.audit.publisher_records import judge_records
-from exporter.audit.rerender import FetchedTree, Rerendered, fetch, files_of_run, other_version, rerender
+from exporter.audit.rerender import Rerendered, rerender
 from exporter.audit.statements import statements_of
 from exporter.audit.unproven import MAX_NAME_CHARACTERS, MAX_NAMES, Unproven, UnprovenReason
 from exporter.console import Console

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import exporter
-from exporter.audit.rerender import Rerendered, fetch, rerender
+from exporter.audit.fetched_tree import fetch
+from exporter.audit.rerender import Rerendered, rerender
 from exporter.errors import CheckError
 from exporter.tree.families import CHANGES, DATA_PACKAGE, OPENAPI_KEY, STATUS_KEY
 from tests.audit.trees import (

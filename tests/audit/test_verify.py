@@ -28,12 +28,14 @@ from click.testing import CliRunner, Result
 from exporter import __version__
 from exporter.audit import history_files, input_history
 from exporter.audit import prove as prove_module
+from exporter.audit.check import check_tree
 from exporter.audit.earlier_runs import repeat_earlier
 from exporter.audit.evidence_claims import unproven_evidence
 from exporter.audit.evidence_proof import hold_against
+from exporter.audit.fetched_tree import fetch
 from exporter.audit.prove import prove
 from exporter.audit.published_tree import check_files
-from exporter.audit.rerender import check_tree, fetch, rerender
+from exporter.audit.rerender import rerender
 from exporter.audit.verify import verify_tree
 from exporter.cli import main
 from exporter.config import load

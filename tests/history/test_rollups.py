@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as replace_fields
 
-from exporter.audit.published_tree import rollup_faults
+from exporter.audit.rollup_faults import rollup_faults
 from exporter.errors import StoreError
 from exporter.history import rollups
 from exporter.history.approximate import APPROXIMATE_NAMES, with_approximate

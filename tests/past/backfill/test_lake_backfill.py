@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from exporter.audit.published_tree import rollup_faults
+from exporter.audit.rollup_faults import rollup_faults
 from exporter.bounds import decompress
 from exporter.cli import main
 from exporter.deployments.networks import NETWORKS, derived_address
