@@ -55,6 +55,21 @@ def native_asset(passphrase: str) -> str:
     return strkey.encode(strkey.CONTRACT, hashlib.sha256(preimage).digest())
 
 
+def native_contract(passphrase: str) -> str | None:
+    """The contract of the native asset; None on a network that is not public, whose tokens may be stand-ins."""
+    public = passphrase in (NETWORKS["mainnet"].passphrase, NETWORKS["testnet"].passphrase)
+    return native_asset(passphrase) if public else None
+
+
+def common_symbol(symbol: str, address: str, native: str | None) -> str:
+    """The symbol that people use for a token. The native asset's contract says ``native``, and people say XLM.
+
+    ``native`` is the contract of the native asset. On a public network any other token of that symbol keeps it, because
+    anybody can name a token so. None stands for a network where that contract is not known.
+    """
+    return "XLM" if symbol == "native" and native in (None, address) else symbol
+
+
 def derived_address(label: str) -> str:
     """The address of a contract of the recorded network or of a test. Its id is the SHA-256 of a label."""
     return strkey.encode_contract(hashlib.sha256(label.encode()).digest())

@@ -88,7 +88,10 @@ class Selection:
     def __post_init__(self) -> None:
         for option, address in (("--market", self.market), ("--token", self.token)):
             if address is not None and re.fullmatch(CONTRACT, address) is None:
-                raise ConfigError(f"{option}: {address!r} is not the address of a contract (C...)")
+                raise ConfigError(
+                    f"{option}: {address!r} is not the address of a contract (C...), which "
+                    "v1/tokens.json has for each symbol and v1/markets.json for each market's name"
+                )
         for low, high in ((self.start.ledger, self.end.ledger), (self.start.time, self.end.time)):
             if low is not None and high is not None and low > high:  # type: ignore[operator]
                 raise ConfigError(f"--from {low} is after --to {high}")

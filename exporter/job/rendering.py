@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from exporter import FORMAT
 from exporter.deployments.identified_tokens import identities
-from exporter.deployments.networks import network_of
+from exporter.deployments.networks import native_contract, network_of
 from exporter.history.buckets import observations_of
 from exporter.history.changes_table import render_changes_table
 from exporter.history.days_csv import days_metadata
@@ -38,7 +38,6 @@ from exporter.render.run_documents import (
     unpriced_markets,
 )
 from exporter.render.site.pages import render_site
-from exporter.render.site.text import native
 from exporter.render.watched_values import WatchedFile, watched_values
 from exporter.render.yields import render_yields
 from exporter.tree import documents
@@ -128,6 +127,7 @@ class RenderedRun:
         """The files that continue those of earlier runs, and the web pages, which show some of these."""
         tables, series = self.inputs.tables, self.inputs.series
         network = network_of(self.inputs.settings.network)
+        native = native_contract(network.passphrase)
         yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
         yield from series.newest_documents(unchanged)
         periods = list(periods_of(series.pools, tables.close_time, tables.pools))
@@ -136,8 +136,8 @@ class RenderedRun:
         yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen)
         yield from map(file_of, token_documents(tables, series.first_seen, identified))
         yield from render_pool_lists(tables.pools, PROTOCOLS, tables.ledger)
-        yield from render_tokens(tables, series.first_seen, identified, native(network.passphrase))
-        yield from render_yields(tables.pools, native(network.passphrase), PROTOCOLS)
+        yield from render_tokens(tables, series.first_seen, identified, native)
+        yield from render_yields(tables.pools, native, PROTOCOLS)
         latest = render_latest(
             tables.pools,
             observed_ledger=tables.ledger,

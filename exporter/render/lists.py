@@ -21,6 +21,7 @@ from msgspec.structs import asdict
 from exporter.best import SIDES, Side, best_of_tokens, with_ranks
 from exporter.deployments import app_url
 from exporter.deployments.identified_tokens import identities
+from exporter.deployments.networks import common_symbol
 from exporter.errors import CheckError
 from exporter.exact_sums import Limbs, exact_sum
 from exporter.history.periods import PERIODS
@@ -263,14 +264,14 @@ def render_tokens(
 ) -> Iterator[RenderedFile]:
     """Render the list of all tokens, and a list for each symbol that can be asked for, identified tokens first.
 
-    Symbols that differ only in case share a file. ``native`` is the contract of the native asset. Its symbol is
-    ``native``, but it is also listed as XLM.
+    Symbols that differ only in case share a file. ``native`` is the contract of the native asset; None if it is
+    not known. The native asset is listed by both of its symbols, ``native`` and XLM.
     """
     every_token = token_list(tables, first_seen, identity_of)
     yield file_of(every_token)
     by_symbol: dict[str, list[TokenEntry]] = {}
     for entry in every_token.data:
-        for symbol in {entry.symbol.lower(), *(("xlm",) if entry.address == native else ())}:
+        for symbol in {entry.symbol.lower(), common_symbol(entry.symbol, entry.address, native).lower()}:
             by_symbol.setdefault(symbol, []).append(entry)
     for symbol, entries in sorted(by_symbol.items()):
         key = TOKENS_OF_SYMBOL.key(symbol=symbol)

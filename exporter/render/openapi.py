@@ -34,10 +34,11 @@ from exporter.tree.problems import (
     problem,
     unknown_market,
     unknown_pool,
+    unknown_protocol,
     unknown_symbol,
     unknown_token,
 )
-from exporter.tree.routes import LISTS, MAX_LIMIT, UNSUPPORTED_FILTERS
+from exporter.tree.routes import LISTS, MAX_LIMIT, STRKEY_ACCEPTED, UNSUPPORTED_FILTERS
 from exporter.tree.values import BUCKET_NAMES, DEFAULT_BUCKET
 
 MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
@@ -102,7 +103,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
         "`bucket` is then ignored.",
         _CURSOR,
     ),
-    "protocol": _query("protocol", "Only pools of this protocol.", {"$ref": "ProtocolName"}),
+    "protocol": _query("protocol", "Only pools of this protocol, in any case.", {"$ref": "ProtocolName"}),
     "symbol": _query(
         "symbol", "Only tokens of this symbol, in any case.", {"type": "string", "pattern": f"^{values.SYMBOL}$"}
     ),
@@ -120,7 +121,7 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
 """Descriptions of parameters, by name. A schema that is only a name is that kind of value in `exporter.tree.values`."""
 
 PROBLEMS: Mapping[str, Problem] = {
-    "invalid_parameter": invalid_parameter("market", "usdc", "a contract address: C and 55 characters of A-Z and 2-7"),
+    "invalid_parameter": invalid_parameter("market", "usdc", STRKEY_ACCEPTED),
     **{
         f"not_a_parameter_of_{name}": not_a_parameter("sort", f"/v1/{name}", LISTS[name])
         for name in ("assets", "changes", "markets", "pools", "protocols", "tokens", "yields/pools", "yields/borrow")
@@ -132,6 +133,7 @@ PROBLEMS: Mapping[str, Problem] = {
     "unknown_bucket_page": UNKNOWN_BUCKET_PAGE,
     "unknown_market": unknown_market(MARKET),
     "unknown_pool": unknown_pool(MARKET, POOL),
+    "unknown_protocol": unknown_protocol("lend"),
     "unknown_symbol": unknown_symbol("usdx"),
     "unknown_token": unknown_token(POOL),
     "not_found": not_found(),

@@ -114,7 +114,13 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         " somebody supply now. A page has 500 rows; `next_cursor` leads on. `?market=` and `?token=`, each "
         "alone, answer with the files of one market or token, or an empty page.",
         query=("protocol", "status", "cursor"),
-        problems=("invalid_parameter", "not_a_parameter_of_pools", "mutually_exclusive", "unknown_cursor"),
+        problems=(
+            "invalid_parameter",
+            "not_a_parameter_of_pools",
+            "mutually_exclusive",
+            "unknown_protocol",
+            "unknown_cursor",
+        ),
     ),
     "/v1/pools/market/{market}/index.json": _pools_of("listPoolsOfMarket", "market"),
     "/v1/pools/token/{token}/index.json": _pools_of("listPoolsOfToken", "token"),

@@ -14,6 +14,7 @@ import msgspec
 import polars as pl
 from msgspec import UNSET, Struct, UnsetType, field
 
+from exporter.deployments.networks import common_symbol
 from exporter.protocols.protocol import Protocol
 from exporter.render.lists import ListedPool
 from exporter.tables import rows_as
@@ -120,11 +121,9 @@ def render_yields(pools: pl.DataFrame, native: str | None, protocols: Mapping[st
         for name, protocol in protocols.items()
         for version, project in protocol.words.defillama_projects.items()
     }
-    is_native = pl.col("symbol") == "native"
-    if native is not None:
-        is_native &= pl.col("token_address") == native
+    symbols = [common_symbol(own, token, native) for own, token in pools.select("symbol", "token_address").iter_rows()]
+    pools = pools.with_columns(pl.Series("symbol", symbols, pl.String))
     priced = pools.filter("listed", pl.col("supplied_usd_cents").is_not_null()).with_columns(
-        pl.when(is_native).then(pl.lit("XLM")).otherwise("symbol").alias("symbol"),
         (pl.col("protocol") + " " + pl.col("version"))
         .replace_strict(projects, default=pl.col("protocol"), return_dtype=pl.String)
         .alias("project"),

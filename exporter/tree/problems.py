@@ -81,13 +81,17 @@ def invalid_parameter(name: str, value: str, accepted: str) -> Problem:
     return problem(400, f"{name} must be {accepted}; got '{shown}'.")
 
 
+OTHER_QUESTIONS = "/v1/tokens?symbol= has a token's address, and /v1/latest.csv every pool to sort and filter."
+LISTS_EVERYTHING = "it has none, and lists everything."
+
+
 def not_a_parameter(name: str, path: str, accepted: Sequence[str]) -> Problem:
     """The problem (400) of a name that looks like one of our filters, orders or pages, and is not one of this path."""
-    others = f"its parameters are {', '.join(accepted)}" if accepted else "it has none, and lists everything"
-    return problem(400, f"{name} is not a parameter of {path}: {others}.")
+    others = f"its parameters are {', '.join(accepted)}. {OTHER_QUESTIONS}" if accepted else LISTS_EVERYTHING
+    return problem(400, f"{name} is not a parameter of {path}: {others}")
 
 
-def not_found(detail: str = "There is nothing at this path. The documents begin at /v1/assets.") -> Problem:
+def not_found(detail: str = "There is nothing at this path. /v1 lists what there is.") -> Problem:
     """The problem (404) of a URL at which nothing is published."""
     return problem(404, detail)
 
@@ -142,9 +146,14 @@ def unknown_symbol(symbol: str) -> Problem:
     return not_found(f"No token of the published run has the symbol {symbol}. /v1/tokens lists all.")
 
 
+def unknown_protocol(name: str) -> Problem:
+    """The problem (404) of a protocol's name, in lower case, that is none of those that are covered."""
+    return not_found(f"No protocol is called {name}. /v1/protocols lists those that are covered.")
+
+
 def unknown_token(address: str) -> Problem:
     """The problem (404) of a valid token address that the published run does not have."""
-    return not_found(f"No pool of the published run has the token {address}. /v1/assets lists those that it has.")
+    return not_found(f"No pool of the published run has the token {address}. /v1/tokens lists those that it has.")
 
 
 def encode_problem(document: Problem) -> bytes:

@@ -24,6 +24,7 @@ from exporter.tree.problems import (
     not_found,
     unknown_market,
     unknown_pool,
+    unknown_protocol,
     unknown_symbol,
     unknown_token,
 )
@@ -36,13 +37,18 @@ _CONTRACT, _POOL, _CURSOR, _PROTOCOL, _SYMBOL = (
     re.compile(form) for form in (CONTRACT, POOL, CURSOR, PROTOCOL, SYMBOL)
 )
 _DIGITS = re.compile(r"[0-9]+")
-STRKEY_ACCEPTED = "a contract address: C and 55 characters of A-Z and 2-7"
-POOL_ACCEPTED = "a pool id: 1 to 128 letters, digits, '_' and '-', beginning with a letter or digit"
+STRKEY_ACCEPTED = (
+    "a contract address: C and 55 characters of A-Z and 2-7; /v1/markets and /v1/tokens have them next to the names"
+)
+POOL_ACCEPTED = (
+    "a pool id: 1 to 128 letters, digits, '_' and '-', beginning with a letter or digit; "
+    "/v1/pools?market= has those of a market"
+)
 BUCKET_ACCEPTED = f"one of {', '.join(BUCKET_NAMES)}"
 DAY_ACCEPTED = DEFAULT_BUCKET
 LIMIT_ACCEPTED = f"an integer from 0 to {MAX_LIMIT}, in digits"
-PROTOCOL_ACCEPTED = "the name of a protocol in /v1/protocols"
-OPEN_ACCEPTED = "open"
+PROTOCOL_ACCEPTED = "the name of a protocol in /v1/protocols, such as blend"
+OPEN_ACCEPTED = "open, or left out for all pools"
 SYMBOL_ACCEPTED = "1 to 32 of A-Z, a-z, 0-9, '.', '_' and '-', or else /v1/tokens/{address}"
 LISTS: Mapping[str, tuple[str, ...]] = {
     "assets": ("market", "token", "limit", "cursor"),
@@ -198,12 +204,16 @@ def _route_pools(query: str) -> Served | Problem:
     if refused := _unsupported(parameters, "pools") or _invalid_addresses(parameters):
         return refused
     market, token, protocol, status = (parameters.get(name) for name in ("market", "token", "protocol", "status"))
-    if protocol is not None and not _PROTOCOL.fullmatch(protocol):
-        return invalid_parameter("protocol", protocol, PROTOCOL_ACCEPTED)
+    missing = not_found()
+    if protocol is not None:
+        if not _PROTOCOL.fullmatch(protocol):
+            return invalid_parameter("protocol", protocol, PROTOCOL_ACCEPTED)
+        protocol = protocol.lower()
+        missing = unknown_protocol(protocol)
     if status not in (None, "open"):
         return invalid_parameter("status", status, OPEN_ACCEPTED)
     if market is None and token is None:
-        return Served((families.pools_key(protocol, only_open=status is not None),), not_found())
+        return Served((families.pools_key(protocol, only_open=status is not None),), missing)
     if [market, token, protocol, status].count(None) < 3:
         return MUTUALLY_EXCLUSIVE
     # A filter that matches nothing has the same empty page as in /v1/assets.

@@ -32,8 +32,8 @@ SYMBOL = "[A-Za-z0-9][A-Za-z0-9._-]{0,31}"
 Tokens with other symbols are found by their addresses.
 """
 
-PROTOCOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
-"""The regular expression of a protocol's name."""
+PROTOCOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,31}"
+"""The regular expression of a protocol's name. Names are in lower case; a query may have them in any case."""
 
 RUN_ID = "[A-Za-z0-9][A-Za-z0-9_-]{0,127}"
 """The regular expression of a run's id."""
@@ -231,7 +231,7 @@ PriceTime = Annotated[str, _time(ParquetType.INT64)]  # an oracle states it, so 
 Cursor = Annotated[
     str, _text(CURSOR, "The opaque cursor of the next page, for the `?cursor=` of the same path.", lengths=(None, 128))
 ]
-ProtocolName = Annotated[str, _text(PROTOCOL, "The lending protocol's short name.", "blend", lengths=(1, 64))]
+ProtocolName = Annotated[str, _text(PROTOCOL, "The lending protocol's short name.", "blend", lengths=(1, 32))]
 Reason = Annotated[str, Meta(min_length=1, description="Why, as a fixed word for programs.", examples=["absent"])]
 FileKindName = Annotated[str, _text(f"({'|'.join(FileKind)})", "What may happen to the file later.")]
 FixedPoint = Annotated[
@@ -299,7 +299,10 @@ Scope = Annotated[str, _text("(market|token|protocol|network)", "What a total is
 ScopeId = Annotated[
     str,
     _text(
-        PROTOCOL, "The address of the market or token, the protocol's name, or `network`.", _EXAMPLE, lengths=(None, 64)
+        f"({CONTRACT}|{PROTOCOL})",
+        "The address of the market or token, the protocol's name, or `network`.",
+        _EXAMPLE,
+        lengths=(None, 64),
     ),
 ]
 FileReference = Annotated[

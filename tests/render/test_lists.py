@@ -171,6 +171,8 @@ def test_tokens_of_a_symbol() -> None:
         "v1/tokens/symbol/native.json": [contract(13)],
         "v1/tokens/symbol/xlm.json": [contract(13), contract(14)],
     } == found
+    on_a_local_network = {file.key for file in lists.render_tokens(tables, {}, known, None)}
+    assert found.keys() == on_a_local_network
     assert {"who": "Circle", "home_domain": "circle.com", "stable": True} == files["v1/tokens/symbol/usdc.json"][
         "data"
     ][0]["identity"]

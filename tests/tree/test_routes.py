@@ -58,6 +58,9 @@ OF_POOLS = [
     ("protocol=blend", "v1/pools/protocol/blend/index.json"),
     ("st%61tus=%6fpen&protocol=blend&protocol=k2&utm_source=x", "v1/pools/protocol/blend/open/index.json"),
     ("protocol=nobody&status=", "v1/pools/protocol/nobody/index.json"),
+    ("protocol=Blend", "v1/pools/protocol/blend/index.json"),
+    ("protocol=BLEND&status=open", "v1/pools/protocol/blend/open/index.json"),
+    (f"protocol={'B' * 32}", f"v1/pools/protocol/{'b' * 32}/index.json"),
     (f"cursor={TOKEN}&sort=apy&status=shut", f"v1/pool-pages/{TOKEN}.json"),
 ]
 OF_POOLS_OF_ONE = [
@@ -102,7 +105,17 @@ def test_queries_pick_a_file(path: str, query: str, keys: tuple[str, ...]) -> No
 
 POOLS_REFUSED = [
     ("cursor=a.b", 404),
-    *((query, 400) for query in ("status=shut", "protocol=a.b", "limit=5", "market=bad", "token=bad&protocol=blend")),
+    *(
+        (query, 400)
+        for query in (
+            "status=shut",
+            "protocol=a.b",
+            f"protocol={'b' * 33}",
+            "limit=5",
+            "market=bad",
+            "token=bad&protocol=blend",
+        )
+    ),
     *((f"market={M}&{query}", 400) for query in ("token=bad", f"token={T}", "status=open")),
     *((f"token={T}&protocol={name}", 400) for name in ("blend", "a.b")),
 ]
@@ -167,6 +180,38 @@ def test_names_that_read_like_parameters_are_refused(path: str, query: str, name
     assert 400 == answer.status
     assert answer.detail.startswith(f"{name} is not a parameter of {path}: ")
     assert accepted in answer.detail
+
+
+# What each refusal has to name: a URL that gives the client what was asked for.
+WAYS_THAT_WORK = [
+    ("/v1/assets", "symbol=USDC", "/v1/tokens?symbol="),
+    ("/v1/assets", "sort=apy", "/v1/latest.csv"),
+    ("/v1/assets", "market=Fixed", "/v1/markets"),
+    ("/v1/assets", "token=USDC", "/v1/tokens"),
+    ("/v1/pools", "symbol=USDC", "/v1/tokens?symbol="),
+    ("/v1/pools", "limit=5", "/v1/latest.csv"),
+    ("/v1/pools", "protocol=nope", "/v1/protocols"),
+    ("/v1/pools", "protocol=a.b", "/v1/protocols"),
+    ("/v1/pools", "status=closed", "left out"),
+    ("/v1/pools", f"market={M}&token={T}", "/v1/assets"),
+    ("/v1/tokens", "token=USDC", "/v1/tokens?symbol="),
+    ("/v1/tokens", "symbol=nope", "/v1/tokens"),
+    ("/v1/markets/Fixed", "", "/v1/markets"),
+    ("/v1/tokens/USDC", "", "/v1/tokens"),
+    (f"/v1/assets/{M}/a.b", "", "/v1/pools?market="),
+    (f"/v1/assets/{M}/{T}", "", "/v1/assets"),
+    (f"/v1/tokens/{T}", "", "/v1/tokens"),
+    ("/v1/nothing", "", "/v1"),
+]
+
+
+@pytest.mark.parametrize(("path", "query", "way"), WAYS_THAT_WORK)
+def test_a_refusal_names_the_way_that_works(path: str, query: str, way: str) -> None:
+    """Whatever is refused or not there, its problem names a URL or a value with which the client gets on."""
+    answer = route(path, query, SIZES)
+
+    detail = answer.detail if isinstance(answer, Problem) else answer.missing.detail
+    assert way in detail.replace(f"is not a parameter of {path}", "")
 
 
 IGNORED_NAMES = [

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from exporter.best import MIN_VALUE_CENTS
 from exporter.deployments.identified_tokens import identified_tokens
-from exporter.deployments.networks import network_of
+from exporter.deployments.networks import native_contract, network_of
 from exporter.history.buckets import NETWORK
 from exporter.history.series import Series
 from exporter.protocols import PROTOCOLS
@@ -42,7 +42,7 @@ from exporter.render.site.rows import (
 )
 from exporter.render.site.safety import MarketFacts, of_market, of_pool
 from exporter.render.site.templates import CARD_KEY, EXAMPLE_BASE, environment, first_plot, snippets, static_files
-from exporter.render.site.text import native, not_mainnet, page_url, xml
+from exporter.render.site.text import not_mainnet, page_url, xml
 from exporter.render.site.trends import (
     Trend,
     Trends,
@@ -198,7 +198,7 @@ class _Site:
         public_url: str | None,
     ) -> None:
         self.tables, self.coverage, self.history = tables, coverage, history
-        network, xlm = network_of(passphrase).name, native(passphrase)
+        network, xlm = network_of(passphrase).name, native_contract(passphrase)
         self.pools = with_names(tables.pools, xlm)
         self.named_pools = rows_as(NamedPool, self.pools)
         self.facts_of_markets = _facts_of_markets(tables, self.named_pools)

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypedDict, TypeVar
 import polars as pl
 
 from exporter.best import ODD_PRICE, SIDES, Side, best_of_tokens, is_insolvent, why_none_of_tokens, with_ranks
+from exporter.deployments.networks import common_symbol
 from exporter.exact_sums import Limbs, exact_sum, joined
 from exporter.ledger.tokens import Token
 from exporter.protocols.compute import Tables
@@ -87,7 +88,7 @@ def with_names(pools: pl.DataFrame, native: str | None) -> pl.DataFrame:
     id if two tokens have the symbol, and else empty.
     """
     symbols = [
-        "XLM" if symbol == "native" and native in (None, token) else harmless(symbol)
+        harmless(common_symbol(symbol, token, native))
         for symbol, token in pools.select("symbol", "token_address").iter_rows()
     ]
     id_of_pool, id_of_token = (

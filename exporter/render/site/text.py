@@ -12,7 +12,7 @@ from xml.sax import saxutils
 
 from markupsafe import Markup, escape
 
-from exporter.deployments.networks import NETWORKS, native_asset, network_of
+from exporter.deployments.networks import network_of
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 
 NO_PRICE = "no price"
@@ -349,12 +349,6 @@ def not_mainnet(passphrase: str) -> str | None:
     if network == "local":
         return "Demo data. Recorded from Stellar in 2025 and 2026, then moved at random; names and prices are ours."
     return f"This is not mainnet. It is the network {shown}."
-
-
-def native(passphrase: str) -> str | None:
-    """The contract of the native asset, whose symbol is `native`; None on a network where it is not known."""
-    public = passphrase in (NETWORKS["mainnet"].passphrase, NETWORKS["testnet"].passphrase)
-    return native_asset(passphrase) if public else None
 
 
 def prose(text: str) -> Markup:

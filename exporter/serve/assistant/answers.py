@@ -17,6 +17,7 @@ import polars.selectors as cs
 from msgspec import DecodeError, ValidationError, convert
 
 from exporter.best import in_order, is_listed, with_ranks
+from exporter.deployments.networks import common_symbol, native_contract
 from exporter.errors import ConfigError, SourceError
 from exporter.errors import DecodeError as UnreadableError
 from exporter.parquet_bounds import open_parquet
@@ -55,9 +56,6 @@ MOST_PAGES = 60
 
 MOST_UTILIZATION_BPS = 10**9
 """The largest utilization that can be asked for. Published ones are far smaller."""
-
-NATIVE = "native"
-"""The symbol that the network's own asset gives itself; people call it XLM."""
 
 SHORT_COLUMNS = (
     *("market", "pool", "protocol", "market_name", "listed", "pool_label", "token_address", "symbol"),
@@ -141,7 +139,7 @@ class Answers:
             cursor: the next_cursor of an earlier answer, which goes on with the list.
         """
         every = await self._document("v1/markets.json")
-        markets = [market for market in every["data"] if protocol in (None, market["protocol"])]
+        markets = [market for market in every["data"] if protocol is None or protocol.lower() == market["protocol"]]
         if not markets:
             protocols = ", ".join(sorted({market["protocol"] for market in every["data"]}))
             raise ConfigError(
@@ -165,7 +163,7 @@ class Answers:
         entry = await self._market(market)
         document = await self._document(MARKET.key(market=entry["market"]))
         shown = {name: value for name, value in document.items() if name != "pools"}
-        answer = {**entry, **shown, "risk_in_words": _risk_in_words(document.get("risk"))}
+        answer = {**entry, **shown, "risk_in_words": _risk_in_words(document.get("risk"), await self._native())}
         return shortened(answer, detail, (*entry, "risk_in_words", "pending"))
 
     async def tokens(self, token: str | None = None, detail: Detail = "short", cursor: str | None = None) -> Json:
@@ -182,11 +180,11 @@ class Answers:
             detail: full gives all tokens at once; short ends at 3,000 bytes, without what is null or zero.
             cursor: the next_cursor of an earlier answer, which goes on with the list.
         """
-        every = await self._document("v1/tokens.json")
-        wanted = [entry for entry in every["data"] if token is None or _names_token(token, entry)]
+        every, native = await self._document("v1/tokens.json"), await self._native()
+        wanted = [entry for entry in every["data"] if token is None or _names_token(token, entry, native)]
         wanted.sort(key=lambda entry: entry.get("identity") is None)  # a tree of an older exporter says nothing
         if not wanted:
-            raise ConfigError(f"no token {str(token)[:80]!r} was read; symbols are those of the contracts")
+            raise ConfigError(f"no token {str(token)[:80]!r} was read; the tool tokens, without a token, lists all")
         facts = {"observed_ledger": every["observed_ledger"], "count": len(wanted)}
         if detail == "short":
             wanted = [_short_token(entry) for entry in wanted]
@@ -439,7 +437,9 @@ class Answers:
         """The entry of the one market that is meant. Raises `ConfigError` with the candidates if there are several."""
         every = (await self._document("v1/markets.json"))["data"]
         wanted = market.lower()
-        found: list[Json] = [each for each in every if each["market"] == market or each["name"].lower() == wanted]
+        found: list[Json] = [
+            each for each in every if each["market"] == market.upper() or each["name"].lower() == wanted
+        ]
         if not found:
             raise ConfigError("no such market was read; list_markets has all")
         if len(found) > 1:
@@ -448,8 +448,11 @@ class Answers:
         return found[0]
 
     async def _pools(self) -> pl.DataFrame:
-        """The table of the published run; columns that an older exporter did not write are null."""
-        await self._document(STATUS_KEY)  # `status` refuses a tree of another format
+        """The table of the published run; columns that an older exporter did not write are null.
+
+        The column ``common_symbol`` is not in the tree: it has the symbols that people use.
+        """
+        native = await self._native()  # which refuses a tree of another format
         data = await self._file(LATEST_PARQUET.template)
         try:
             open_parquet(data)
@@ -457,7 +460,12 @@ class Answers:
         except (UnreadableError, pl.exceptions.PolarsError) as error:
             raise SourceError(f"{self._source.uri}: {LATEST_PARQUET.template} cannot be read: {error}") from error
         lacking = {name: dtype for name, dtype in POOLS_SCHEMA.items() if name not in table.columns}
-        return table.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in lacking.items())
+        table = table.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in lacking.items())
+        return with_common_symbols(table, native)
+
+    async def _native(self) -> str | None:
+        """The contract of the network's own asset; None if it is not known."""
+        return native_contract((await self._document(STATUS_KEY))["network"])
 
     async def _file(self, key: str) -> bytes:
         data = await self._source.get(key, MOST_BYTES)
@@ -496,45 +504,55 @@ class Answers:
 def _of(pools: pl.DataFrame, token: str | None, protocol: str | None, market: str | None) -> pl.DataFrame:
     if token is not None:
         pools = _some(
-            pools, _is_token(token), f"no pool of the token {token[:80]!r} was read; symbols are those of the contracts"
+            pools, _is_token(token), f"no pool of the token {token[:80]!r} was read; the tool tokens lists all tokens"
         )
     if market is not None:
         pools = _some(pools, _is_market(market), "no pool of this market was read; list_markets has all")
     if protocol is not None:
         names = ", ".join(sorted(pools["protocol"].unique()))
-        pools = _some(pools, pl.col("protocol") == protocol, f"none is of {protocol[:80]!r}; the protocols are {names}")
+        pools = _some(
+            pools, pl.col("protocol") == protocol.lower(), f"none is of {protocol[:80]!r}; the protocols are {names}"
+        )
     return pools
 
 
-def _risk_in_words(risk: Json | None) -> str | None:
+def with_common_symbols(pools: pl.DataFrame, native: str | None) -> pl.DataFrame:
+    """The pools with the symbols that people use, in a column ``common_symbol``."""
+    symbols = [common_symbol(own, token, native) for own, token in pools.select("symbol", "token_address").iter_rows()]
+    return pools.with_columns(pl.Series("common_symbol", symbols, pl.String))
+
+
+def _risk_in_words(risk: Json | None, native: str | None) -> str | None:
     """The two sentences of the site; None without a risk, or where a newer exporter has it in another form."""
     try:
         decoded = None if risk is None else convert(risk, MarketRisk)
     except ValidationError:
         return None
     symbols = (
-        {} if decoded is None else {pool.token_address: _shown_symbol(pool.symbol) for pool in decoded.figures.pools}
+        {}
+        if decoded is None
+        else {
+            pool.token_address: cut(common_symbol(pool.symbol, pool.token_address, native))
+            for pool in decoded.figures.pools
+        }
     )
     words = risk_words(decoded, symbols)
     return None if words is None else " ".join(words.sentences)
 
 
-def _shown_symbol(symbol: str) -> str:
-    return "XLM" if symbol == NATIVE else cut(symbol)
-
-
-def _names_token(token: str, entry: Json) -> bool:
-    symbol = NATIVE if token.upper() == "XLM" else token
-    return bool(entry["address"] == token or entry["symbol"].lower() == symbol.lower())
+def _names_token(token: str, entry: Json, native: str | None) -> bool:
+    address, symbol = entry["address"], entry["symbol"]
+    symbols = {symbol.lower(), common_symbol(symbol, address, native).lower()}
+    return address == token.upper() or token.lower() in symbols
 
 
 def _is_token(token: str) -> pl.Expr:
-    symbol = NATIVE if token.upper() == "XLM" else token
-    return (pl.col("token_address") == token) | (pl.col("symbol").str.to_lowercase() == symbol.lower())
+    symbols = (pl.col(name).str.to_lowercase() == token.lower() for name in ("symbol", "common_symbol"))
+    return pl.any_horizontal(pl.col("token_address") == token.upper(), *symbols)
 
 
 def _is_market(market: str) -> pl.Expr:
-    return (pl.col("market") == market) | (pl.col("market_name").str.to_lowercase() == market.lower())
+    return (pl.col("market") == market.upper()) | (pl.col("market_name").str.to_lowercase() == market.lower())
 
 
 def _one(pools: pl.DataFrame, market: str, pool: str) -> Json:

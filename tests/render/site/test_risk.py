@@ -90,5 +90,5 @@ def test_the_assistant_says_the_same() -> None:
     assert words is not None
     other: dict[str, Any] = {**document, "more": 1}
 
-    assert " ".join(words.sentences) == _risk_in_words(document)
-    assert [None, None] == [_risk_in_words(None), _risk_in_words(other)]
+    assert " ".join(words.sentences) == _risk_in_words(document, XLM)
+    assert [None, None] == [_risk_in_words(None, XLM), _risk_in_words(other, XLM)]

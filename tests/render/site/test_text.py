@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.deployments.networks import NETWORKS
+from exporter.deployments.networks import NETWORKS, native_contract
 from exporter.render.site import text
 from exporter.render.site.rows import with_names
 from exporter.render.site.templates import environment
@@ -187,9 +187,9 @@ def test_only_the_native_asset_is_xlm() -> None:
             "symbol": ["native", "native", "u"],
         }
     ).with_columns(pl.lit(None, pl.String).alias("pool_label"))
-    assert XLM == text.native(MAINNET)
+    assert XLM == native_contract(MAINNET)
     assert ["XLM", "native", "u"] == with_names(pools, XLM)["symbol"].to_list()
-    assert ["XLM", "XLM", "u"] == with_names(pools, text.native(NETWORKS["local"].passphrase))["symbol"].to_list()
+    assert ["XLM", "XLM", "u"] == with_names(pools, native_contract(NETWORKS["local"].passphrase))["symbol"].to_list()
 
 
 def test_prose_and_reasons_are_for_people() -> None:

@@ -178,17 +178,37 @@ def test_mistakes(call: Ask, tool: str, given: Json, said: str) -> None:
 def test_names_find_a_pool_or_candidates() -> None:
     """A market's name and a token's symbol are enough where one pool fits; else the error names those that do."""
     rows = (("Fixed", "p", "USDC"), ("Fixed", "q", "native"), ("Other", "r", "USDC"), ("other", "s", "usdc"))
-    pools = pl.DataFrame(
-        [
-            {"market": f"M{place}", "market_name": name, "pool": pool, "token_address": f"T{place}", "symbol": symbol}
-            for place, (name, pool, symbol) in enumerate(rows)
-        ]
+    pools = answers.with_common_symbols(
+        pl.DataFrame(
+            [
+                {"market": f"M{place}", "market_name": name, "pool": pool, "token_address": f"T{place}", "symbol": own}
+                for place, (name, pool, own) in enumerate(rows)
+            ]
+        ),
+        "T1",
     )
 
     assert "p" == answers._one(pools, "fixed", "usdc")["pool"]
     assert "q" == answers._one(pools, "Fixed", "XLM")["pool"]
     with pytest.raises(ConfigError, match=r"2 pools fit.*market M2 \(Other\), pool r; market M3"):
         answers._one(pools, "other", "USDC")
+
+
+def test_xlm_is_the_native_asset_alone() -> None:
+    """Anybody can name a token native or XLM: asked for XLM, the first is left out, and the second is a candidate."""
+    tokens = [
+        {"address": "T0", "symbol": "native"},
+        {"address": "T1", "symbol": "native"},
+        {"address": "T2", "symbol": "XLM"},
+    ]
+
+    def named(token: str, native: str | None) -> list[str]:
+        return [each["address"] for each in tokens if answers._names_token(token, each, native)]
+
+    assert ["T0", "T2"] == named("xlm", "T0")
+    assert ["T0", "T1"] == named("Native", "T0")
+    assert ["T0", "T1", "T2"] == named("XLM", None)
+    assert ["T1"] == named("t1", "T0")
 
 
 def test_over_standard_input_and_output(tree: Tree) -> None:

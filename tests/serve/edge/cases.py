@@ -214,6 +214,7 @@ def _urls() -> Iterable[str]:
     ]:
         yield f"/v1/pools?{query}"
     yield from (f"/v1/pools/market/{test_serve.BIG}", f"/v1/pools/token/{test_serve.STRANGER}")
+    yield from (f"{path}?{query}" for path, query, _ in test_routes.WAYS_THAT_WORK)
     yield from (f"/v1/pool-pages/{test_routes.TOKEN}", "/v1/pool-pages/unknown", "/v1/pools/open", "/v1/pools/nothing")
     histories = [query for query, _ in test_routes.OF_HISTORIES]
     for market, pool in ((test_routes.M, test_routes.T), (test_serve.BIG, test_serve.COMMON)):
