@@ -40,10 +40,10 @@ MAX_NAMED_MARKETS = 20
     )
 )
 @click.argument("uri", required=False)
-@click.option("--sample", type=click.IntRange(1, 1_000_000), help="Check this many files of each kind.")
+@click.option("--sample", type=click.IntRange(1, 1_000_000), help="Check only this many files of each kind.")
 @click.option("--on-chain", is_flag=True, help="Compare the numbers with the contracts' views.")
 @source_options
-@click.option("--out", help="With --on-chain: a tree whose remembered markets are compared, too.")
+@click.option("--out", help="With --on-chain: a tree, whose remembered markets are compared, too.")
 @reporting
 def check(
     console: Console, uri: str | None, sample: int | None, on_chain: bool, snapshot: Path | None, **configured: Any
@@ -51,11 +51,11 @@ def check(
     """Check a published tree, or the exporter's own numbers.
 
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. Reads every file of the published run,
-    follows every link and cursor, and renders the run again from its evidence. Everything must come out byte for
-    byte, but for lists of history files that were compacted since.
+    follows every link and cursor, and renders the run again from its evidence. Every file must come out byte for byte,
+    except lists of history files that were compacted since.
 
-    With --on-chain and no URI, reads the listed markets (all, where none is there) and compares them with the
-    contracts' views at the same ledger. --config, --network, --rpc-url, --snapshot and --out are for that.
+    With --on-chain and no URI, reads the listed markets (all markets, if none is listed) and compares them with the
+    contracts' views at the same ledger. --config, --network, --rpc-url, --snapshot and --out only apply to this.
     """
     if on_chain is (uri is not None):
         raise ConfigError(
@@ -135,13 +135,13 @@ def _report_chain(check: ChainCheck, console: Console) -> int:
 )
 @click.argument("uri")
 @click.option("--max-age", type=Duration("1s", "365d"), help="Stale when older than this.")
-@click.option("--grace", type=Duration("0s", "365d"), help="How late a run may be.  [default: the interval]")
+@click.option("--grace", type=Duration("0s", "365d"), help="How late the next run may be.  [default: the interval]")
 @click.option(
     "--max-lag",
     type=Duration("1s", "365d"),
     default="1h",
     show_default=True,
-    help="How old the ledger may be when published.",
+    help="How old the ledger may have been when it was published.",
 )
 @reporting
 def status(console: Console, uri: str, max_age: timedelta | None, grace: timedelta | None, max_lag: timedelta) -> None:

@@ -122,19 +122,21 @@ def options(*parts: Decorator) -> Decorator:
     return lambda command: functools.reduce(lambda done, option: option(done), reversed(parts), command)
 
 
-config_option = click.option("--config", type=FILE, envvar="EXPORTER_CONFIG", help="A TOML file.")
+config_option = click.option("--config", type=FILE, envvar="EXPORTER_CONFIG", help="The configuration, a TOML file.")
 pools_option = click.option(
     "--pools",
     type=click.IntRange(1, 100_000),
     default=24,
     show_default=True,
-    help="Number of pools: 24 are recorded, and more of Blend are copies.",
+    help="Number of pools. 24 are recorded; more are copies of Blend's.",
 )
 network_option = click.option("--network", help="mainnet (default), testnet or local.")
 source_options = options(
     config_option,
     network_option,
-    click.option("--rpc-url", "rpc_urls", multiple=True, metavar="URL", help="A Stellar RPC; repeatable."),
+    click.option(
+        "--rpc-url", "rpc_urls", multiple=True, metavar="URL", help="A Stellar RPC; repeatable, the preferred first."
+    ),
     click.option("--snapshot", type=FILE, help="Read a ledger snapshot file or a run's evidence."),
 )
 
@@ -144,16 +146,22 @@ archive_options = options(
         "--checkpoint",
         type=click.IntRange(63, 2**32 - 1),
         metavar="LEDGER",
-        help="With --archive: 63, 127, …  [default: the newest that can be proven]",
+        help="With --archive: the ledger, 63, 127, …  [default: the newest that can be proven]",
     ),
     click.option("--trust", type=FILE, help="With --archive: the organisations to trust.  [default: the known ones]"),
     click.option(
-        "--bucket-cache", metavar="DIR", help="With --archive: keeps its buckets.  [default: ./archive-buckets]"
+        "--bucket-cache",
+        metavar="DIR",
+        help="With --archive: where its buckets are kept.  [default: ./archive-buckets]",
     ),
 )
 out_option = click.option("--out", help="The output: a folder or s3://BUCKET/PREFIX.  [default: ./public]")
 log_format_option = click.option(
-    "--log-format", type=click.Choice(LOG_FORMATS), default="auto", show_default=True, help="Progress format."
+    "--log-format",
+    type=click.Choice(LOG_FORMATS),
+    default="auto",
+    show_default=True,
+    help="Format of progress and messages.",
 )
 
 

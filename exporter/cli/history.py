@@ -161,12 +161,15 @@ def rebuild(console: Console, uri: str, dry_run: bool) -> None:
 @click.argument("uri")
 @click.option("--out", required=True, type=WRITTEN_FILE, help="The file to write; - is standard output.")
 @click.option(
-    "--format", "file_format", type=click.Choice(("parquet", "csv", "arrow")), help="[default: by the file's ending]"
+    "--format",
+    "file_format",
+    type=click.Choice(("parquet", "csv", "arrow")),
+    help="Format of the file.  [default: by its ending]",
 )
 @span_options
 @click.option("--market", help="Only pools of this market (C...).")
 @click.option("--token", help="Only pools of this token (C...).")
-@click.option("--raw", is_flag=True, help="CSV: no ' in front of formulas.")
+@click.option("--raw", is_flag=True, help="CSV: put no ' in front of formulas.")
 @reporting
 def export(console: Console, uri: str, out: Path, file_format: str | None, raw: bool, **selected: Any) -> None:
     """Write part of the history into one file: Parquet, CSV or Arrow.
@@ -184,7 +187,9 @@ def export(console: Console, uri: str, out: Path, file_format: str | None, raw: 
     endings = {".parquet": "parquet", ".csv": "csv", ".arrow": "arrow", ".feather": "arrow"}
     chosen = file_format or endings.get(out.suffix)
     if chosen is None:
-        raise ConfigError(f"--out: the ending of {out.name} names no format; give --format, or .parquet or .csv")
+        raise ConfigError(
+            f"--out: the ending of {out.name} names no format; give --format, or an ending of .parquet, .csv or .arrow"
+        )
     if raw and chosen != "csv":
         raise ConfigError(f"--raw is for CSV only: {chosen} holds every text as it is")
     selection = _selection(**selected)
@@ -214,7 +219,11 @@ def export(console: Console, uri: str, out: Path, file_format: str | None, raw: 
 @click.option("--from", "start", metavar="WHEN", help="First day, RFC 3339 time (UTC) or ledger.")
 @click.option("--to", "end", metavar="WHEN", help="Up to this day, time or ledger.  [default: its newest]")
 @click.option(
-    "--every", type=Duration("1m", "365d", unit="s"), default="1h", show_default=True, help="A row each 10m, 1h, 1d."
+    "--every",
+    type=Duration("1m", "365d", unit="s"),
+    default="1h",
+    show_default=True,
+    help="Time between rows, such as 10m or 1d.",
 )
 @click.option("--archive", metavar="URI", help="A history archive to start from.")
 @click.option("--trust", type=FILE, help="With --archive: the organisations to trust.  [default: the known ones]")
@@ -230,11 +239,11 @@ def export(console: Console, uri: str, out: Path, file_format: str | None, raw: 
     show_default=True,
     help="What to do about missing ledgers.",
 )
-@click.option("--range-ledgers", type=click.IntRange(1, 1_000_000), help="Ledgers extracted at a time.")
+@click.option("--range-ledgers", type=click.IntRange(1, 1_000_000), help="Number of ledgers extracted at a time.")
 @config_option
 @network_option
 @click.option("--out", help="The tree: a folder or s3://BUCKET/PREFIX.  [default: ./public]")
-@click.option("--workers", type=click.IntRange(1, 256), help="Local processes.  [default: the cores]")
+@click.option("--workers", type=click.IntRange(1, 256), help="Number of local processes.  [default: the cores]")
 @click.option("--scheduler", metavar="ADDRESS", help="A Dask cluster, for example tcp://10.0.0.1:8786.")
 @reporting
 def backfill(
@@ -243,8 +252,8 @@ def backfill(
     """Add the past to a history from a ledger lake.
 
     Adds what a run would have published at the last ledger at or before each boundary of --every. The start state comes
-    from --archive or --start-snapshot, unless the lake has Soroban's beginning (docs/lake.md). Run an interrupted job
-    again to continue it.
+    from --archive or --start-snapshot, unless the lake goes back to Soroban's beginning (docs/lake.md). If the command
+    was interrupted, run it again to continue.
     """
     from exporter.past.backfill.lake_command import run_lake_backfill
 

@@ -98,7 +98,7 @@ def prove(
     """Prove published runs by what validators signed.
 
     URI: a folder or s3://BUCKET/PREFIX. Compares each run's evidence with the next checkpoint of the history archives
-    and adds the proofs to the tree. A run can be proven some twelve minutes after it.
+    and adds the proofs to the tree. A run can be proven about twelve minutes later.
     """
     from msgspec import structs
 
@@ -145,9 +145,7 @@ def prove(
     metavar="RUNS",
     help="Earlier runs to verify, if their evidence is in the tree.",
 )
-@click.option(
-    "--max-age", type=Duration("1s", "365d", unit="s"), help="End with 3 if the ledger is older: 30m, 2h, 1d."
-)
+@click.option("--max-age", type=Duration("1s", "365d", unit="s"), help="End with 3 if the ledger is older, such as 2h.")
 @allow_option
 @reporting
 def verify(
@@ -187,7 +185,7 @@ def verify(
 @config_option
 @network_option
 @archive_options
-@click.option("--out", help="Compare with the run there, and add to its tree.  [default: print]")
+@click.option("--out", help="A tree to compare with and to add the census to.  [default: print it]")
 @reporting
 def census(
     console: Console, config: Path | None, network: str | None, out: str | None, **archive_arguments: Any

@@ -28,7 +28,7 @@ from exporter.errors import ConfigError, ExitCode, without_keys
 @source_options
 @out_option
 @archive_options
-@click.option("--report", help="The run report; - is standard output.  [default: run-report.json]")
+@click.option("--report", help="Where the run report is written; - is standard output.  [default: run-report.json]")
 @click.option("--dry-run", is_flag=True, help="Do everything but publish.")
 @click.option(
     "--replace-ledger",

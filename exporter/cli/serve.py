@@ -92,8 +92,8 @@ def edge(platform: Platform, config: Path | None, root: str | None, origin: str 
 def mcp(uri: str) -> None:
     """Answer an assistant's questions about a tree (Model Context Protocol).
 
-    URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. An assistant starts the server, which speaks
-    on standard input and output. Needs the extra mcp.
+    URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. The assistant starts this
+    command itself, and talks to it on standard input and output. It needs the extra "lending-markets-exporter[mcp]".
     """
     with ending(Console("text")):
         from exporter.serve.assistant import serve
@@ -112,12 +112,13 @@ def mcp(uri: str) -> None:
     show_default=True,
     help="The length of a new output's history.",
 )
-@click.option("--report", help="The run report; - is standard output.  [default: run-report.json]")
+@click.option("--report", help="Where the run report is written; - is standard output.  [default: run-report.json]")
 @reporting
 def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, report: str | None) -> None:
     """Try a run against a recorded network.
 
-    Its markets were recorded and then moved at random, as every page says. A new output also gets a past.
+    The markets were recorded and then changed at random, as every page says. If the output is new, it also gets a
+    history.
     """
     import exporter
     from exporter.config import load
@@ -208,12 +209,20 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free port.")
 @click.option("--advance-every", type=Duration("10ms", "1h"), help="Time between ledgers.")
-@click.option("--advance-every-requests", type=click.IntRange(1), help="Calls between ledgers.")
+@click.option("--advance-every-requests", type=click.IntRange(1), help="Number of calls between ledgers.")
 @click.option(
-    "--latency", type=Duration("0s", "1m"), default="0s", show_default=True, help="Time before each answer: 200ms."
+    "--latency",
+    type=Duration("0s", "1m"),
+    default="0s",
+    show_default=True,
+    help="Time before each answer, such as 200ms.",
 )
 @click.option(
-    "--lag", "lags", type=click.IntRange(0, 1000), multiple=True, help="A node this many ledgers behind; repeatable."
+    "--lag",
+    "lags",
+    type=click.IntRange(0, 1000),
+    multiple=True,
+    help="Add a node that is this many ledgers behind; repeatable.",
 )
 @click.option("--fail-rate", type=click.FloatRange(0, 1), default=0, help="The share of requests that fail.")
 def localnet(
@@ -230,8 +239,8 @@ def localnet(
 ) -> None:
     """Serve a recorded network, or a ledger snapshot file, as a Stellar RPC.
 
-    Copies that --pools adds are in no list: a run reads a tenth as many pools of such markets as of listed ones, at
-    least 20. To have all of them, name each in [[markets]]; their addresses are printed.
+    The markets that --pools adds are copies, which no list has. A run reads a tenth as many pools of such markets as of
+    listed ones, but at least 20. To read all of them, name each in [[markets]]; this command prints their addresses.
     """
     with ending(Console("text")):
         from exporter.ledger.snapshot_file import LedgerSnapshot

@@ -258,11 +258,12 @@ class FolderStore(Store):
         """
         if self._held:
             raise LostRaceError(f"this process is already publishing to {self.root}")
-        with reported("lock", LOCK_NAME):
+        with reported("make the folder", self.uri):
             self.root.mkdir(parents=True, exist_ok=True)
+        with reported("lock", str(self.root / LOCK_NAME)):
             descriptor = os.open(self.root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
-            with reported("lock", LOCK_NAME):
+            with reported("lock", str(self.root / LOCK_NAME)):
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:

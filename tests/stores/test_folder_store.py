@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -292,3 +293,15 @@ def test_the_lock_goes_with_its_process(tmp_path: Path, project_root: Path) -> N
         store.swap("v1/system/status.json", b"{}", None)
 
     assert ["v1/system/status.json"] == [info.key for info in store.list("")]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """If the folder of a tree cannot be made, the error names it whole, because the user gave it."""
+    (tmp_path / "file").write_bytes(b"")
+    store = FolderStore(tmp_path / "file" / "tree")
+
+    with (
+        pytest.raises(StoreError, match=re.escape(f"cannot make the folder {tmp_path}/file/tree: ")),
+        store.exclusive(),
+    ):
+        pass
