@@ -161,7 +161,7 @@ log_format_option = click.option(
     type=click.Choice(LOG_FORMATS),
     default="auto",
     show_default=True,
-    help="Format of progress and messages.",
+    help="Format of messages.",
 )
 
 
