@@ -16,8 +16,8 @@ from exporter.render.operations import OPERATIONS, TAGS, Operation
 from exporter.render.site.templates import environment
 from exporter.render.yields import YieldsBorrows, YieldsPools
 from exporter.tree import documents, pools, problems, risk, values
-from exporter.tree.documents import EXPORTER_VERSION, ApiIndex, Endpoint, OpenApiDocument
-from exporter.tree.families import CENSUS, FAMILIES, LLMS, OPENAPI, PROOFS, RISK
+from exporter.tree.documents import EXPORTER_VERSION, ApiIndex, Endpoint, LaterEndpoint, OpenApiDocument
+from exporter.tree.families import FAMILIES, LLMS, OPENAPI
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.headers import CONTENT_TYPES, PROBLEM_CONTENT_TYPE
 from exporter.tree.problems import (
@@ -209,11 +209,14 @@ def openapi_document() -> OpenApiDocument:
 
 def api_index() -> ApiIndex:
     """The list of endpoints that `/v1` answers with."""
-    endpoints = [
-        Endpoint(path, [str(PARAMETERS[name]["name"]) for name in operation.query], operation.summary)
-        for path, _, operation in DESCRIBED
-    ]
-    return ApiIndex(endpoints, f"../{OPENAPI.template}")
+    endpoints, later = list[Endpoint](), list[LaterEndpoint]()
+    for path, _, operation in DESCRIBED:
+        parameters = [str(PARAMETERS[name]["name"]) for name in operation.query]
+        if operation.added_by is None:
+            endpoints.append(Endpoint(path, parameters, operation.summary))
+        else:
+            later.append(LaterEndpoint(path, parameters, operation.summary, operation.added_by))
+    return ApiIndex(endpoints, later, f"../{OPENAPI.template}")
 
 
 def _operation(path: str, model: type[msgspec.Struct], operation: Operation) -> dict[str, object]:
@@ -297,9 +300,8 @@ def _tolerant(schema: Any) -> Any:
 
 def render_llms() -> RenderedFile:
     """Render `/llms.txt`, which says what this tree is and how to read it, for language models."""
-    may_be_absent = PROOFS, CENSUS, RISK
-    files = {family.path: family.template for family in FAMILIES if family not in may_be_absent}
+    files = {family.path: family.template for family in FAMILIES}
     files |= {path: f"{path[1:]}.json" for path in YIELDS_MODELS}
-    listed = [(files[path], operation.summary) for path, _, operation in DESCRIBED if path in files]
+    listed = [(files[path], operation.summary) for path, _, operation in DESCRIBED if operation.added_by is None]
     text = environment().get_template("llms.txt.j2").render(files=listed)
     return RenderedFile(LLMS.template, f"{text}\n".encode(), FileKind.DOCUMENT)

@@ -21,6 +21,7 @@ class Operation:
         query: the names of its query parameters, in `exporter.render.openapi.PARAMETERS`. Parameters in the path follow
             from the path.
         problems: the names of the problems with which it may answer, in `exporter.render.openapi.PROBLEMS`.
+        added_by: the command that adds the first file. None if the first run does.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Operation:
     description: str
     query: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    added_by: str | None = None
 
 
 TAGS: Final[Mapping[str, str]] = {
@@ -232,6 +234,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "system",
         "Proofs of the newest runs",
         "What validators signed, held against the evidence of each run. There is none before `exporter prove` was run.",
+        added_by="exporter prove",
     ),
     "/v1/census": Operation(
         "getCensus",
@@ -239,6 +242,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "What every contract of the network is",
         "Every contract of a proven checkpoint, counted by kind, and each lending contract that the run did "
         "not read. There is none before `exporter census` was run.",
+        added_by="exporter census",
     ),
     "/v1/risk/{checkpoint}": Operation(
         "getRisk",
@@ -246,6 +250,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "What borrowers of listed markets owe and hold, at a checkpoint",
         "Sums over all positions of a proven checkpoint, without naming anybody, and what falling prices would do. It "
         "never changes. `risk` of `/v1/markets/{market}` names the newest; there is none before `exporter census`.",
+        added_by="exporter census",
     ),
     "/datapackage.json": Operation(
         "getDataPackage",

@@ -1287,10 +1287,17 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     summary: Annotated[str, doc("What the path answers with.")]
 
 
+class LaterEndpoint(Endpoint, frozen=True, forbid_unknown_fields=True):
+    """A path that answers 404 until a command has added its first file."""
+
+    added_by: Annotated[str, doc("The command that adds it, such as `exporter prove`.")]
+
+
 class ApiIndex(Struct, frozen=True, forbid_unknown_fields=True):
     """The endpoints of the API. `/v1/openapi.json` describes them in full."""
 
-    endpoints: Annotated[list[Endpoint], doc("The endpoints, in the order of the description.")]
+    endpoints: Annotated[list[Endpoint], doc("The endpoints that every tree has, in the order of the description.")]
+    later: Annotated[list[LaterEndpoint], doc("Endpoints that a tree has once a command added their files.")]
     openapi: Annotated[FileReference, doc("Where the description is, relative to this document.")]
 
 

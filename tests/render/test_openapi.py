@@ -215,12 +215,40 @@ def test_the_index_names_every_endpoint(tree: Path) -> None:
     index = json.loads((tree / "v1/index.json").read_bytes())
     paths = description()["paths"]
 
-    assert list(paths) == [endpoint["path"] for endpoint in index["endpoints"]]
-    for endpoint in index["endpoints"]:
+    endpoints = {endpoint["path"]: endpoint for endpoint in (*index["endpoints"], *index["later"])}
+    assert sorted(paths) == sorted(endpoints)
+    assert ADDED == {endpoint["path"] for endpoint in index["later"]}
+    assert {"exporter prove", "exporter census"} == {endpoint["added_by"] for endpoint in index["later"]}
+    for endpoint in endpoints.values():
         operation = paths[endpoint["path"]]["get"]
         queries = [each["name"] for each in operation.get("parameters", []) if each["in"] == "query"]
         assert queries == endpoint["parameters"]
     assert (tree / "v1" / index["openapi"]).is_file()
+
+
+@pytest.mark.parametrize("kind", ["tree", "mainnet_tree"])
+def test_what_a_tree_lists_is_there(kind: str, request: pytest.FixtureRequest) -> None:
+    """Each endpoint of `/v1`, each file of the data package and of the history, and each link of the data page."""
+    tree: Path = request.getfixturevalue(kind)
+    index, manifest, package = (
+        json.loads((tree / key).read_bytes()) for key in ("v1/index.json", "v1/history.json", "datapackage.json")
+    )
+    row = json.loads((tree / "v1/pools/index.json").read_bytes())["data"][0]
+    run = json.loads((tree / "v1/system/status.json").read_bytes())["run_id"]
+    values = row | dict.fromkeys(("address", "token"), row["token_address"]) | {"run_id": run}
+    unanswered = []
+    for endpoint in index["endpoints"]:
+        answer = route(endpoint["path"].format(**values), "", SIZES)
+        if not isinstance(answer, Served) or not any((tree / key).is_file() for key in answer.keys):
+            unanswered.append(endpoint["path"])
+    files = [path for resource in package["resources"] for path in resource["path"]]
+    files += [entry["key"] for entry in (*manifest["files"], *manifest["rollups"])]
+    page = (tree / "data.html").read_text()
+    files += [link for link in re.findall(r'href="?([^"\s>#?]+)', page) if ":" not in link]
+
+    assert [] == unanswered
+    assert len(files) > 10
+    assert [] == [file for file in files if not (tree / file).is_file()]
 
 
 def test_the_text_for_language_models_leads_somewhere(tree: Path) -> None:
