@@ -7,7 +7,7 @@ A period is a number of buckets. It ends where the bucket that is still open beg
 - A change is what the run observed, less the value of the bucket before the period. That is the newest bucket that
   ended when the period began or earlier, but earlier by a quarter of the period at most.
 - A realized yield is the growth of the pool's index from the last observation of that bucket to the last observation of
-  the period.
+  the period. Both times are given, because they can be hours away from the period's ends.
 
 If there is no bucket before the period, the history does not reach that far, and all numbers of the period are null.
 """
@@ -23,7 +23,7 @@ from exporter.history.buckets import ENDS, floored_mean
 from exporter.history.closed_buckets import Histories
 from exporter.history.realized import realized_column
 from exporter.history.time_buckets import DAY, HOUR, Bucket
-from exporter.tables import PoolKey
+from exporter.tables import PoolKey, time_text
 from exporter.tree.pools import AssetPeriod
 
 _CHANGING_FIELDS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")
@@ -85,6 +85,7 @@ def _period(histories: Histories[PoolKey], period: Period, close_time: int, pool
         *(f"mean_{name}" for name in (*_CHANGING_FIELDS, *_MEAN_ONLY_FIELDS)),
         "realized_supply_apy_bps",
         "realized_borrow_apy_bps",
+        *(time_text(pl.col(f"{end}_ledger_close_time")) for end in ("first", "last")),
         *((pl.col(name) - pl.col(f"old_{name}")).alias(f"{name}_change") for name in _CHANGING_FIELDS),
     )
     money = pl.col("mean_tvl_usd_cents", "tvl_usd_cents_change").cast(pl.String)

@@ -181,6 +181,17 @@ class PeriodColumns(TypedDict):
     realized_borrow_apy_bps_30d: int | None
 
 
+class PeriodTimes(TypedDict):
+    """Where the realized yields of each period begin and end, as text (`exporter.tree.pools.AssetPeriod`)."""
+
+    realized_from_24h: str | None
+    realized_from_7d: str | None
+    realized_from_30d: str | None
+    realized_to_24h: str | None
+    realized_to_7d: str | None
+    realized_to_30d: str | None
+
+
 class IdentityValues(TypedDict):
     """The fields of a `TokenIdentity`."""
 
@@ -189,7 +200,7 @@ class IdentityValues(TypedDict):
     stable: bool
 
 
-class ListedPool(FrameRow, PeriodColumns):
+class ListedPool(FrameRow, PeriodColumns, PeriodTimes):
     """A row of a pools frame `with_list_columns`."""
 
     app_url: str | None
@@ -209,7 +220,11 @@ def with_list_columns(
 ) -> pl.DataFrame:
     """The pools frame with more columns for lists: each pool's URL in its app, its means, and facts of its token."""
     apps = [app_url(network, *place) for place in pools.select("protocol", "market", "pool").iter_rows()]
-    of_periods = (pl.Series(name, _of_period(name, periods), pl.Int64()) for name in PeriodColumns.__annotations__)
+    of_periods = (
+        pl.Series(name, _of_period(name, periods), dtype)
+        for columns, dtype in ((PeriodColumns, pl.Int64()), (PeriodTimes, pl.String()))
+        for name in columns.__annotations__
+    )
     identities_of_network = identities(network)
     addresses = pools["token_address"].to_list()
     token_of_pool = [(tokens or {}).get(address) for address in addresses]
@@ -223,8 +238,8 @@ def with_list_columns(
     )
 
 
-def _of_period(column: str, periods: Sequence[Sequence[AssetPeriod]]) -> list[int | None]:
-    """The values of a column of `PeriodColumns`, out of the periods of each pool."""
+def _of_period(column: str, periods: Sequence[Sequence[AssetPeriod]]) -> list[int | str | None]:
+    """The values of a column of `PeriodColumns` or `PeriodTimes`, out of the periods of each pool."""
     field, _, name = column.rpartition("_")
     index = [period.name for period in PERIODS].index(name)
     return [getattr(periods_of_pool[index], field) for periods_of_pool in periods]

@@ -673,6 +673,14 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
             "down; null where the history is too short."
         ),
     ]
+    realized_from: Annotated[
+        Timestamp | None,
+        doc("Close time of the observation where the realized yields begin; null where the history is too short."),
+    ]
+    realized_to: Annotated[
+        Timestamp | None,
+        doc("Close time of the observation where the realized yields end; null where the history is too short."),
+    ]
     supply_apy_bps_change: Annotated[
         Change | None, doc("Change of `supply_apy_bps`, in basis points; null where the history is too short.")
     ]

@@ -14,6 +14,7 @@ import pytest
 from exporter.history.buckets import observations_of
 from exporter.history.periods import periods_of
 from exporter.history.series import Series
+from exporter.tree.documents import timestamp
 from exporter.tree.pools import AssetPeriod
 from tests.history.bucket_judge import LENGTHS, Observation, buckets_of, mean, realized, start_of
 from tests.history.runs import MONDAY, frame_of, observe, places
@@ -73,6 +74,8 @@ def judged(observed: list[Observation], place: tuple[str, str]) -> list[dict[str
         for side in ("supply", "borrow"):
             growth = realized(ends, attrgetter(f"{side}_index")) if known else None
             expected[f"realized_{side}_apy_bps"] = growth
+        times = [timestamp(item.time) for item in ends] if known else [None, None]
+        expected["realized_from"], expected["realized_to"] = times
         result.append(expected)
     return result
 

@@ -16,6 +16,9 @@ _KINDS_WITHOUT_VALUES = frozenset(
 )
 """Kinds of changes whose values are not shown: the title names both already, or they are digests."""
 
+UNEXPLAINED_CONFIGURATION = "in a part that the exporter does not show as a parameter"
+"""What is known of a changed configuration of a market if none of its parameters changed."""
+
 _DIGEST_LENGTH = 64
 
 
@@ -55,6 +58,8 @@ def _row(change: RunChange, decimals: Mapping[PoolKey, int], read: set[str]) -> 
     if change.kind not in _KINDS_WITHOUT_VALUES:
         ends = [_value(value, change.unit, decimals.get(where)) for value in (change.before, change.after)]
         shown, exact = (_from_to(*(None if end is None else end[at] for end in ends)) for at in (0, 1))
+    elif change.kind == "configuration":
+        shown, exact = UNEXPLAINED_CONFIGURATION, f"its digest: {_from_to(change.before, change.after)}"
     return ChangeRow(
         market=change.market if change.market in read else "",
         pool=change.pool if where in decimals else None,

@@ -57,7 +57,16 @@ def environment() -> jinja2.Environment:
             text.size,
             pluralize,
         ),
-        *(text.amount, text.exact_amount, text.round_amount, text.price, text.fixed_point, text.decimal, text.moment),
+        *(
+            text.amount,
+            text.exact_amount,
+            text.round_amount,
+            text.price,
+            text.fixed_point,
+            text.decimal,
+            text.moment,
+            text.moment_of,
+        ),
         *(text.harmless, text.cut, text.words, text.no_price, text.why, text.short_address, text.prose, text.xml),
         *(protocol_title, protocol_beside),
         *(

@@ -592,6 +592,8 @@ def test_what_was_paid_is_shown_once_it_is_known() -> None:
 
     assert "What a deposit earned and a loan cost appears here" in none
     assert "Suppliers earned" in some
+    assert "24 hours: from 17 Nov 2026, 09:00 UTC to 18 Nov 2026, 09:00 UTC." in " ".join(some.split())
+    assert "7 days: not known, because no run saw the pool when they began" in " ".join(some.split())
     assert "too short to say what a deposit" not in some
 
 
@@ -641,6 +643,7 @@ def test_changes_are_said_with_both_values() -> None:
         change("price", None, "1.25", "usd"),
         change("supply_cap", "1000", "none", "base_units"),
         change("code", "ab" * 32, "cd" * 32, pool=None),
+        change("configuration", "0" * 16, "1" * 16, pool=None),
         change("status", "on_ice", "active"),
         change("supply_rate", "100", "900", "basis_points"),
         change("new_market", None, "active", listed=False),
@@ -653,8 +656,11 @@ def test_changes_are_said_with_both_values() -> None:
         "price, now $1.25",
         "supply_cap, from 10 to no cap",
         "code, from abab…abab to cdcd…cdcd",
+        "configuration, in a part that the exporter does not show as a parameter",
     ):
         assert said in text
+    digests = f"</summary>its digest: from {'0' * 16} to {'1' * 16}</details>"
+    assert digests in site["changes.html"], "digests are there for whoever opens them"
     assert "from on ice to active" not in text, "the title of a new status has both values already"
     assert "new_market" not in text
     for key in ("index.html", f"markets/{contract(100)}.html"):
@@ -695,3 +701,21 @@ def test_an_insolvent_pool_is_marked_wherever_it_is_named_and_is_never_the_best(
     assert pool not in offers[0]
     slightly = site_of(tables_of([sound, short | {"shortfall": 10**9 - 1}]))
     assert "insolvent by less than 0.01" in slightly[f"pools/{market}/{pool}.html"]
+
+
+def test_a_token_says_why_a_pool_comes_after_those_that_count() -> None:
+    """A higher yield that does not count stands below, with a badge that says why."""
+    token = {"token_address": contract(9), "symbol": "AAA"}
+    rows = [
+        pool_row(0, 0, **token, total_supply_apy_bps=100),
+        pool_row(1, 1, **token, total_supply_apy_bps=900, tvl_usd_cents=99_999),
+        pool_row(2, 2, **token, total_supply_apy_bps=800, available_to_supply_usd_cents=5),
+    ]
+    page = site_of(tables_of(rows))[f"tokens/{contract(9)}.html"]
+    own = re.findall(r'<tr[^>]*><th scope="row">.*?</tr>', page, re.DOTALL)[:3]
+
+    assert ["Market 0", "Market 1", "Market 2"] == [
+        name for row in own for name in re.findall(r"<bdi>(Market \d)", row)
+    ]
+    assert [False, True, False] == ["under $1,000" in row for row in own]
+    assert [False, False, True] == ["no room" in row for row in own]
