@@ -25,9 +25,10 @@ PATH: Final = Path(__file__).parent.parent / "exporter" / "protocols" / "numbers
 HEAD: Final = '''\
 """The numbers of one pool, typed. Generated from `exporter/tree/pools.py` by ``python -m tools.pool_numbers``.
 
-A protocol's math returns `PoolNumbers`. `PoolRow` is a row of the pools frame while it is computed, and when it is
-compared with a contract's own views. `MarketRow` and `BackstopRow` are rows of the markets and backstops frames.
-Amounts are in base units, ``_bps`` are basis points, times are unix seconds.
+A protocol's math returns `PoolNumbers`. `PoolFrameRow` is a row of the pools frame while it is computed, and when it is
+compared with a contract's own views; documents have `exporter.tree.pools.PoolRow`. `MarketFrameRow` and
+`BackstopFrameRow` are rows of the markets and backstops frames. Amounts are in base units, ``_bps`` are basis points,
+times are unix seconds.
 """
 
 from __future__ import annotations
@@ -77,13 +78,19 @@ def module() -> str:
         _dataclass("PoolNumbers", "What a protocol's math gives of a pool at the ledger's close time.", attributes)
     )
     columns = [f"{column.name}: {_type(column)}\n" for column in COLUMNS]
-    parts.append(_class("class PoolRow(TypedDict):", "A row of the pools frame: each column under its name.", columns))
+    parts.append(
+        _class("class PoolFrameRow(TypedDict):", "A row of the pools frame: each column under its name.", columns)
+    )
     parts.append(
         _class(
-            "class MarketRow(TypedDict):", "A row of the markets frame: each column under its name.", _market_fields()
+            "class MarketFrameRow(TypedDict):",
+            "A row of the markets frame: each column under its name.",
+            _market_fields(),
         )
     )
-    parts.append(_dataclass("BackstopRow", "A row of the backstops frame: what insures a market.", _backstop_fields()))
+    parts.append(
+        _dataclass("BackstopFrameRow", "A row of the backstops frame: what insures a market.", _backstop_fields())
+    )
     return "\n\n".join(parts)
 
 

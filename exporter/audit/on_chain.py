@@ -29,7 +29,7 @@ from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import ComputedPool, ProtocolReading
 from exporter.protocols.compute import compute
-from exporter.protocols.numbers import PoolRow
+from exporter.protocols.numbers import PoolFrameRow
 from exporter.protocols.protocol import Compared, NoView, ViewCall
 from exporter.stores import open_store
 from exporter.tables import PoolKey, rows_as
@@ -248,7 +248,7 @@ def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict
     """The exporter's pools at a time in unix seconds, as they were read and with their rows, by market and then id."""
     pools = {pool.key: pool for reading in readings for pool in reading.pools}
     rows: dict[str, dict[str, ComputedPool]] = {}
-    for row in rows_as(PoolRow, compute(readings, PROTOCOLS, ledger, time, NOTHING_LISTED).pools):
+    for row in rows_as(PoolFrameRow, compute(readings, PROTOCOLS, ledger, time, NOTHING_LISTED).pools):
         rows.setdefault(row["market"], {})[row["pool"]] = ComputedPool(pools[PoolKey.of(row)], row)
     return rows
 

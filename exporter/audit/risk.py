@@ -31,7 +31,7 @@ from exporter.past.archive.stellar_proof import Proven
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Market, ProtocolReading
 from exporter.protocols.compute import Tables, compute
-from exporter.protocols.numbers import PoolRow
+from exporter.protocols.numbers import PoolFrameRow
 from exporter.protocols.positions import Health, PoolTerms, Position, PositionRules
 from exporter.tables import rows_as
 from exporter.tree.documents import timestamp
@@ -419,7 +419,7 @@ def _tally(
     if protocol.positions is None:
         return protocol.no_positions
     pools_of_market = tables.pools.filter(market=market.address)
-    rows = {row["pool"]: row for row in rows_as(PoolRow, pools_of_market)}
+    rows = {row["pool"]: row for row in rows_as(PoolFrameRow, pools_of_market)}
     states = {pool.pool: pool for pool in reading.pools if pool.market.address == market.address}
     unread = [pool for pool in market.members if pool not in rows or pool not in states]
     if unread:

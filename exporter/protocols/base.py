@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from exporter.deployments import Deployment, KnownContract
 from exporter.ledger.oracles import PriceKey, Quote
 from exporter.ledger.tokens import Token
-from exporter.protocols.numbers import BackstopRow, PoolRow, Rewards
+from exporter.protocols.numbers import BackstopFrameRow, PoolFrameRow, Rewards
 from exporter.tables import SHARED, PoolKey
 from exporter.tree.documents import Absent, Unread
 from exporter.tree.values import RewardReason
@@ -283,7 +283,7 @@ class ProtocolReading:
     held: list[Held] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
     reward_prices: dict[TokenOfMarket, RewardPrice] = field(default_factory=dict)
-    backstops: dict[str, Callable[[int], BackstopRow]] = field(default_factory=dict)
+    backstops: dict[str, Callable[[int], BackstopFrameRow]] = field(default_factory=dict)
     named: list[Candidate] = field(default_factory=list)
 
     def at_close_time(self, close_time: int) -> None:
@@ -298,4 +298,4 @@ class ComputedPool:
     """A pool as it was read, and its row of the pools frame."""
 
     pool: AnyPool
-    row: PoolRow
+    row: PoolFrameRow

@@ -15,7 +15,7 @@ from exporter.exact_sums import exact_sum, joined
 from exporter.ledger.oracles import PriceKey, Quote
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import AnyPool, Held, Parameter, Pending, ProtocolReading
-from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, PoolRow, Rewards, Risk, SpokeTerms
+from exporter.protocols.numbers import Amounts, Operations, PoolFrameRow, PoolNumbers, Rewards, Risk, SpokeTerms
 from exporter.protocols.prices import (
     NO_ORACLE,
     NOT_ASKED,
@@ -178,7 +178,7 @@ _COLUMNS_OF_GROUPS = tuple(
 _OWN_COLUMNS = tuple(item.name for item in fields(PoolNumbers) if item.name not in (*_GROUPS, "spokes"))
 
 
-def row_of(pool: AnyPool, numbers: PoolNumbers) -> PoolRow:
+def row_of(pool: AnyPool, numbers: PoolNumbers) -> PoolFrameRow:
     """A row of the pools frame that has the numbers of a protocol, and null in every other column."""
     row: dict[str, object] = dict.fromkeys(POOLS_SCHEMA)
     row |= pool.identity()
@@ -186,10 +186,10 @@ def row_of(pool: AnyPool, numbers: PoolNumbers) -> PoolRow:
     for group, names in _COLUMNS_OF_GROUPS:
         terms = getattr(numbers, group)
         row |= {name: getattr(terms, name) for name in names}
-    return cast(PoolRow, row)
+    return cast(PoolFrameRow, row)
 
 
-def _bound(row: PoolRow) -> list[Bounded]:
+def _bound(row: PoolFrameRow) -> list[Bounded]:
     """Set each number that is too large for its column to the column's bound. Returns these columns."""
     values = cast(dict[str, int | None], row)  # the columns with a bound are integers
     bounded = []
@@ -251,7 +251,7 @@ def _pools_of(reading: ProtocolReading, protocol: Protocol, tables: Tables, unre
 
 def _projected(
     reading: ProtocolReading, protocol: Protocol, close_time: int, unread_pools: list[Unread]
-) -> tuple[list[PoolRow], Spokes]:
+) -> tuple[list[PoolFrameRow], Spokes]:
     """The rows, still without prices, of the pools whose math has a result, and their spokes.
 
     The other pools are added to ``unread_pools``.
@@ -260,7 +260,7 @@ def _projected(
     def unread(market: str, pool: str, reason: str, detail: str) -> None:
         unread_pools.append(Unread(market, pool, reading.protocol, reason, detail))
 
-    rows: list[PoolRow] = []
+    rows: list[PoolFrameRow] = []
     spokes: Spokes = {}
     for pool in reading.pools:
         token = reading.tokens.get(pool.token_address)
@@ -295,7 +295,7 @@ def _judged_prices(reading: ProtocolReading, protocol: Protocol, close_time: int
 
 
 def _apply_price(
-    row: PoolRow,
+    row: PoolFrameRow,
     spokes: Spokes,
     prices: Mapping[PriceKey, Price],
     reading: ProtocolReading,
@@ -315,7 +315,7 @@ def _apply_price(
         spokes[key] = tuple(map(frozen_spoke, spokes[key]))
 
 
-def _apply_gates(row: PoolRow) -> None:
+def _apply_gates(row: PoolFrameRow) -> None:
     """Set each amount to 0 if its gate is closed, and to null if it is not known whether the gate is open."""
     for gate, amount in GATES.items():
         value = row[amount]
@@ -325,7 +325,7 @@ def _apply_gates(row: PoolRow) -> None:
             row[amount] = max(value, 0)
 
 
-def _set_comparable_yields(row: PoolRow) -> None:
+def _set_comparable_yields(row: PoolFrameRow) -> None:
     """Set the yields by which protocols can be compared: the annual rates compounded daily.
 
     The rates are those that the contract charges until the next operation, as in the protocols' own yields. The
@@ -337,7 +337,7 @@ def _set_comparable_yields(row: PoolRow) -> None:
     row["total_supply_apy_bps"] = row["comparable_supply_apy_bps"] + (row["supply_reward_apr_bps"] or 0)
 
 
-def _set_facts_of_run(row: PoolRow, protocol: Protocol, tables: Tables) -> None:
+def _set_facts_of_run(row: PoolFrameRow, protocol: Protocol, tables: Tables) -> None:
     """Set the columns that do not follow from the pool's entries but from the run and the lists."""
     listing = tables.listings.of(protocol.name, row["market"])
     row["listed"] = listing.listed

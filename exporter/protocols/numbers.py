@@ -1,14 +1,16 @@
 """The numbers of one pool, typed. Generated from `exporter/tree/pools.py` by ``python -m tools.pool_numbers``.
 
-A protocol's math returns `PoolNumbers`. `PoolRow` is a row of the pools frame while it is computed, and when it is
-compared with a contract's own views. `MarketRow` and `BackstopRow` are rows of the markets and backstops frames.
-Amounts are in base units, ``_bps`` are basis points, times are unix seconds.
+A protocol's math returns `PoolNumbers`. `PoolFrameRow` is a row of the pools frame while it is computed, and when it is
+compared with a contract's own views; documents have `exporter.tree.pools.PoolRow`. `MarketFrameRow` and
+`BackstopFrameRow` are rows of the markets and backstops frames. Amounts are in base units, ``_bps`` are basis points,
+times are unix seconds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TypedDict
+
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +221,7 @@ class PoolNumbers:
     """The terms of each spoke, if it has any."""
 
 
-class PoolRow(TypedDict):
+class PoolFrameRow(TypedDict):
     """A row of the pools frame: each column under its name."""
 
     market: str
@@ -324,7 +326,7 @@ class PoolRow(TypedDict):
     shortfall: int | None
 
 
-class MarketRow(TypedDict):
+class MarketFrameRow(TypedDict):
     """A row of the markets frame: each column under its name."""
 
     market: str
@@ -351,7 +353,7 @@ class MarketRow(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackstopRow:
+class BackstopFrameRow:
     """A row of the backstops frame: what insures a market."""
 
     market: str

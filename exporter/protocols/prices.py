@@ -10,7 +10,7 @@ from exporter.errors import Barrier, lasting
 from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
 from exporter.protocols.base import PriceLimits
-from exporter.protocols.numbers import PoolRow, SpokeTerms
+from exporter.protocols.numbers import PoolFrameRow, SpokeTerms
 from exporter.protocols.protocol import WithoutPrice
 from exporter.tables import ALL_GATES, GATES, MAX_DECIMAL, VALID_PRICE
 
@@ -97,7 +97,7 @@ def within_limits(price: Price, limits: PriceLimits | None, close_time: int) -> 
     return price
 
 
-def set_price(row: PoolRow, price: Price, without_price: WithoutPrice) -> None:
+def set_price(row: PoolFrameRow, price: Price, without_price: WithoutPrice) -> None:
     """Set a pool's price. Without one, close what its market then refuses, and give the reason in ``can_reason``.
 
     If only the reading failed, the market may have a price, and it is not known whether these gates are open.
@@ -149,7 +149,7 @@ def _closes(is_open: bool | None, price: Price) -> bool:
     return bool(is_open) or (price.is_known and is_open is None)
 
 
-def close_frozen(row: PoolRow, reason: str) -> None:
+def close_frozen(row: PoolFrameRow, reason: str) -> None:
     """Close all operations of a pool. The reason is the network's, which the contract does not know."""
     for gate in ALL_GATES:
         row[gate] = False
@@ -174,13 +174,13 @@ VALUES: dict[ValueName, tuple[AmountName, ...]] = {
 """The columns whose sum each value is computed from."""
 
 
-def set_values(rows: Sequence[PoolRow]) -> None:
+def set_values(rows: Sequence[PoolFrameRow]) -> None:
     """Set the values in US cents: floor(amount * price * 100 / 10^(all decimals)) for each of `VALUES`.
 
     If a value, or the sum of ``tvl_usd_cents`` over a market, has more than 38 digits, a price is absurd. It is then
     removed, and ``price_reason`` says so. The same happens if the plain collateral alone has more than 38 digits.
     """
-    priced_by_market: dict[str, list[tuple[PoolRow, int]]] = {}
+    priced_by_market: dict[str, list[tuple[PoolFrameRow, int]]] = {}
     for row in rows:
         _set_values(row)
         tvl = row["tvl_usd_cents"]
@@ -198,7 +198,7 @@ def set_values(rows: Sequence[PoolRow]) -> None:
                     _remove_price(row, ABSURD_PRICE)
 
 
-def _set_values(row: PoolRow) -> None:
+def _set_values(row: PoolFrameRow) -> None:
     price, decimals = row["oracle_price"], row["oracle_decimals"]
     for name, amount_names in VALUES.items():
         amounts = [amount for amount in (row[each] for each in amount_names) if amount is not None]
@@ -208,7 +208,7 @@ def _set_values(row: PoolRow) -> None:
             row[name] = sum(amounts) * price * 100 // 10 ** (row["decimals"] + decimals)
 
 
-def _remove_price(row: PoolRow, reason: str) -> None:
+def _remove_price(row: PoolFrameRow, reason: str) -> None:
     if row["oracle_price"] is not None:
         row["price_reason"] = reason
     for name in VALUES:

@@ -17,7 +17,7 @@ from exporter.errors import Barrier
 from exporter.exact import INT128_MAX, JSON_INTEGER_MAX
 from exporter.ledger.oracles import PriceKey
 from exporter.protocols.base import ProtocolReading, RewardPrice, TokenOfMarket
-from exporter.protocols.numbers import BackstopRow, PoolRow
+from exporter.protocols.numbers import BackstopFrameRow, PoolFrameRow
 from exporter.tables import BACKSTOPS_SCHEMA, MAX_DECIMAL, YEAR
 from exporter.tree.values import RewardReason
 
@@ -52,7 +52,7 @@ class SideReward(NamedTuple):
     reason: str
 
 
-def set_rewards(row: PoolRow, reading: ProtocolReading, prices: UsdPrices) -> None:
+def set_rewards(row: PoolFrameRow, reading: ProtocolReading, prices: UsdPrices) -> None:
     """Set a pool's yearly rewards, their yields, and the price of the reward token.
 
     The protocol has already set the amounts a second.
@@ -91,7 +91,7 @@ def set_rewards(row: PoolRow, reading: ProtocolReading, prices: UsdPrices) -> No
 
 
 def _reward(
-    row: PoolRow,
+    row: PoolFrameRow,
     paid_in: RewardToken,
     per_second: int | None,
     protocol_reason: str | None,
@@ -139,7 +139,7 @@ def _in_usd(reward: RewardPrice, oracle: str | None, prices: UsdPrices) -> UsdPr
 def backstop_frame(reading: ProtocolReading, prices: UsdPrices, close_time: int) -> pl.DataFrame:
     """The frame of a reading's backstops, with their values. A number that does not fit into 128 bits is null."""
     oracles = {market.address: market.oracle for market in reading.markets}
-    rows: list[BackstopRow] = []
+    rows: list[BackstopFrameRow] = []
     for market, row_at in reading.backstops.items():
         with Barrier() as barrier:
             row = row_at(close_time)

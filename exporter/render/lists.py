@@ -27,7 +27,7 @@ from exporter.exact_sums import Limbs, exact_sum
 from exporter.history.periods import PERIODS
 from exporter.ledger.tokens import Token
 from exporter.protocols.compute import Tables
-from exporter.protocols.numbers import PoolRow as FrameRow
+from exporter.protocols.numbers import PoolFrameRow
 from exporter.render.run_documents import digits, token_documents
 from exporter.tables import PoolKey, document_fields, pool_keys, rows_as
 from exporter.tree.documents import BestRate, TokenEntry, TokenList, encode, token_of
@@ -200,7 +200,7 @@ class IdentityValues(TypedDict):
     stable: bool
 
 
-class ListedPool(FrameRow, PeriodColumns, PeriodTimes):
+class ListedPool(PoolFrameRow, PeriodColumns, PeriodTimes):
     """A row of a pools frame `with_list_columns`."""
 
     app_url: str | None

@@ -26,7 +26,7 @@ from exporter.localnet.network import Answering, LocalNetwork, Simulation
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.protocols.base import ComputedPool
-from exporter.protocols.numbers import PoolRow
+from exporter.protocols.numbers import PoolFrameRow
 from exporter.protocols.protocol import Compared
 from tests.audit.contract_views import ALULA, ContractViews
 from tests.job_runs import direct, on_chain, read_tables, settings_for
@@ -73,7 +73,7 @@ def altered_state(value: Any, name: str = "") -> Any:
 def altered(computed: ComputedPool) -> ComputedPool:
     """A pool with another state and other columns."""
     row = {name: increased(value) for name, value in computed.row.items()}
-    return ComputedPool(replace(computed.pool, state=altered_state(computed.pool.state)), cast(PoolRow, row))
+    return ComputedPool(replace(computed.pool, state=altered_state(computed.pool.state)), cast(PoolFrameRow, row))
 
 
 def test_every_difference_shows(monkeypatch: pytest.MonkeyPatch) -> None:

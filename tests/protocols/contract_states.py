@@ -32,7 +32,7 @@ from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import AnyPool, Candidate, ComputedPool, Origin, ProtocolReading
 from exporter.protocols.compute import Tables, compute
-from exporter.protocols.numbers import PoolRow
+from exporter.protocols.numbers import PoolFrameRow
 
 ARCHIVE = "contract-states.tar.zst"
 SUCCESS = 900001
@@ -116,7 +116,7 @@ class State:
 
     def computed(self, pool: str) -> ComputedPool:
         """A pool as it was read, with its row."""
-        return ComputedPool(self.pools[pool], cast(PoolRow, self.rows[pool]))
+        return ComputedPool(self.pools[pool], cast(PoolFrameRow, self.rows[pool]))
 
 
 class _Recorded(StorageAnswers):

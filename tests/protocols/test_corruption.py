@@ -30,7 +30,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Origin, ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
-from exporter.protocols.numbers import PoolRow
+from exporter.protocols.numbers import PoolFrameRow
 from exporter.tables import REQUIRED_COLUMNS, rows_as
 from tests.protocols.test_one_entry import name_of, other_kind
 from tests.protocols.world import Answer, Source, World
@@ -139,9 +139,9 @@ class Twins:
         """What is published of a reading."""
         return compute([reading], PROTOCOLS, self.world.chain.latest, self.world.time, NOTHING_LISTED)
 
-    def rows_of(self, reading: ProtocolReading) -> dict[Place, PoolRow]:
+    def rows_of(self, reading: ProtocolReading) -> dict[Place, PoolFrameRow]:
         """The rows of a reading, keyed by market and pool."""
-        return {(row["market"], row["pool"]): row for row in rows_as(PoolRow, self.tables(reading).pools)}
+        return {(row["market"], row["pool"]): row for row in rows_as(PoolFrameRow, self.tables(reading).pools)}
 
     def readers_of(self, key: bytes) -> set[Place]:
         """The pools that an entry may cost: those that are read from it. An oracle's entry costs prices alone."""
@@ -163,7 +163,7 @@ class Twins:
     def damage(self, reading: ProtocolReading, may_cost: set[Place]) -> list[str]:
         """What a corruption did that it must not do."""
         tables = self.tables(reading)
-        now = {(row["market"], row["pool"]): row for row in rows_as(PoolRow, tables.pools)}
+        now = {(row["market"], row["pool"]): row for row in rows_as(PoolFrameRow, tables.pools)}
         named = {(item.market, item.pool) for item in tables.unread} | {(item.market, None) for item in tables.absent}
         wrong = []
         for place, row in self.rows.items():
@@ -184,7 +184,7 @@ CORE: Final = sorted(REQUIRED_COLUMNS)
 """What every protocol gives of a pool."""
 
 
-def numbers_of(row: PoolRow) -> tuple[str, int, int, int]:
+def numbers_of(row: PoolFrameRow) -> tuple[str, int, int, int]:
     """A pool's token, and some of its numbers."""
     return row["token_address"], row["total_supplied"], row["total_borrowed"], row["accrued_borrow_apr"]
 

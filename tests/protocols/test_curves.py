@@ -9,7 +9,7 @@ import pytest
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
-from exporter.protocols.numbers import PoolRow
+from exporter.protocols.numbers import PoolFrameRow
 from exporter.protocols.xoxno.layout import RAY
 from exporter.protocols.xoxno.math import RATE_MODEL
 from exporter.tables import PoolKey, rows_as
@@ -29,7 +29,7 @@ def test_a_curve_goes_through_the_rate_now_and_is_straight_between_its_knots(pro
     model = PROTOCOLS[protocol].rate_model
     pools = tables.pools.filter(tables.pools["protocol"] == protocol)
     assert model is not None
-    for row in rows_as(PoolRow, pools):
+    for row in rows_as(PoolFrameRow, pools):
         own = {item.name: item.value for item in tables.parameters[PoolKey.of(row)]}
         curve = model.curve(row, own)
         assert (row["accrued_utilization"], row["accrued_borrow_apr"]) in curve

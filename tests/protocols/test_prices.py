@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from exporter.exact import printed_price
 from exporter.ledger.oracles import Quote
 from exporter.protocols.base import PriceLimits
-from exporter.protocols.numbers import PoolRow, SpokeTerms
+from exporter.protocols.numbers import PoolFrameRow, SpokeTerms
 from exporter.protocols.prices import (
     ABSURD_COLLATERAL,
     ABSURD_PRICE,
@@ -116,7 +116,7 @@ def test_gates_without_a_price(price: Price, expected: tuple[object, ...], reaso
     """Gates close in a pool and its spokes where the market refuses; where it may not, open ones are not known."""
     without_price = WithoutPrice({"can_borrow": False, "can_supply": None}, "as ever")
     row: dict[str, Any] = {"can_borrow": None, "can_supply": True, "can_withdraw": True, "can_reason": None}
-    set_price(cast(PoolRow, row), price, without_price)
+    set_price(cast(PoolFrameRow, row), price, without_price)
     (spoke,) = spokes_with_price((SPOKE,), price, without_price)
 
     assert expected == (spoke.can_borrow, spoke.can_supply, spoke.available_to_borrow, spoke.available_to_supply)
@@ -141,10 +141,10 @@ def valued(*pools: Pool, **changes: int) -> list[dict[str, Any]]:
         for action in ("withdraw", "supply", "borrow"):
             row[f"available_to_{action}"] = None if collateral else supplied // 2
         given = Price("no price") if price is None else Price("valid", True, price, oracle_decimals, 1_000)
-        set_price(cast(PoolRow, row), given, WithoutPrice())
+        set_price(cast(PoolFrameRow, row), given, WithoutPrice())
         rows.append(row)
     rows[-1:] = [row | changes for row in rows[-1:]]
-    set_values(cast(list[PoolRow], rows))
+    set_values(cast(list[PoolFrameRow], rows))
     return rows
 
 

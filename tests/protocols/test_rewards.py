@@ -15,7 +15,7 @@ from exporter.exact import JSON_INTEGER_MAX
 from exporter.ledger.oracles import PriceKey
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import Market, ProtocolReading, RewardPrice, TokenOfMarket
-from exporter.protocols.numbers import BackstopRow, PoolRow
+from exporter.protocols.numbers import BackstopFrameRow, PoolFrameRow
 from exporter.protocols.rewards import UsdPrice, UsdPrices, backstop_frame, set_rewards
 from exporter.tables import MAX_DECIMAL, YEAR
 
@@ -51,7 +51,7 @@ def computed(
 ) -> dict[str, Any]:
     """The row with what follows from it."""
     row = PAID | changes
-    set_rewards(cast(PoolRow, row), given or reading(), USD_PRICES if prices is None else prices)
+    set_rewards(cast(PoolFrameRow, row), given or reading(), USD_PRICES if prices is None else prices)
     return row
 
 
@@ -130,7 +130,7 @@ def test_the_value_of_a_backstop() -> None:
     """Tokens at their price in USDC, times the price of USDC by the market's own oracle, floored to cents once."""
     given = reading()
     given.markets = [Market("M", "made", "v1", "", "", "O", "", None, ())]
-    row = BackstopRow(
+    row = BackstopFrameRow(
         market="M",
         backstop="B",
         emission_token="R",

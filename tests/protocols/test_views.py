@@ -13,7 +13,7 @@ from exporter.ledger.codec.scval_encode import address, i128, struct_map, u32, u
 from exporter.ledger.source import ContractCall
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import AnyPool, ComputedPool
-from exporter.protocols.numbers import PoolRow
+from exporter.protocols.numbers import PoolFrameRow
 from exporter.protocols.peridot.views import VIEWS as PERIDOT
 from exporter.protocols.protocol import NoView, ViewCall
 from exporter.protocols.xoxno.views import VIEWS as XOXNO
@@ -122,7 +122,7 @@ def test_what_peridots_views_give(net_cash: int, borrowed: int, supply: int, liq
         "receipt_supply": supply,
         "initial_exchange_rate": RATE,
     }
-    computed = ComputedPool(with_numbers(plain("peridot"), numbers), cast(PoolRow, {}))
+    computed = ComputedPool(with_numbers(plain("peridot"), numbers), cast(PoolFrameRow, {}))
     ours = {
         name: pair[0]
         for function in ("get_available_liquidity", "get_total_borrowed", "get_total_reserves", "get_exchange_rate")
@@ -144,7 +144,7 @@ def indexes(borrow: int, supply: int) -> ScVal:
 def test_the_indexes_in_a_bulk_answer_of_xoxno() -> None:
     """Both indexes of the one pool that was asked for are compared; an answer of another length is not understood."""
     asked = ViewCall("C", "1-A", ContractCall("C", "get_bulk_indexes"))
-    computed = ComputedPool(plain("xoxno"), cast(PoolRow, {"borrow_index": 5, "supply_index": 6}))
+    computed = ComputedPool(plain("xoxno"), cast(PoolFrameRow, {"borrow_index": 5, "supply_index": 6}))
     answers: list[Any] = [vec(), vec(indexes(7, 8), indexes(7, 8))]
 
     assert {"borrow_index": (5, 7), "supply_index": (6, 8)} == XOXNO.fields(asked, vec(indexes(7, 8)), computed, 0)

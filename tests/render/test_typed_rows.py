@@ -15,7 +15,7 @@ from exporter.history.periods import periods_of
 from exporter.history.series import Series
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.compute import Tables
-from exporter.protocols.numbers import MarketRow, PoolRow
+from exporter.protocols.numbers import MarketFrameRow, PoolFrameRow
 from exporter.render.lists import ListedPool, with_list_columns
 from exporter.render.site.rows import NamedPool, RankedPool, SiteMarket, market_rows, with_names
 from exporter.tables import rows_as
@@ -59,11 +59,11 @@ def markets() -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("kind", "frame"),
     [
-        (PoolRow, pools),
+        (PoolFrameRow, pools),
         (ListedPool, listed_pools),
         (NamedPool, named_pools),
         (RankedPool, lambda: with_ranks(named_pools())),
-        (MarketRow, markets),
+        (MarketFrameRow, markets),
     ],
     ids=["pools", "lists", "names", "ranks", "markets"],
 )

@@ -24,7 +24,7 @@ from exporter.protocols.balances import decode_balance as decode_token_balance
 from exporter.protocols.base import RewardPrice
 from exporter.protocols.blend.emissions import RATE_DECIMALS, Emission, backstop_emission_key, decode_emission
 from exporter.protocols.blend.layout import PoolInstance, named_contracts, storage_of
-from exporter.protocols.numbers import BackstopRow
+from exporter.protocols.numbers import BackstopFrameRow
 from exporter.tables import YEAR
 from exporter.tree.values import RewardReason
 
@@ -167,7 +167,7 @@ class PoolBackstop:
             return "frozen"
         return "on_ice" if queued >= 3_000_000 or not is_large_enough else "active"
 
-    def row(self, close_time: int) -> BackstopRow:
+    def row(self, close_time: int) -> BackstopFrameRow:
         """The row of the backstops frame at a close time (unix seconds), without the value in US cents.
 
         That follows from the price of the market's oracle, which is not known here.
@@ -179,7 +179,7 @@ class PoolBackstop:
         blnd = usdc = None
         if comet is not None and balance is not None:
             blnd, usdc = (balance.tokens * per_share // ONE for per_share in comet.per_share)
-        return BackstopRow(
+        return BackstopFrameRow(
             market=self.market,
             backstop=self.backstop,
             lp_token=None if tokens is None else tokens.lp,

@@ -20,7 +20,7 @@ from exporter.history.series import Series
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import NOBODY
 from exporter.protocols.compute import Tables, pending_by_market
-from exporter.protocols.numbers import MarketRow
+from exporter.protocols.numbers import MarketFrameRow
 from exporter.render.run_documents import basis_points, rate_curves
 from exporter.render.site.change_rows import change_rows
 from exporter.render.site.charts import curve
@@ -182,7 +182,7 @@ def _facts_of_markets(tables: Tables, pools: Sequence[NamedPool]) -> Mapping[str
             backstop=backstops.get(row["market"]),
             queued=len(queued.get(row["market"], [])),
         )
-        for row in rows_as(MarketRow, tables.markets)
+        for row in rows_as(MarketFrameRow, tables.markets)
     }
 
 

@@ -13,7 +13,7 @@ from exporter.deployments.networks import common_symbol
 from exporter.exact_sums import Limbs, exact_sum, joined
 from exporter.ledger.tokens import Token
 from exporter.protocols.compute import Tables
-from exporter.protocols.numbers import MarketRow
+from exporter.protocols.numbers import MarketFrameRow
 from exporter.render.lists import IdentityValues, ListedPool
 from exporter.render.site.text import harmless, no_price
 from exporter.tables import rows_as
@@ -23,7 +23,7 @@ PAGE_ROWS = 100
 _Item = TypeVar("_Item")
 
 
-class SiteMarket(MarketRow):
+class SiteMarket(MarketFrameRow):
     """A market as pages show it."""
 
     closed: bool | None

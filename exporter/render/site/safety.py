@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from exporter.errors import lasting, pluralize
-from exporter.protocols.numbers import MarketRow
+from exporter.protocols.numbers import MarketFrameRow
 from exporter.protocols.protocol import Protocol
 from exporter.render.site.rows import NamedPool
 from exporter.render.site.text import cut, dollars, harmless, no_price, percent, round_amount, why, words
@@ -47,7 +47,7 @@ class MarketFacts:
         queued: the number of queued changes.
     """
 
-    market: MarketRow
+    market: MarketFrameRow
     protocol: Protocol
     pools: Sequence[NamedPool]
     admins: Sequence[str]
@@ -85,7 +85,7 @@ def of_pool(pool: NamedPool, facts: MarketFacts, *, has_risk: bool) -> list[Safe
     ]
 
 
-def _listing(market: MarketRow) -> SafetyFact:
+def _listing(market: MarketFrameRow) -> SafetyFact:
     question = "Who vouches for the market?"
     if market["listed"]:
         source = cut(market["listed_source"] or "the publisher's configuration", 300)

@@ -15,7 +15,7 @@ from typing import Final
 
 from exporter.exact import annual_yield_bps
 from exporter.protocols.base import Parameter
-from exporter.protocols.numbers import PoolRow
+from exporter.protocols.numbers import PoolFrameRow
 from exporter.protocols.protocol import Protocol
 from exporter.render.site.text import MAX_DIGITS, THIN, percent
 
@@ -40,7 +40,7 @@ class Factors:
     earned: str
 
 
-def factors(row: PoolRow) -> Factors | None:
+def factors(row: PoolFrameRow) -> Factors | None:
     """Three numbers whose product is the pool's supply rate, with as few digits as multiply out.
 
     Returns None if nothing is earned, if a number is so small that it would have more than `MAX_DIGITS` digits, or if
@@ -72,7 +72,7 @@ def _shown(number: Fraction) -> str:
     return percent(int(number * 100))
 
 
-def why(row: PoolRow) -> str | None:
+def why(row: PoolFrameRow) -> str | None:
     """The sentence; None if there is nothing to explain, or if the numbers do not multiply out."""
     if not row["total_borrowed"]:
         return f"Suppliers earn no interest because nothing is lent{_reward_alone(row)}."
@@ -85,12 +85,12 @@ def why(row: PoolRow) -> str | None:
     )
 
 
-def _reward_alone(row: PoolRow) -> str:
+def _reward_alone(row: PoolFrameRow) -> str:
     reward = row["supply_reward_apr_bps"]
     return f"; the reward adds {percent(reward)}" if reward else ""
 
 
-def yield_after_deposit(row: PoolRow, parameters: Sequence[Parameter], protocol: Protocol) -> int | None:
+def yield_after_deposit(row: PoolFrameRow, parameters: Sequence[Parameter], protocol: Protocol) -> int | None:
     """The yield with the reward, in basis points, after somebody deposits tokens worth `DEPOSIT_USD`.
 
     Returns None without a price or a known curve, and if the deposit is not possible or a cap leaves room for less.

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.numbers import MarketRow
+from exporter.protocols.numbers import MarketFrameRow
 from exporter.render.site.rows import NamedPool
 from exporter.render.site.safety import MarketFacts, SafetyFact, of_market, of_pool
 from exporter.render.site.text import THIN
@@ -30,7 +30,7 @@ def named(**changes: object) -> NamedPool:
 
 def facts(pool: NamedPool, protocol: str = "blend", **market: object) -> MarketFacts:
     """The facts of the market of this one pool."""
-    row = cast(MarketRow, market_row(pool["market"], borrowed_usd_cents=10**6, oracle=contract(1), **market))
+    row = cast(MarketFrameRow, market_row(pool["market"], borrowed_usd_cents=10**6, oracle=contract(1), **market))
     return MarketFacts(row, PROTOCOLS[protocol], [pool], [ADMIN], None, 0)
 
 

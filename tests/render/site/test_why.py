@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from exporter.exact import annual_yield_bps
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.numbers import PoolRow
+from exporter.protocols.numbers import PoolFrameRow
 from exporter.render.site.text import THIN
 from exporter.render.site.why import DEPOSIT_USD, why, yield_after_deposit
 from exporter.tables import PoolKey, rows_as
@@ -30,7 +30,7 @@ RATES: dict[str, Any] = {
 
 def why_of(**changes: object) -> str | None:
     """The sentence of a made pool."""
-    return why(cast(PoolRow, pool_row(0, 0, **changes)))
+    return why(cast(PoolFrameRow, pool_row(0, 0, **changes)))
 
 
 def numbers_of(sentence: str) -> list[Decimal]:
@@ -52,7 +52,7 @@ def test_the_numbers_of_the_sentence_multiply_out() -> None:
 def test_it_multiplies_out_for_every_protocol() -> None:
     """For every pool that has a sentence, the product of its three numbers is the rate that it gives."""
     sentences = 0
-    for row in chain.from_iterable(rows_as(PoolRow, World(name).compute().pools) for name in PROTOCOLS):
+    for row in chain.from_iterable(rows_as(PoolFrameRow, World(name).compute().pools) for name in PROTOCOLS):
         said = why(row)
         if said is None or "because nothing is lent" in said or "<" in said:
             continue
@@ -79,7 +79,7 @@ def test_the_yield_after_a_deposit_follows_from_the_curve() -> None:
     model = protocol.rate_model
     assert model is not None
     computed = 0
-    for row in rows_as(PoolRow, tables.pools):
+    for row in rows_as(PoolFrameRow, tables.pools):
         parameters = tables.parameters[PoolKey.of(row)]
         after = yield_after_deposit(row, parameters, protocol)
         if after is None:
@@ -94,9 +94,9 @@ def test_the_yield_after_a_deposit_follows_from_the_curve() -> None:
         share = row["accrued_supply_apr"] / (row["accrued_borrow_apr"] * row["accrued_utilization"])
         expected = annual_yield_bps(int(share * rate * used), 365, 10**7) + (row["supply_reward_apr_bps"] or 0)
         assert abs(after - expected) <= 1 + (row["supply_reward_apr_bps"] or 0)
-        full: PoolRow = {**row, "available_to_supply": int(units)}
+        full: PoolFrameRow = {**row, "available_to_supply": int(units)}
         assert yield_after_deposit(full, parameters, protocol) in (after, None)
-        changed: list[PoolRow] = [
+        changed: list[PoolFrameRow] = [
             {**row, "available_to_supply": int(units) - 1},
             {**row, "oracle_price": None},
             {**row, "can_supply": False},
