@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     To read them takes each worker seconds, too. With a profile that looks for new examples, they stay.
     """
-    if settings.get_current_profile_name() == "fast":
+    if config.getoption("--hypothesis-profile") is None:
         pytest.MonkeyPatch().setattr("hypothesis.internal.conjecture.providers.is_local_module_file", lambda _: False)
 
 

@@ -45,7 +45,6 @@ from exporter.history.time_buckets import (
 from exporter.parquet_bounds import open_parquet
 from exporter.tree.documents import HistoryFile, HistoryManifest, HistoryRollup, timestamp
 from exporter.tree.families import DAILY_ROLLUP, HOURLY_ROLLUP, MONTH_ROLLUP
-from exporter.tree.same_values import same_tables
 
 HOURLY_WINDOW = timedelta(days=90)
 """How far back the hourly file reaches; it begins with the first day of the month."""
@@ -245,14 +244,6 @@ def _span(folder: str) -> tuple[int, int]:
     """The start (inclusive) and the end (exclusive) of a day or a month, in unix seconds."""
     start, end = span_of(folder)
     return int(start.timestamp()), int(end.timestamp())
-
-
-def differ(one: bytes, other: bytes) -> bool:
-    """Whether two rollup files differ in rows, groups or metadata. How the rows are encoded does not matter."""
-    try:
-        return not same_tables(one, other)
-    except (pa.ArrowException, OSError, DecodeError):
-        return True
 
 
 def _entry(kind: RollupKind, key: str, data: bytes, rows: int, metadata: dict[str, str]) -> HistoryRollup:

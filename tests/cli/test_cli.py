@@ -93,7 +93,7 @@ def test_what_is_refused(
     assert not report.exists() or code == json.loads(report.read_text())["exit_code"]
 
 
-def test_what_cron_keeps_of_a_run(tmp_path: Path) -> None:
+def test_what_cron_keeps_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quiet run prints only that an RPC is dead, or why it failed; the key in its URL is in no output and report."""
     dead, fast = f"https://user:{SECRET}@127.0.0.1:9/{SECRET}?k={SECRET}", {"EXPORTER_REQUESTS_PER_SECOND": "1000"}
     with serving("localnet", cwd=tmp_path) as url:
@@ -107,13 +107,14 @@ def test_what_cron_keeps_of_a_run(tmp_path: Path) -> None:
         r"connect \(\d+ times\)\n",
         quiet.stderr,
     ), quiet.stderr
-    failed = exporter("run", "--quiet", "--network", "local", cwd=tmp_path, EXPORTER_RPC_URLS=dead)
-    assert 3 == failed.returncode
+    monkeypatch.chdir(tmp_path)
+    failed = CliRunner().invoke(main, ["run", "--quiet", "--network", "local"], env={"EXPORTER_RPC_URLS": dead})
+    assert 3 == failed.exit_code
     assert re.fullmatch(r"\S+Z error: no usable answer to .*; the last published run stays\n", failed.stderr), (
         failed.stderr
     )
     report = (tmp_path / "run-report.json").read_text()
-    assert SECRET not in quiet.stderr + failed.stderr + failed.stdout + report
+    assert SECRET not in quiet.stderr + failed.output + report
     assert "127.0.0.1" in report
 
 
