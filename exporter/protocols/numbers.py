@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operations:
     """Which operations the contract allows now."""

@@ -75,7 +75,12 @@ def read_record(store: Store) -> SweepRecord:
 
 def write_record(store: Store, record: SweepRecord) -> None:
     """Replace the record in the store."""
-    store.put(SUPERSEDED_KEY, msgspec.json.encode(record))
+    store.put(SUPERSEDED_KEY, _encoded(record))
+
+
+def _encoded(record: SweepRecord) -> bytes:
+    """The bytes of a record. Keys ascend, so that they do not depend on the order in which files were replaced."""
+    return msgspec.json.encode(record, order="deterministic")
 
 
 def record_run_start(
@@ -137,7 +142,7 @@ def is_record(data: bytes) -> bool:
     runs = {*record.superseded, *record.began, *record.settled, *record.expired}
     names = {replaced.by for replaced in record.history.values()} - {None}
     return (
-        data == msgspec.json.encode(record)
+        data == _encoded(record)
         and all(map(RUN.pattern.fullmatch, runs))
         and all(file_ledgers(key) is not None for key in record.history)
         and all(file_ledgers(name or "") is not None or _RUN_ID.fullmatch(name or "") for name in names)

@@ -19,7 +19,7 @@ from exporter.errors import StoreError
 from exporter.publishing.publish import Publication
 from exporter.publishing.published_state import RUNS_PREFIX, accept_run, manifest_keys
 from exporter.publishing.retention import CACHE_MARGIN, SweepResult
-from exporter.publishing.sweep_record import SUPERSEDED_KEY, record_replaced
+from exporter.publishing.sweep_record import SUPERSEDED_KEY, is_record, record_replaced
 from exporter.stores.held_store import hold
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
@@ -103,6 +103,21 @@ def test_documents_are_found_after_missed_sweeps() -> None:
 
     assert [] == [key for key in keys_of(store) if "CBBB" in key or "CCCC" in key]
     assert_whole(store, make_run(103, {"CAAA": 3}))
+
+
+def test_the_order_of_replaced_files_is_not_in_the_record() -> None:
+    """The record has the same bytes in whatever order the files were replaced, and is then known as a record."""
+    now = TestClock()()
+    replaced = {f"history/pools/date=2026-11-{day}/{day}.parquet": None for day in (21, 20, 23, 22)}
+    records = []
+    for order in (replaced, dict(reversed(replaced.items()))):
+        store = MemoryStore()
+        record_replaced(store, order, now)
+        records.append(content(store, SUPERSEDED_KEY))
+
+    assert records[0] == records[1]
+    assert sorted(replaced) == list(json.loads(records[0])["history"])
+    assert is_record(records[0])
 
 
 def test_order_of_removals() -> None:
