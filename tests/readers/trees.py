@@ -51,7 +51,9 @@ def extreme_frame(random: Random, ledger: int, time: int) -> pl.DataFrame:
     for position, (token, total) in enumerate(totals):
         row: dict[str, object] = {name: random.choice([1, -1]) * random.randrange(10**38) for name in COLUMNS[:-3]}
         row |= {"token_address": token, "symbol": token[-1].lower(), "total_supplied": total}
-        row |= {"supply_apy_bps": random.randrange(5_000), "borrow_apy_bps": random.randrange(9_000)}
+        rates = random.randrange(5_000), random.randrange(9_000)
+        row |= dict(zip(_RATES, (None, None) if time % (3 * DAY) == 0 else rates, strict=True))
+        row |= {"total_borrowed": random.randrange(10**38), "listed": (None, True, False)[position % 3]}
         if position % 2:
             row |= dict.fromkeys(("oracle", "oracle_decimals", "oracle_price", "price_timestamp", "tvl_usd_cents"))
         rows.append(row)
@@ -112,19 +114,23 @@ def expected_rates(rows: Iterable[Row]) -> list[list[Any]]:
     newest = max(row["ledger_close_time"] for row in rows)
     groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
-        if row["ledger_close_time"] > newest - 30 * DAY:
+        if row["ledger_close_time"] > newest - 30 * DAY and row["listed"] is not False:
             groups[row["token_address"], row["symbol"]].append(row)
     return [
-        [*key, len(group), *(pytest.approx(float(_mean_percent(group, name))) for name in _RATES)]
+        [*key, len(group), *(_mean_percent(group, *columns) for columns in _RATES.items())]
         for key, group in sorted(groups.items())
     ]
 
 
-_RATES = ("supply_apy_bps", "borrow_apy_bps")
+_RATES = {"comparable_supply_apy_bps": "total_supplied", "comparable_borrow_apy_bps": "total_borrowed"}
+"""The rates of a snippet, each with what weighs it."""
 
 
-def _mean_percent(rows: Sequence[Row], name: str) -> Fraction:
-    return Fraction(sum(row[name] for row in rows), 100 * len(rows))
+def _mean_percent(rows: Sequence[Row], rate: str, amount: str) -> Any:
+    """The weighted mean of the rows that have the rate; None if they weigh nothing."""
+    known = [(row[rate], row[amount]) for row in rows if row[rate] is not None]
+    weight = sum(own for _, own in known)
+    return pytest.approx(float(Fraction(sum(bps * own for bps, own in known), 100 * weight))) if weight else None
 
 
 def expected_totals(rows: Iterable[Row]) -> list[list[Any]]:

@@ -44,7 +44,10 @@ def snippet(reader: str, script: str, columns: list[str]) -> Answer:
     """
     rates, totals, rows = _READERS[reader](script, columns)
     return {
-        "rates": sorted([token, symbol, int(count), float(s), float(b)] for token, symbol, count, s, b in rates),
+        "rates": sorted(
+            ([token, symbol, int(count), *map(_float, both)] for token, symbol, count, *both in rates),
+            key=lambda found: found[:2],
+        ),
         "totals": sorted([token, symbol, int(decimals), str(int(total))] for token, symbol, decimals, total in totals),
         "rows": sorted([m, p, int(ledger), int(time), *map(_text, more)] for m, p, ledger, time, *more in rows),
     }
@@ -83,6 +86,10 @@ def count(reader: str, path: str, columns: list[str]) -> Answer:
 
 def _text(value: Any) -> str | None:
     return None if value is None or value != value else str(int(value))
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None or value != value else float(value)
 
 
 def _duckdb_connection(script: str) -> Any:
