@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import Final
-
-import msgspec
 
 from exporter.audit.fetched_tree import FetchedTree
 from exporter.deployments.networks import network_of
@@ -64,8 +61,6 @@ def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
     for candidate in evidence.candidates:
         if candidate.voucher is not None:
             yield f"contract {candidate.voucher} should have a record of the market {candidate.address}"
-    lives = [(key, entry.live_until) for key, entry in sorted(evidence.entries.items()) if entry is not None]
-    yield f"until when {len(lives)} entries live (SHA-256 {sha256(msgspec.json.encode(lives)).hexdigest()[:12]})"
     if evidence.skipped:
         named = ", ".join(f"{item.market} ({item.reason})" for item in evidence.skipped[:3])
         yield f"markets that were skipped: {len(evidence.skipped)}, the first {named}"

@@ -19,6 +19,7 @@ from exporter.deployments.networks import network_id
 from exporter.discovery.candidates import listings_of
 from exporter.discovery.known_markets import LearnedContract
 from exporter.errors import DecodeError, SnapshotFileError, SourceError
+from exporter.ledger.codec.entries import ARCHIVED
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.contract_storage import StoredSource
@@ -48,14 +49,15 @@ _FIELDS: dict[str, Any] = {
     "skipped": tuple[str, str, SkipReason],
     "excluded": tuple[str],
     "notice": tuple[str],
-    "entry": tuple[bytes, _U32, Literal[0] | None, bytes, _U32 | None],
+    "entry": tuple[bytes, _U32, Literal[0] | None, bytes],
     "absent": tuple[bytes],
     "call": tuple[str, str, list[bytes], bytes | None, str | None],
 }
 """The kinds of line, and the types of their fields. A line is an array of the kind and the fields (`Evidence._lines`).
 
-The third field of an entry is 0 if it is archived. Of other entries the line does not say until when they live, because
-somebody may have extended that between the ledger and the reading.
+The third field of an entry is `ARCHIVED` if it is archived. Of other entries the line does not say until when they
+live. Somebody may have extended that between the ledger and the reading, which changes nothing else of the entry, so
+two readings of one ledger could differ.
 """
 
 
@@ -216,7 +218,8 @@ class Evidence:
             if raw is None:
                 yield "absent", key
             else:
-                yield "entry", key, raw.last_modified, 0 if raw.live_until == 0 else None, raw.data, raw.live_until
+                archived = ARCHIVED if raw.live_until == ARCHIVED else None
+                yield "entry", key, raw.last_modified, archived, raw.data
         calls = [
             ("call", call.contract, call.function, [*map(encode_scval, call.arguments)], answer.result, answer.error)
             for call, answer in self.calls.items()
@@ -245,12 +248,10 @@ class Evidence:
         for kind, fields in lines:
             match kind:
                 case "entry":
-                    key, last_modified, archived, data, live_until = fields
+                    key, last_modified, archived, data = fields
                     if last_modified > ledger:
                         raise DecodeError(f"an entry changed at {last_modified}, after ledger {ledger}")
-                    if (live_until == 0) is (archived is None):
-                        raise DecodeError("an entry is both archived and live")
-                    _add_once(entries, key, RawEntry(data, last_modified, live_until))
+                    _add_once(entries, key, RawEntry(data, last_modified, archived))
                 case "absent":
                     _add_once(entries, fields[0], None)
                 case "call":

@@ -250,8 +250,10 @@ def accept_run(
     """Accept a run whose ledger is newer than the published one, or that replaces runs that are wrong.
 
     The ledger must be above the published one, and not below that of a run that was begun. It may be the ledger of a
-    run that was begun, because the same ledger gives the same documents. ``close_time`` (unix seconds) is compared with
-    the close time of the published ledger.
+    run that was begun, because that takes no reader back. Numbers follow from the ledger's state, so they are the same
+    again. Which unlisted markets had room, notices, and times of publishing may differ: the new run replaces every
+    document that the begun one wrote, and then the status document. ``close_time`` (unix seconds) is compared with the
+    close time of the published ledger.
 
     Raises `LedgerNotNewerError` if the ledger is not newer, `SourceError` if the close time cannot be right, and
     `ConfigError` if ``replaced_ledger`` is not that of a published run.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from exporter.errors import NetworkMismatchError, SnapshotFileError, SourceError
 from exporter.job import evidence
 from exporter.job.evidence import Evidence
+from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.stores.memory import MemoryStore
@@ -116,6 +118,35 @@ def test_damaged(left: tuple[str, Path], at: float, bit: int, cut: bool) -> None
         Evidence.decode(bytes(data[:place]) if cut else bytes(data), "damaged")
 
 
+def test_evidence_does_not_depend_on_when_a_life_was_extended(left: tuple[str, Path]) -> None:
+    """Extending an entry's life changes nothing else of it, so a later reading of the same ledger may find another end.
+
+    That an entry is archived is in the evidence.
+    """
+    whole = Evidence.decode(left[1].read_bytes(), "whole")
+
+    def with_lives(live_until: int | None) -> bytes:
+        entries = {key: raw and replace(raw, live_until=live_until) for key, raw in whole.entries.items()}
+        return replace(whole, entries=entries).encode()
+
+    assert with_lives(None) == with_lives(whole.ledger + 1) == with_lives(whole.ledger + 17_280)
+    assert with_lives(None) != with_lives(0)
+
+
+def test_the_line_of_an_entry_is_as_the_docs_show_it() -> None:
+    """docs/proofs.md, "The entries file", gives its fields in this order."""
+    text = (Path(__file__).parents[2] / "docs" / "proofs.md").read_text(encoding="utf-8")
+    [shown] = re.findall(r'`\["entry", (.*?)\]`', text)
+    [absent] = re.findall(r'`\["absent", (.*?)\]`', text)
+    values: dict[str, object] = {"KEY": "a2V5", "LAST_CHANGE": 7, "LIVE_UNTIL": 0, "DATA": "ZGF0YQ=="}
+    evidence = Evidence("network", 9, 5, {b"key": RawEntry(b"data", 7, 0), b"none": None}, {}, ())
+    lines = [json.loads(line) for line in gzip.decompress(evidence.encode()).splitlines()]
+
+    assert [["entry", *(values[name] for name in shown.split(", "))]] == [line for line in lines if line[0] == "entry"]
+    assert [["absent", "bm9uZQ=="]] == [line for line in lines if line[0] == "absent"]
+    assert "KEY" == absent
+
+
 BEGUN = b'["ledger","p",5,5]\n["looked",true,true,false]\n'
 
 
@@ -126,8 +157,8 @@ BEGUN = b'["ledger","p",5,5]\n["looked",true,true,false]\n'
         (b"{}\n", "Expected `array`, got `object`"),
         (b'["absent","AAAA"]\n["looked",true,true,false]', "it must start with its ledger"),
         (b" " * 1001, "more than"),
-        (BEGUN + b'["entry","AAAA",6,null,"AAAA",null]', "an entry changed at 6, after ledger 5"),
-        (BEGUN + b'["entry","AAAA",5,null,"AAAA",0]', "both archived and live"),
+        (BEGUN + b'["entry","AAAA",6,null,"AAAA"]', "an entry changed at 6, after ledger 5"),
+        (BEGUN + b'["entry","AAAA",5,9,"AAAA"]', "Invalid enum value 9"),
         (BEGUN + b'["call","C","f",[],null,null]', "f of C must have a result or an error"),
         (BEGUN + b'["absent","AAAA"]\n' * 2, "listed twice"),
         (BEGUN + b'["gossip"]', "unknown kind, 'gossip'"),
