@@ -431,13 +431,14 @@ class Job:
             facts.update(files=read_back_sample(store, summary))
 
     def add_proof(self, held: HeldStore, summary: RunSummary, evidence_key: str, read: MarketsRead) -> None:
-        """Publish the proof of the ledger, if the source has one."""
+        """Publish the proof of the ledger, if the source has one. The report then has this proof as the newest."""
         if read.proof is None:
             return
         with self.log.step("prove", "adding the proof of the checkpoint") as facts:
             network, entries = self.settings.passphrase, read.entry_count
             self.source.publish_proof(held, network, summary.run_id, evidence_key, entries, read.proof, self.now)
             facts.update(entries=entries)
+        self.log.add(**self.proven(held))
 
     def proven(self, held: HeldStore) -> dict[str, dict[str, int]]:
         """The ledger and the counts of the newest proof in the tree, for the report; empty if there is no proof."""

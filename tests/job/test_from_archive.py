@@ -55,8 +55,9 @@ def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[Simulate
 
 
 def test_the_report_has_the_newest_proof(made: tuple[SimulatedArchive, Path, FromArchive]) -> None:
-    """A report says of which ledger the newest proof in the tree is and what it confirms; before one, nothing."""
+    """A report says of which ledger the newest proof in the tree is and what it confirms, the run's own included."""
     store = MemoryStore()
+    _, unproven = run(settings_for(), MemoryStore(), network=RecordedNetwork())
     _, before = run(settings_for(), store, archive=made[2])
     stored = store.get("v1/proofs.json")
     assert stored is not None
@@ -64,10 +65,10 @@ def test_the_report_has_the_newest_proof(made: tuple[SimulatedArchive, Path, Fro
     later = RecordedNetwork(start_ledger=CHECKPOINT + 5, start_time=before["ledger_close_time"] + 60)
     _, facts = run(settings_for(), store, network=later)
 
-    assert "proven" not in before
+    assert "proven" not in unproven
     assert CHECKPOINT == proof["observed_ledger"]
     expected = {"ledger": CHECKPOINT, "entries": proof["entries"], "confirmed": proof["confirmed"]}
-    assert expected == facts["proven"]
+    assert [expected, expected] == [before["proven"], facts["proven"]]
 
 
 def test_what_cannot_be_proven_is_not_read(made: tuple[SimulatedArchive, Path, FromArchive], tmp_path: Path) -> None:
