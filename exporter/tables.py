@@ -132,6 +132,12 @@ def rows_as(kind: type[_Row], frame: pl.DataFrame) -> list[_Row]:
     return cast(list[_Row], frame.select(*kind.__annotations__).rows(named=True))
 
 
+def unit_by_ending(name: str) -> str:
+    """The unit that the ending of a column's name says; empty if it says none."""
+    units = {"_bps": "basis points", "_usd_cents": "US cents"}
+    return next((unit for ending, unit in units.items() if name.endswith(ending)), "")
+
+
 def pool_keys(frame: pl.DataFrame) -> list[PoolKey]:
     """The pools of a frame, in the order of its rows."""
     return [PoolKey(market, pool) for market, pool in frame.select(*PoolKey._fields).iter_rows()]

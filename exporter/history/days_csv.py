@@ -12,6 +12,7 @@ from msgspec.structs import astuple, fields
 
 from exporter.history import approximate
 from exporter.history.approximate import nearest_double
+from exporter.tables import unit_by_ending
 from exporter.tree.documents import DaysMetadata, HistoryBucket, TableColumn
 
 EXACT = tuple(each.name for each in fields(HistoryBucket))
@@ -53,10 +54,11 @@ def _meanings() -> dict[str, str]:
 
 
 def _unit(name: str) -> str:
-    for ending, unit in (("_bps", "basis points"), ("_usd_cents", "US cents"), ("_price_usd", "US dollars")):
-        if name.endswith(ending):
-            return unit
-    return "base units" if name.startswith(("total_", "interest_")) else ""
+    if name.endswith("_price_usd"):
+        return "US dollars"
+    if name.startswith(("total_", "interest_")) and not unit_by_ending(name):
+        return "base units"
+    return unit_by_ending(name)
 
 
 def days_csv(days: Sequence[HistoryBucket], decimals: int | None) -> bytes:

@@ -12,7 +12,7 @@ from exporter.history import changes_table, risk
 from exporter.history.approximate import APPROXIMATE
 from exporter.history.rollups import DAILY, HOURLY
 from exporter.history.spreadsheet import csv_of
-from exporter.tables import COLUMNS, Column
+from exporter.tables import COLUMNS, Column, unit_by_ending
 from exporter.tree import documents
 from exporter.tree.families import CHANGES_TABLE, HISTORY_NOTES, LATEST_CSV, LATEST_PARQUET, RISK_TABLE
 from exporter.tree.files import FileKind, RenderedFile
@@ -78,12 +78,9 @@ def latest_metadata(rows: int, ledger: int, close_time: int) -> documents.TableM
 
 
 def _unit(column: Column) -> str:
-    units = {"_bps": "basis points", "_usd_cents": "US cents"}
-    by_name = next((unit for ending, unit in units.items() if column.name.endswith(ending)), None)
-    if by_name is not None:
-        return by_name
     is_amount = column.type is ParquetType.DECIMAL and "base units" in column.meaning
-    return "base units" if is_amount or column.name.startswith("total_") else ""
+    unit_of_amounts = "base units" if is_amount or column.name.startswith("total_") else ""
+    return unit_by_ending(column.name) or unit_of_amounts
 
 
 _ARROW_TYPES = {pa.int64(): "integer", pa.large_string(): "string", pa.timestamp("us", "UTC"): "datetime"}

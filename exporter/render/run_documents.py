@@ -219,38 +219,32 @@ def basis_points(value: int, decimals: int) -> int:
 def protocol_summary(tables: Tables) -> documents.ProtocolSummary:
     """The counts and values of listed markets, in all and by protocol, and of unlisted markets apart."""
     totals = _totals_by_listing()
-    [everything] = rows_as(_Totals, tables.markets.select(totals))
+    [everything] = rows_as(_Totals, tables.markets.select(pl.lit("").alias("protocol"), *totals))
     by_protocol = tables.markets.group_by("protocol").agg(totals).sort("protocol")
-    return documents.ProtocolSummary(
-        observed_ledger=tables.ledger,
-        market_count=everything["market_count"],
-        pool_count=everything["pool_count"],
-        priced_count=everything["priced_count"],
-        tvl_usd_cents=digits(everything["tvl_usd_cents"]),
-        unlisted_market_count=everything["unlisted_market_count"],
-        unlisted_pool_count=everything["unlisted_pool_count"],
-        unlisted_priced_count=everything["unlisted_priced_count"],
-        unlisted_tvl_usd_cents=digits(everything["unlisted_tvl_usd_cents"]),
-        protocols=[
-            documents.ProtocolTotals(
-                protocol=row["protocol"],
-                market_count=row["market_count"],
-                pool_count=row["pool_count"],
-                priced_count=row["priced_count"],
-                tvl_usd_cents=digits(row["tvl_usd_cents"]),
-                unlisted_market_count=row["unlisted_market_count"],
-                unlisted_pool_count=row["unlisted_pool_count"],
-                unlisted_priced_count=row["unlisted_priced_count"],
-                unlisted_tvl_usd_cents=digits(row["unlisted_tvl_usd_cents"]),
-            )
-            for row in rows_as(_ProtocolTotals, by_protocol)
-        ],
+    whole = _totals_of(everything)
+    of_all = {name: getattr(whole, name) for name in whole.__struct_fields__ if name != "protocol"}
+    protocols = [_totals_of(row) for row in rows_as(_Totals, by_protocol)]
+    return documents.ProtocolSummary(observed_ledger=tables.ledger, **of_all, protocols=protocols)
+
+
+def _totals_of(row: _Totals) -> documents.ProtocolTotals:
+    return documents.ProtocolTotals(
+        protocol=row["protocol"],
+        market_count=row["market_count"],
+        pool_count=row["pool_count"],
+        priced_count=row["priced_count"],
+        tvl_usd_cents=digits(row["tvl_usd_cents"]),
+        unlisted_market_count=row["unlisted_market_count"],
+        unlisted_pool_count=row["unlisted_pool_count"],
+        unlisted_priced_count=row["unlisted_priced_count"],
+        unlisted_tvl_usd_cents=digits(row["unlisted_tvl_usd_cents"]),
     )
 
 
 class _Totals(TypedDict):
-    """A row with the columns of `_totals_by_listing`."""
+    """A protocol, and the columns of `_totals_by_listing`."""
 
+    protocol: str
     market_count: int
     pool_count: int
     priced_count: int
@@ -259,12 +253,6 @@ class _Totals(TypedDict):
     unlisted_pool_count: int
     unlisted_priced_count: int
     unlisted_tvl_usd_cents: Limbs | None
-
-
-class _ProtocolTotals(_Totals):
-    """The totals of one protocol."""
-
-    protocol: str
 
 
 def _totals_by_listing() -> list[pl.Expr]:

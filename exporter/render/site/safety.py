@@ -180,17 +180,17 @@ def _leaving_pool(pool: NamedPool) -> SafetyFact:
 def _leaving_market(pools: Sequence[NamedPool]) -> SafetyFact:
     question = "Can lenders leave?"
     closed = sum(pool["can_withdraw"] is False for pool in pools)
-    known = [
+    counted = [
         (pool["available_usd_cents"], pool["supplied_usd_cents"])
         for pool in pools
         if pool["available_usd_cents"] is not None and pool["supplied_usd_cents"] is not None
     ]
     shut = f" Withdrawing is closed in {pluralize(closed, 'pool')}." if closed else ""
-    if not known:
+    if not counted:
         answer = f"How much of the value can leave is not known: no pool has a price and an amount.{shut}"
         return SafetyFact(question, answer, is_known=False, warns=bool(closed))
-    left, supplied = sum(cents for cents, _ in known), sum(cents for _, cents in known)
-    of = "" if len(known) == len(pools) else f" That is of {len(known)} of {len(pools)} pools."
+    left, supplied = sum(cents for cents, _ in counted), sum(cents for _, cents in counted)
+    of = "" if len(counted) == len(pools) else f" That is of {len(counted)} of {len(pools)} pools."
     answer = (
         f"{dollars(left)} of {dollars(supplied)} can be withdrawn at this ledger ({_part(left, supplied)}).{of}{shut}"
     )

@@ -68,10 +68,10 @@ def period_of(text: str, now: datetime) -> Period:
     said = re.sub(r"\s+", " ", text.strip().lower()) if len(text) <= MOST_CHARACTERS else ""
     said = re.sub(r"^((since|on|in|from|during|until|before) )?(the )?(beginning of )?", "", said)
     for pattern, meaning in _MEANINGS:
-        found = re.fullmatch(pattern, said, re.ASCII)
-        if found is not None:
+        matched = re.fullmatch(pattern, said, re.ASCII)
+        if matched is not None:
             try:
-                return meaning(found, now)
+                return meaning(matched, now)
             except (ValueError, OverflowError):  # 30 February, the year 0
                 raise ConfigError(f"the calendar has no {said!r}; give {ACCEPTED}") from None
     shown = f"{text[:MOST_CHARACTERS]!r}" if len(text) <= MOST_CHARACTERS else f"a text of {len(text)} characters"

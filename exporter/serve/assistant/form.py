@@ -125,12 +125,12 @@ def place_in(cursor: str | None, ledger: int) -> int:
     """How many items of a list were given before. Raises `ConfigError` for a cursor of another run's list."""
     if cursor is None:
         return 0
-    found = _CURSOR.fullmatch(cursor)
-    if found is None:
+    position = _CURSOR.fullmatch(cursor)
+    if position is None:
         raise ConfigError("cursor is the next_cursor of an earlier answer; leave it out to begin")
-    if int(found[2]) != ledger:
+    if int(position[2]) != ledger:
         raise ConfigError(f"a newer run was published since that answer, of ledger {ledger}; ask again without cursor")
-    return int(found[1])
+    return int(position[1])
 
 
 def shortened(answer: Json, detail: Detail, keep: Iterable[str] = ()) -> Json:

@@ -63,14 +63,14 @@ class Argument:
 def arguments_of(schema: Mapping[str, Any], text: str) -> tuple[Argument, ...]:
     """The arguments that a JSON schema describes, with their meanings by the "Args" in a docstring."""
     meanings = {name: " ".join(meaning.split()) for name, meaning in _ARGUMENT.findall(text)}
-    found = []
+    arguments = []
     for name, given in schema.get("properties", {}).items():
         forms = given.get("anyOf", [given])
         choices = tuple(choice for form in forms for choice in form.get("enum", ()))
         is_number = any(form.get("type") == "integer" for form in forms)
         is_required = name in schema.get("required", ())
-        found.append(Argument(name, is_required, choices, is_number, meanings.get(name, "")))
-    return tuple(found)
+        arguments.append(Argument(name, is_required, choices, is_number, meanings.get(name, "")))
+    return tuple(arguments)
 
 
 def checked(what: str, arguments: Iterable[Argument], given: Mapping[str, Any]) -> dict[str, str | int]:
@@ -103,8 +103,8 @@ def checked(what: str, arguments: Iterable[Argument], given: Mapping[str, Any]) 
 
 def no_such(kind: str, name: str, names: Iterable[str]) -> MistakeError:
     """The error of a name that is none of these."""
-    known = list(names)
-    return MistakeError(f"there is no {kind} {shown(name)}{nearest(name, known)}. There are: {', '.join(known)}.")
+    there = list(names)
+    return MistakeError(f"there is no {kind} {shown(name)}{nearest(name, there)}. There are: {', '.join(there)}.")
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

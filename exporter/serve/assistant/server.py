@@ -89,8 +89,8 @@ class Assistant(MCPServer[Any]):
             if name not in tools:
                 raise no_such("tool", name, tools)
             tool = tools[name]
-            known = arguments_of(tool.parameters, cleandoc(tool.description))
-            given = checked(f"the tool {name}", known, arguments)
+            takes = arguments_of(tool.parameters, cleandoc(tool.description))
+            given = checked(f"the tool {name}", takes, arguments)
         except MistakeError as error:
             raise ToolError(cut(str(error), MOST_ANSWER_TEXT)) from None
         try:
@@ -111,9 +111,9 @@ class Assistant(MCPServer[Any]):
         try:
             return await super().read_resource(uri, context)
         except ResourceNotFoundError:
-            known = ", ".join(document.uri for document in DOCUMENTS)
+            addresses = ", ".join(document.uri for document in DOCUMENTS)
             raise ResourceNotFoundError(
-                f"there is no document {shown(str(uri))}. There are {known}; and by address, {TEMPLATES}."
+                f"there is no document {shown(str(uri))}. There are {addresses}; and by address, {TEMPLATES}."
             ) from None
         except ResourceError as error:
             cause = error.__cause__
@@ -124,13 +124,13 @@ class Assistant(MCPServer[Any]):
         self, name: str, arguments: dict[str, Any] | None = None, context: Any = None
     ) -> GetPromptResult | InputRequiredResult:
         """The messages of a prompt. Raises `MCPError` in our words."""
-        known = {prompt.name: prompt for prompt in self._prompt_manager.list_prompts()}
+        prompts = {prompt.name: prompt for prompt in self._prompt_manager.list_prompts()}
         try:
-            if name not in known:
-                raise no_such("prompt", name, known)
+            if name not in prompts:
+                raise no_such("prompt", name, prompts)
             takes = [
                 Argument(item.name, item.required, meaning=item.description or "")
-                for item in known[name].arguments or ()
+                for item in prompts[name].arguments or ()
             ]
             given = checked(f"the prompt {name}", takes, arguments or {})
         except MistakeError as error:
