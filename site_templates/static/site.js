@@ -51,6 +51,7 @@
       } catch { /* the page has the absolute times */ }
     }
     let banner = null;
+    const then = `What a page says of now is of ledger ${line.querySelector("b").textContent}, ${line.querySelector("time").textContent}.`;
     const show = () => {
       const now = Date.now();
       line.querySelector(".age").textContent = now >= closed ? ` · ${ago((now - closed) / 1000)} ago` : "";
@@ -66,7 +67,7 @@
         const why = due === null
           ? `they are ${ago((now - closed) / 1000)} old`
           : `the next run was due ${ago((now - due) / 1000)} ago and has not come`;
-        banner.firstChild.textContent = `These numbers are stale: ${why}.`;
+        banner.firstChild.textContent = `These numbers are stale: ${why}. ${then}`;
       } else if (newer) {
         banner.firstChild.replaceChildren("A newer run is there. ", make("a", { href: "", textContent: "Load it" }));
       }
@@ -183,10 +184,11 @@
         const title = beside(item.name, item.protocol);
         add("market", item.name, "", title && `of ${title}`, `markets/${item.market}.html`, item.listed, item.protocol, item.market);
       }
-      for (const { symbol, address, pool_count } of tokens.data) {
+      for (const { symbol, address, pool_count, issuer, identity } of tokens.data) {
         const name = named(symbol, address);
         symbols.set(name, (symbols.get(name) ?? 0) + 1);
-        add("token", name, "", short(address), `tokens/${address}.html`, pool_count > 0, address);
+        add("token", name, "", short(address), `tokens/${address}.html`, pool_count > 0, address,
+          issuer ?? "", identity?.who ?? "", identity?.home_domain ?? "");
       }
       for (let key = "pools/index"; key; ) {
         const page = await get(key);

@@ -16,8 +16,24 @@ _KINDS_WITHOUT_VALUES = frozenset(
 )
 """Kinds of changes whose values are not shown: the title names both already, or they are digests."""
 
+_PARTS_OF_CONFIGURATION = frozenset(
+    {
+        "parameter",
+        "status",
+        "paused",
+        "resumed",
+        "admin",
+        "oracle",
+        "supply_cap",
+        "borrow_cap",
+        "new_pool",
+        "removed_pool",
+    }
+)
+"""Kinds of changes that change a market's digest of its configuration, too, and say more than it."""
+
 UNEXPLAINED_CONFIGURATION = "in a part that the exporter does not show as a parameter"
-"""What is known of a changed configuration of a market if none of its parameters changed."""
+"""What is known of a changed configuration of a market if nothing else of it changed that is shown."""
 
 _DIGEST_LENGTH = 64
 
@@ -40,11 +56,13 @@ class ChangeRow:
 def change_rows(changes: Sequence[RunChange], pools: pl.DataFrame) -> list[ChangeRow]:
     """The rows of changes, in the same order. ``pools`` is a frame of `with_names`.
 
-    A change of a market's configuration is left out if changes of parameters in the same ledger explain it.
+    A change of a market's configuration is left out if changes of its parts in the same ledger explain it.
     """
     decimals = dict(zip(pool_keys(pools), pools["decimals"], strict=True))
     read = {market for market, _ in decimals}
-    explained = {(change.market, change.observed_ledger) for change in changes if change.kind == "parameter"}
+    explained = {
+        (change.market, change.observed_ledger) for change in changes if change.kind in _PARTS_OF_CONFIGURATION
+    }
     return [
         _row(change, decimals, read)
         for change in changes
