@@ -46,7 +46,7 @@ botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The same examples whatever modules there are: Hypothesis would mix in the constants of all that are loaded.
+    """Keep examples the same whatever modules are loaded. Hypothesis would mix in the constants of all of them.
 
     To read them takes each worker seconds, too. With a profile that looks for new examples, they stay.
     """

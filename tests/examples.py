@@ -1,4 +1,4 @@
-"""How many examples a property tries of which one takes long."""
+"""The number of examples for properties whose single example takes long."""
 
 from __future__ import annotations
 

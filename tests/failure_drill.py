@@ -101,7 +101,7 @@ def published(folder: Path) -> Iterator[Drill]:
 
 
 def copied(drill: Drill, folder: Path) -> Drill:
-    """The same in another folder, for one failure."""
+    """A copy of the tree in another folder, for one failure."""
     shutil.copytree(drill.out, folder / "out")
     metrics = f"{drill.report.name}.prom"
     shutil.copy2(drill.report.with_name(metrics), folder / metrics)
@@ -124,7 +124,7 @@ def _below(drill: Drill) -> tuple[int, str]:
 
 
 def _older_history(drill: Drill) -> tuple[int, str]:
-    """The history's manifest of before the first run is put back."""
+    """Put back the history's manifest from before the first run."""
     _edit(drill.out / "v1/history.json", observed_ledger=0, files=[])
     return drill.attempt()
 

@@ -1,4 +1,4 @@
-"""Settings: where they come from, and what is said of those that are not acceptable."""
+"""Settings: where they come from, and the errors of those that are not accepted."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_step_elsewhere_than_on_a_terminal() -> None:
-    """Without a terminal a step is one line when it is done, with its facts, and a running count is not drawn."""
+    """If output is no terminal, a step is one line when it is done, with its facts, and no running count is drawn."""
     stream = io.StringIO()
     console = Console("auto", stream)
     with console.step("read", "reading") as facts, console.progress("files") as progress:
@@ -30,7 +30,7 @@ def test_a_step_elsewhere_than_on_a_terminal() -> None:
 
 
 def test_a_step_on_a_terminal() -> None:
-    """It is shown while it runs, with a count; what is said meanwhile takes its line, which is shown again below."""
+    """On a terminal a step is shown while it runs, with a count. A message takes its line, and the step moves down."""
     stream = Terminal()
     console = Console("auto", stream)
     with console.step("compute", "computing"):

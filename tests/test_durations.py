@@ -1,4 +1,4 @@
-"""Durations: what people write, and what is said of what they should not."""
+"""Durations: what is accepted, and the errors of what is not."""
 
 from __future__ import annotations
 

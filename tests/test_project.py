@@ -47,7 +47,7 @@ def pins(root: Path, lock: str) -> dict[str, str]:
 
 @functools.cache
 def imports_by_package(package: Path) -> dict[str, set[str]]:
-    """By package of the exporter: the other packages that its modules import."""
+    """The other packages that the modules of each package import, keyed by package."""
     names = {path.parent.name for path in package.glob("*/__init__.py")}
     return {
         name: {

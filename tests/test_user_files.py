@@ -64,7 +64,7 @@ def test_a_failed_block_leaves_the_file(tmp_path: Path) -> None:
 
 
 def test_a_pipe_gets_the_content(reader: tuple[Path, list[bytes], threading.Thread]) -> None:
-    """It stays a pipe."""
+    """A pipe is written into, and stays a pipe."""
     pipe, read, thread = reader
     write_text(pipe, "new" * 100_000, "--out")
     thread.join(10)
@@ -80,7 +80,7 @@ def test_a_pipe_that_nobody_reads_is_given_up(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_device_stays_a_device() -> None:
-    """Also for somebody who could replace it."""
+    """A device is written into and stays a device, even for a user who could replace it."""
     write_text(Path("/dev/null"), "new", "--out")
     assert (True, False) == (Path("/dev/null").is_char_device(), Path("/dev/null.prom").exists())
 
@@ -96,12 +96,12 @@ def test_a_dash_is_standard_output(
 
 @pytest.mark.parametrize(("name", "reason"), [("", "Is a directory"), ("no/file", "make its folder first")])
 def test_a_target_that_cannot_be_written_is_named(tmp_path: Path, name: str, reason: str) -> None:
-    """With the setting that it comes from."""
+    """The error names the target that cannot be written, and the setting that it comes from."""
     with pytest.raises(ConfigError, match=f"--out: cannot write .*{reason}"):
         write_text(tmp_path / name, "new", "--out")
 
 
 def test_the_root_of_the_file_system_is_no_file() -> None:
-    """It has no name to put a temporary file next to."""
+    """The root of the file system is refused as a file: it has no name to put a temporary file next to."""
     with pytest.raises(ConfigError, match=r"output\.report: cannot write '/': Is a directory"):
         write_text(Path("/"), "new", "output.report")

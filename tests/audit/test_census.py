@@ -87,7 +87,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[SimulatedArchive
 
 
 def test_a_census_in_a_tree(recorded: tuple[SimulatedArchive, FromArchive], tmp_path: Path) -> None:
-    """It names what a run of one market left out, with the reason, and the tree still passes the check."""
+    """A census names what a run of one market left out, with the reason, and the tree still passes the check."""
     settings = settings_for(tmp_path, **only(BLEND_V2))
     run(settings, archive=recorded[1])
     census(settings, recorded[1], open_store(str(tmp_path)), Silence())
@@ -109,7 +109,7 @@ def test_a_census_needs_a_run(tmp_path: Path) -> None:
 
 
 def test_the_next_run_reads_what_a_census_found(tmp_path: Path) -> None:
-    """A copy of Slender's pool, in no list: the run after the census has it, without being named it."""
+    """The run after a census reads a copy of Slender's pool that it found, although no list or operator names it."""
     changed: dict[bytes, RawEntry] = {}
 
     def change(entries: dict[bytes, RawEntry]) -> None:
@@ -260,7 +260,7 @@ def without_factories(entries: Entries) -> None:
 
 
 def without_factories_and_records(entries: Entries) -> None:
-    """The same, and nothing of what the factories kept is there either."""
+    """The state without factories, and without the records that these kept."""
     for factory in (item.address(FACTORY) for item in network_of(settings_for().passphrase).deployments):
         own = b"" if factory is None else b"\0\0\0\6" + encode_address(factory)
         for key in [key for key in entries if own and key.startswith(own)]:
@@ -329,7 +329,7 @@ def test_a_tombstoned_pool(tmp_path: Path) -> None:
 
 
 def verify(given: FromArchive, out: Path, *more: str) -> Result:
-    """What is said of a tree; that statements and changes are the publisher's word is allowed."""
+    """The result of verifying a tree. The reasons `statements` and `changes` are allowed."""
     options = ["--archive", given.uris[0], "--allow-unproven", "statements,changes", *more]
     trust = [] if given.trust is None else ["--trust", str(given.trust)]
     return CliRunner().invoke(main, ["verify", str(out), *options, *trust])
@@ -354,7 +354,7 @@ def test_an_archive_run_finds_copies_of_code(tmp_path: Path, market: str, *, arc
 
 
 def test_a_census_of_the_run(tmp_path: Path, recorded: tuple[SimulatedArchive, FromArchive]) -> None:
-    """It is recomputed: the true one adds nothing unproven, and one with another count is refuted."""
+    """A census is recomputed: a true one adds nothing unproven, and one with another count is refuted."""
     _, given = recorded
     out = tmp_path / "out"
     run(settings_for(out), archive=given)

@@ -1,4 +1,4 @@
-"""No field of any record of a tree can be changed without `exporter verify` saying so, as docs/proofs.md has it."""
+"""No field of any record of a tree can be changed without `exporter verify` saying so, as docs/proofs.md promises."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_field_has_a_row() -> None:
 
 
 class Base:
-    """A tree of two proven runs with each kind of record, and what verify says of it as it is."""
+    """A tree of two proven runs with each kind of record, and the result of verifying it unchanged."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.runs = folder, ArchivedRuns(folder)

@@ -143,7 +143,7 @@ def test_a_server_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    """On the command line: the verdict is the exit code, the line is on standard output, the reason on the other."""
+    """The command prints the line on standard output and the reason on standard error; its exit code is the verdict."""
     now = int(datetime.now(UTC).timestamp())
     published, expected = timestamp(now - 2 * 3600), timestamp(now - 90 * 60)
     times = {"ledger_close_time": published, "generated_at": published, "next_expected_at": expected}

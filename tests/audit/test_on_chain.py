@@ -142,7 +142,7 @@ def test_nothing_to_compare(mainnet_snapshot_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ledgers_that_close_faster_than_the_calls() -> None:
-    """Where the rounds run out before all calls are of one ledger, it ends, and what holds is compared."""
+    """If the rounds run out before all calls are of one ledger, the command ends, and compares the calls that hold."""
     check = compare(with_views(), behaviour=Behaviour(advance_every_requests=5), network__max_rounds=3)
 
     assert [] == check.differences

@@ -155,7 +155,7 @@ def test_invalid_uris(uri: str) -> None:
 
 
 def test_run_published_meanwhile(root: Path) -> None:
-    """When the status document moves during a check, the check begins again, and gives up after a few times."""
+    """If a run is published during a check, the check begins again. It gives up after a few times."""
     read = count(1)
 
     def rule(url: str, answer: httpx.Response) -> httpx.Response:

@@ -205,7 +205,7 @@ def verified(out: Path, given: FromArchive, *, complete: bool) -> list[str]:
 
 
 def test_it_is_derived_again(counted: tuple[Path, FromArchive], tmp_path: Path) -> None:
-    """With `--complete` it is proven, without it is a statement; another number is refuted."""
+    """The risk document is proven with `--complete`, and a statement without it. Another number is refuted."""
     out, given = counted
 
     assert KEY not in " ".join(verified(out, given, complete=True))
@@ -258,7 +258,7 @@ def _lie(out: Path, into: Path, change: Callable[[dict[str, Any]], None]) -> Non
 
 
 def test_positions_that_lack_shares(tmp_path: Path) -> None:
-    """Without a holder's position the document says how many shares nobody has; few borrowers are only counted."""
+    """If a holder's position is missing, the document says how many shares nobody has. Few borrowers are counted."""
 
     def change(entries: Entries) -> None:
         with_positions(entries)

@@ -16,7 +16,7 @@ from exporter.errors import ExitCode
 
 
 def test_names_are_bounded_and_counts_are_not() -> None:
-    """Of a million names the first are kept, each in one short line; the number of all comes with them."""
+    """Only the first of a million names are kept, each in one short line, with the number of all names."""
     unproven, more = Unproven(), Unproven()
     unproven.add(UnprovenReason.CHANGED, (f"entry {at}" for at in range(1_000_000)))
     more.add(UnprovenReason.CHANGED, ["x\n" * 1000])

@@ -90,7 +90,7 @@ class Trees(SignedNetwork):
         return self.command("verify", out, *more)
 
     def lying(self, ledger: int, name: bytes) -> Entries:
-        """The entries of a ledger, of which the first of a name has the value of the second."""
+        """The entries of a ledger, in which the first entry of a name has the value of the second."""
         entries = self.state[ledger]
         first, second = keys_named(entries, name)[:2]
         data = entries[first].data[: len(first) + 4] + entries[second].data[len(second) + 4 :]
@@ -279,7 +279,7 @@ def test_a_published_proof_that_claims_something_else(trees: Trees, out: Path) -
 
 
 def test_an_rpc_that_lies_in_one_entry(trees: Trees, tmp_path: Path) -> None:
-    """It is found out by the entry, nothing is proven, and both commands end with 8; of an earlier run, too."""
+    """One false entry of the newest or an earlier run is found: nothing is proven, and both commands end with 8."""
     out, key = tmp_path / "out", keys_named(trees.state[CHECKPOINT], b"ResData")[0]
     trees.publish(out, CHECKPOINT, trees.lying(CHECKPOINT, b"ResData"))
     for command in ("prove", "verify"):
@@ -324,7 +324,7 @@ def test_damaged_evidence_of_one_run_costs_the_proof_of_that_run(trees: Trees, t
 
 
 def test_prove_waits_for_a_run_that_publishes(trees: Trees, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It adds its proofs when the other process is done; where that goes on, it ends with 5 and adds nothing."""
+    """`prove` adds its proofs when the other process is done. If that goes on, `prove` ends with 5 and adds nothing."""
     (out / "v1/proofs.json").unlink()
     waited, publisher = list[float](), ExitStack()
     publisher.enter_context(open_store(str(out)).exclusive())
@@ -387,7 +387,7 @@ def evidence_at(out: Path, ledger: int) -> Path:
 
 
 def test_the_run_before_without_evidence(trees: Trees, several: Path, tmp_path: Path) -> None:
-    """Where it is gone or damaged, it covers neither rows nor changes, although there are none."""
+    """An earlier run whose evidence is gone or damaged covers neither rows nor changes, although there are none."""
     out = tmp_path / "out"
     shutil.copytree(several, out)
     path = evidence_at(out, BEFORE[-1])
@@ -436,7 +436,7 @@ def test_a_run_that_was_compared_with_another(trees: Trees, several: Path, tmp_p
 
 
 def test_watched_values_that_are_gone(trees: Trees, several: Path, tmp_path: Path) -> None:
-    """Without their file they follow from the evidence of the run before; without that, what changed is unproven."""
+    """If the watched values are lost, the previous run's evidence gives them. Without that, changes are unproven."""
     out = tmp_path / "out"
     shutil.copytree(several, out)
     watched_at(out, BEFORE[-1]).unlink()
@@ -734,7 +734,7 @@ def test_inputs_that_nobody_has(trees: Trees, compacted: Path, tmp_path: Path, m
 
 
 def test_what_no_history_excuses(compacted: Path, tmp_path: Path) -> None:
-    """With an input gone, a file that does not depend on the history must still follow from the evidence."""
+    """Even if an input is gone, a file that does not depend on the history must follow from the evidence."""
     parts = remove_parts(compacted)
     files = read(compacted)
     change(files, "v1/history.json", lambda history: history.update(files=history["files"][-1:]))

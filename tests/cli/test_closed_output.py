@@ -22,7 +22,7 @@ class Closed(StringIO):
 
 @pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["edge", "nginx"]])
 def test_a_closed_pipe_ends_a_command_in_silence(arguments: list[str], tmp_path: Path) -> None:
-    """It ends as a shell says of a program that SIGPIPE ended, and calls it no bug."""
+    """The command ends with the code that a shell gives to a program that SIGPIPE ended, and reports no bug."""
     read, write = os.pipe()
     os.close(read)
     ended = subprocess.run(  # our own Python
@@ -33,7 +33,7 @@ def test_a_closed_pipe_ends_a_command_in_silence(arguments: list[str], tmp_path:
 
 
 def test_a_closed_log_stops_no_work() -> None:
-    """What is said of progress is lost, and nothing else."""
+    """If the log is closed, only messages of progress are lost."""
     console = Console("text", Closed())
     with console.step("read", "reading") as facts:
         facts.update(ledger=1)

@@ -207,7 +207,7 @@ def with_known_addresses(tree: Path) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("known", [False, True], ids=["as published", "with known addresses"])
 def test_schemathesis_finds_no_failure(tree: Path, url: str, tmp_path: Path, known: bool) -> None:
-    """Of a thousand generated requests and more none is answered otherwise than the description says."""
+    """More than a thousand generated requests are all answered as the description says."""
     path = tmp_path / "openapi.json"
     path.write_text(json.dumps(with_known_addresses(tree) if known else document(tree, "openapi")))
     options = ("--url", url, "--max-examples", "100", "--seed", "1", "--no-color", "--generation-database", "none")

@@ -91,7 +91,7 @@ def test_a_wrong_token_is_named(before: str, after: str, named: str) -> None:
 
 
 def test_a_wrong_list_is_named() -> None:
-    """So is a list that is no TOML, a network that is no list, and an address that is there twice."""
+    """The error names a list that is no TOML, a network that is no list, or an address that is there twice."""
     for text, named in (("[[", "not TOML"), ("mainnet = 1", r"begin each with \[\[mainnet\]\]"), (GOOD * 2, "already")):
         with pytest.raises(ConfigError, match=named):
             read_list(text)

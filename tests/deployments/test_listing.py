@@ -58,7 +58,7 @@ def test_a_listed_market_has_a_source(role: str, listed: bool, source: str | Non
 
 
 def test_the_package_lists_what_protocols_show() -> None:
-    """On mainnet that is 7 of Blend's 30 pools and one or two markets of each other protocol, and no unused twin."""
+    """Mainnet's lists have 7 of Blend's 30 pools, one or two markets of each other protocol, and no unused twin."""
     counts = {(item.protocol, item.label): len(item.listed_markets) for item in NETWORKS["mainnet"].deployments}
     names = [market.name for item in NETWORKS["mainnet"].deployments for market in item.listed_markets]
 

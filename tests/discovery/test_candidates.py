@@ -66,7 +66,7 @@ def test_lists_and_operator(settings: Settings, tried: list[tuple[str, bool]]) -
 
 
 def test_contracts_of_a_snapshot_file() -> None:
-    """Of a file's contracts those that run the code of a known market are tried, of either generation."""
+    """A run tries the contracts of a file that run the code of a known market, of either generation."""
     instances = [
         (contract("D"), running(CODE["v2"])),
         (contract("E"), running(UNKNOWN_CODE)),

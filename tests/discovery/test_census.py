@@ -39,7 +39,7 @@ def recorded() -> tuple[list[bytes], list[tuple[str, ContractInstance]]]:
 
 
 def renamed(instances: list[tuple[str, ContractInstance]]) -> list[tuple[str, ContractInstance]]:
-    """The same contracts, each of a code that nobody knows."""
+    """The contracts of a state, each with a code that nobody knows."""
     return [
         (address, instance._replace(wasm_hash=sha256(address.encode()).digest()) if instance.wasm_hash else instance)
         for address, instance in instances
@@ -75,7 +75,7 @@ def test_markets_are_known_by_their_code() -> None:
 
 @pytest.mark.parametrize("protocol", ["k2", "alula"])
 def test_a_market_that_runs_the_code_of_a_listed_one(protocol: str) -> None:
-    """As K2's third router: in no list, and of code that no list has, but that a listed market runs."""
+    """A market such as K2's third router is found: no list has it or its code, but a listed market runs that code."""
     _, instances = recorded()
     unlisted = renamed(instances)
     code = next(item.wasm_hash for address, item in unlisted if listed().get(address) == (protocol, MARKET))
@@ -87,7 +87,7 @@ def test_a_market_that_runs_the_code_of_a_listed_one(protocol: str) -> None:
 
 
 def test_markets_of_unknown_code_are_known_by_their_storage() -> None:
-    """Of every protocol, each market and nothing else, where no list has any."""
+    """If no list has any code, the names in storage still find each market of every protocol, and nothing else."""
     found = taken(PROTOCOLS, renamed(recorded()[1]), lists=False)
     markets = {address: protocol for address, (protocol, role) in listed().items() if role == MARKET}
 
@@ -98,7 +98,7 @@ def test_markets_of_unknown_code_are_known_by_their_storage() -> None:
 
 
 def test_recall_of_the_lending_rule() -> None:
-    """As if no protocol were known: found are five of six; Blend's pools only while somebody has a position there."""
+    """If no protocol were known, the rule finds five of six; Blend's pools only while somebody has a position there."""
     found = taken({}, renamed(recorded()[1]))
     roles = listed()
     missed = {

@@ -82,7 +82,7 @@ def test_market_that_vanishes() -> None:
 
 
 def test_discovery_off_and_dry_runs_remember_nothing(tmp_path: Path) -> None:
-    """With discovery off no events are asked for but those of the close time; a dry run names what it discovers."""
+    """With discovery off, a run asks only for events of the close time. A dry run names what it discovers."""
     network, behaviour = RecordedNetwork(), Behaviour()
     network.deploy("new")
     with running(create_app(network, behaviour)) as url:
@@ -96,7 +96,7 @@ def test_discovery_off_and_dry_runs_remember_nothing(tmp_path: Path) -> None:
 
 
 def test_contracts_without_a_record() -> None:
-    """Without a record of the factory only what the operator named is read, and it is not remembered."""
+    """If the factory has no record, only a contract that the operator named is read, and it is not remembered."""
     watched = Watched(network := RecordedNetwork())
     fake, named = (network.deploy(label, through_factory=False) for label in ("fake", "named"))
     network.close(events=[(FACTORIES["mainnet"], (symbol("deploy"),), address(fake))])
@@ -110,7 +110,7 @@ def test_contracts_without_a_record() -> None:
 
 
 def test_factory_that_no_list_has() -> None:
-    """As with v2.1: the backstop names the factory, its events name a pool, its record verifies it; all in one run."""
+    """One run learns the factory from the backstop, a pool from the factory's event, and verifies it by the record."""
     network = RecordedNetwork()
     empty_reward_zones(network)
     deployed = {network.deploy(label, label=label) for label in LABELS}
@@ -156,7 +156,7 @@ def test_event_ahead_of_the_ledger_that_is_read() -> None:
 
 
 def test_other_code_is_said_once() -> None:
-    """Where the lists have other code than all markets run, each market is read by its form, with one notice."""
+    """If all markets run other code than the lists have, each is read by its form, with one notice."""
     lists = tuple(
         replace(
             item,

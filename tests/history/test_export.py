@@ -93,7 +93,7 @@ def test_a_spreadsheet_runs_no_cell(tmp_path: Path) -> None:
 
 
 def test_a_part(store: FolderStore, tmp_path: Path) -> None:
-    """Of a range, a market and a token only these rows are written, and only the files that can have them are read."""
+    """An export of a range, a market and a token writes only these rows, and reads only files that can have them."""
     market, token = places(2, 2)[3]
     bounds = ("--from", "2026-11-01T00:01:00Z", "--to", "1003")
     frame = exported(store, tmp_path / "a.parquet", *bounds, "--market", market, "--token", token)

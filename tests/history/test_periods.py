@@ -47,7 +47,7 @@ def seconds(text: str) -> int:
 
 
 def judged(observed: list[Observation], place: tuple[str, str]) -> list[dict[str, Any]]:
-    """The same in plain Python."""
+    """The periods, computed in plain Python."""
     now = max(item.time for item in observed)
     [own] = [item for item in observed if item.time == now and item.place == place]
     result = []

@@ -69,7 +69,7 @@ def files_of(store: Store) -> dict[str, bytes]:
 
 
 def judged(store: Store) -> dict[str, pl.DataFrame]:
-    """The same out of all rows at once."""
+    """The rollups, computed out of all rows at once."""
     frames = [pl.read_parquet(io.BytesIO(read(store, file.key) or b"")) for file in manifest_of(store).files]
     rows = pl.concat(frames)
     expected = {}
@@ -272,7 +272,7 @@ def test_a_wrong_row_is_a_fault() -> None:
 
 @pytest.mark.parametrize(("first", "months"), [(5, 0), (-1, 1)])
 def test_withdrawn_ledgers(first: int, months: int) -> None:
-    """Where ledgers are withdrawn, their rows go, with those of a bucket that is open again.
+    """If ledgers are withdrawn, their rows go, and so do those of a bucket that is open again.
 
     A month that is one of the window again has no file.
     """
@@ -288,7 +288,7 @@ def test_withdrawn_ledgers(first: int, months: int) -> None:
 
 @pytest.mark.parametrize("lost", [0, 7, -1])
 def test_a_damaged_history(lost: int) -> None:
-    """Where a file of the history is gone, a run is published all the same, and what needs no such file is made."""
+    """If a file of the history is gone, a run is still published, and makes what does not need that file."""
     store = half_a_history()
     before = files_of(store)
     store.delete([manifest_of(store).files[lost].key])

@@ -40,7 +40,7 @@ def schedule(random: Random, runs: int, mean_minutes: int) -> Iterator[tuple[int
     ("runs", "mean_minutes", "pools"), [(30, 5, 3), (26, 3000, 1), pytest.param(200, 60, 2, marks=pytest.mark.slow)]
 )
 def test_buckets_equal_a_plain_recomputation(runs: int, mean_minutes: int, pools: int) -> None:
-    """Over many runs, of which some die and some find their state lost, every page is as if computed again."""
+    """Over many runs, some of which die or lose their state, every page equals a plain recomputation."""
     random = Random(runs + mean_minutes)
     historian = Historian(MemoryStore())
     everything = places(1, pools)
@@ -77,7 +77,7 @@ def test_running_again_changes_no_byte() -> None:
 
 
 def test_a_pool_that_appears_while_no_bucket_closes() -> None:
-    """Of lengths that are unchanged only its own documents, which are empty, are rendered."""
+    """For lengths in which no bucket closed, only the new pool's own documents are rendered, which are empty."""
     historian = Historian(MemoryStore())
     one, other = places(1, 2)
     historian.run(observe(Random(1), [one], LEDGER, MONDAY), LEDGER, MONDAY)

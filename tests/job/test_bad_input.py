@@ -47,7 +47,7 @@ def test_hosts_and_ports_that_cannot_be(command: tuple[str, ...], url: str) -> N
 
 @pytest.mark.parametrize("text", ["a = " + "[" * 5_000 + "]" * 5_000, "a = " + "{a=" * 5_000 + "1" + "}" * 5_000])
 def test_deeply_nested_configuration(text: str) -> None:
-    """It is refused in a line."""
+    """A deeply nested configuration is refused in one line."""
     Path("deep.toml").write_text(text)
     result = invoke("run", "--config", "deep.toml")
 
@@ -91,14 +91,14 @@ def test_url_in_the_wrong_place(arguments: str) -> None:
     ids=lambda line: line.replace(URL, "URL"),
 )
 def test_url_in_the_wrong_key(line: str) -> None:
-    """Likewise in the configuration, also when the plan shows it."""
+    """A URL under a wrong key of the configuration is not repeated, neither in an error nor in the plan."""
     Path("exporter.toml").write_text(line)
     assert_refused(invoke("plan", "--config", "exporter.toml"))
 
 
 @pytest.mark.parametrize("name", ["EXPORTER_NETWORK", "EXPORTER_MAX_IN_FLIGHT", "EXPORTER_REPORT", "EXPORTER_CONFIG"])
 def test_url_in_an_environment_variable(name: str) -> None:
-    """Likewise there."""
+    """A URL in a wrong environment variable is not repeated in the error."""
     assert_refused(invoke("run", "--rpc-url", "http://127.0.0.1:1", **{name: URL}))
 
 
@@ -121,7 +121,7 @@ def test_a_bug_shows_no_key(monkeypatch: pytest.MonkeyPatch, log_format: str) ->
 
 
 def test_report_that_fails_does_not_hide_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the store refuses and then the report, too, the store's error is the one that the command ends with."""
+    """If first the store and then the report refuses, the command ends with the store's error."""
 
     def refuse(*_: object, **__: object) -> None:
         Path("reports/run.json").unlink()

@@ -47,7 +47,7 @@ def test_the_run_is_made_of_it_again(left: tuple[str, Path]) -> None:
 
 
 def test_what_was_archived_is_archived_again() -> None:
-    """A repeated run says archived of the same pools, of which the evidence has the entries as such."""
+    """A repeated run marks the same pools as archived, because the evidence says which entries are."""
     first, again = MemoryStore(), MemoryStore()
     network = RecordedNetwork(archived=[pool.key for pool in RecordedNetwork().pools[::7]])
     code, facts = run(settings_for(), first, network=network)
@@ -65,7 +65,7 @@ def test_what_was_archived_is_archived_again() -> None:
 
 
 def test_a_snapshot_file(mainnet_snapshot_path: Path, tmp_path: Path) -> None:
-    """Of the real ledger 55,261,759 the contract's own numbers are published, and the evidence gives the same run."""
+    """A run of the real ledger 55,261,759 publishes the contract's own numbers, and its evidence gives the same run."""
     mainnet, store = settings_for(network__name="mainnet"), MemoryStore()
     _, facts = run(mainnet, store, snapshot=mainnet_snapshot_path)
     (info,) = store.list("v1/evidence/")

@@ -22,7 +22,7 @@ from tests.job_runs import run, settings_for
 
 @pytest.mark.parametrize(("later", "count"), [(0, 0), (1, 1)])
 def test_what_can_be_read_is_published_with_a_notice(tmp_path: Path, later: int, count: int) -> None:
-    """One notice says to update the exporter, of a later protocol alone, and a repeated run has it."""
+    """A later protocol, and only that, gives one notice to update the exporter. A repeated run has it, too."""
     network = RecordedNetwork()
     network.protocol_version = LATEST_PROTOCOL + later
     with running(create_app(network)) as url:

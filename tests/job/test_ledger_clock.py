@@ -95,7 +95,7 @@ class TestThisMachinesClock:
         ],
     )
     def test_the_default(self, flags: dict[str, Any], longest: timedelta) -> None:
-        """Without the key it is 15 minutes, and no limit on the local network."""
+        """Without the key the limit is 15 minutes, and there is none on the local network."""
         assert longest == settings_for(**{"network__max_ledger_age": None} | flags).max_ledger_age
 
 

@@ -100,7 +100,7 @@ def test_only_more_than_the_share_is_too_many(expected: int, lost: int, too_many
 
 
 def test_a_damaged_memory_is_named_and_costs_nothing_else() -> None:
-    """It is said that the file cannot be understood, and the run goes by the history alone."""
+    """A notice says that the file cannot be understood, and the run uses only the history."""
     store = MemoryStore()
     run_on(store, 0, stale=False)
     store.put(KEY, b"[[")

@@ -155,7 +155,7 @@ def test_an_admin_of_another_form_is_not_compared() -> None:
 
 
 def test_other_code_is_a_change() -> None:
-    """Of a market, of the contract that has its tokens, and of the oracle that it names or that its oracle asks."""
+    """Other code is a change in a market, in the contract of its tokens, in its oracle, and in what the oracle asks."""
     subjects = {
         (MARKET["k2"], f"aToken {A_TOKEN}"),
         (MARKET["peridot"], f"vault {VAULT}"),
@@ -425,7 +425,7 @@ def test_other_contracts_that_oracles_ask(market: str, scenario: Scenario) -> No
 
 
 def test_an_oracle_that_nobody_foresaw_costs_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the form of an oracle breaks what is behind prices, the reading goes on and says so."""
+    """If the form of an oracle breaks the look behind prices, the reading goes on, with a notice."""
 
     def broken(*_: object) -> list[str]:
         raise ValueError("a form that nobody foresaw")
@@ -438,7 +438,7 @@ def test_an_oracle_that_nobody_foresaw_costs_a_notice(monkeypatch: pytest.Monkey
 
 
 def test_an_oracle_that_names_very_many() -> None:
-    """Of an oracle that names more contracts than any real one, only the first are asked for."""
+    """If an oracle names more contracts than any real one, a run asks only for the first ones."""
     many = [contract(f"source {number}") for number in range(1_000)]
     found = compared(after(behind_an_aggregator(*many)), None, RECORDED.passphrase)
     [own] = [item for item in found.watched.markets if item.market == BLEND_V2]

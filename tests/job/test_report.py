@@ -21,7 +21,7 @@ from tests.render.compared import A, B, pool, tables
 
 
 def test_incomplete_until_the_last_word(tmp_path: Path) -> None:
-    """It is on disk as soon as a run begins; a step is named while it runs, and stays incomplete where it fails."""
+    """The report is on disk when a run begins. A step is named while it runs, and stays incomplete if it fails."""
     path = tmp_path / "report.json"
     report = RunLog(path, command="run")
     begun = json.loads(path.read_text())
@@ -84,7 +84,7 @@ def test_a_device_gets_the_report_once_and_nothing_beside_it() -> None:
 
 
 def test_a_report_on_standard_output_is_one_document(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """It is written at the end alone, so that a program can read it as JSON."""
+    """A report on standard output is written once, at the end, so that a program can read it as JSON."""
     report = RunLog(Path("-"))
     with report.step("read", "reading"):
         pass

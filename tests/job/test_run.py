@@ -92,7 +92,7 @@ class TestEmbeddedNetwork:
         assert len(bucket.writes()) <= 330  # docs/operations.md, "Costs", was computed with 303
 
     def test_a_quiet_run_into_a_bucket(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It lists no folder twice, and takes the lease once after its trial."""
+        """A quiet run into a bucket lists no folder twice, and takes the lease once after its trial."""
         network = RecordedNetwork()
         with WireBucket() as bucket:
             for name, value in bucket.environment("quiet").items():

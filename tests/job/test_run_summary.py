@@ -48,7 +48,7 @@ def test_a_good_run(tmp_path: Path) -> None:
 
 
 def test_long_lists_are_cut(tmp_path: Path) -> None:
-    """Of a thousand unread pools some are named and the rest are counted, so that the page is not refused."""
+    """The summary names some of a thousand unread pools and counts the rest, so that GitHub does not refuse it."""
     unread = [{"market": "M" * 5000, "pool": str(number), "reason": "x"} for number in range(1000)]
     summary = render_summary(finished(tmp_path / "report.json", 7, unread=unread), 7)
 
@@ -90,7 +90,7 @@ def test_a_damaged_report(tmp_path: Path, content: bytes, capsys: pytest.Capture
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It prints the summary; called without an exit code it says how."""
+    """The command prints the summary. Called without an exit code, it says how to call it."""
     finished(tmp_path / "report.json", 0)
     RunLog(tmp_path / "killed.json", command="run")
 

@@ -170,7 +170,7 @@ def test_entries_that_change_always_do_not_end_a_run() -> None:
 
 
 def test_absent_entries_are_read_with_the_listed_ones() -> None:
-    """Where ledgers close while markets are read, what one lacks is asked for along with what changes often."""
+    """If ledgers close while markets are read, missing entries are asked for along with those that change often."""
     network = RecordedNetwork()
     markets = deployed(network, 3)
     found = read(Moving(network, closes_after=4), markets)

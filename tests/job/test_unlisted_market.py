@@ -174,7 +174,7 @@ CROWD = 100
 
 
 def test_a_crowd_with_oracles_of_their_own(tmp_path: Path) -> None:
-    """They cost a bounded number of requests, and what is published of listed markets is as without them."""
+    """A crowd of unlisted markets costs a bounded number of requests, and changes nothing of listed markets."""
     alone, crowded = RecordedNetwork(), RecordedNetwork()
     strangers = [hostile_market(crowded, f"market {n}", derived_address(f"oracle {n}")) for n in range(CROWD)]
     while alone.chain.latest < crowded.chain.latest:

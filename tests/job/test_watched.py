@@ -73,7 +73,7 @@ def test_a_run_that_died_loses_no_change_and_says_none_twice() -> None:
 
 @pytest.mark.parametrize("lost", ["removed", "damaged"])
 def test_values_that_are_lost_follow_from_the_evidence(tmp_path: Path, lost: str) -> None:
-    """Without the file of the run before, its evidence gives the same values: the manifest names the same digest."""
+    """If the file of the previous run is lost, its evidence gives the same values, with the digest in the manifest."""
     network, whole = RecordedNetwork(), MemoryStore()
     publish(whole, network)
     (key,) = watched_keys(whole)
@@ -114,7 +114,7 @@ def test_without_values_and_evidence_nothing_is_compared() -> None:
 
 
 def test_the_run_before_is_that_of_the_ledger_before() -> None:
-    """Without a status document it is the newest earlier run that left a manifest, by its ledger as a number."""
+    """Without a status document, the previous run is the one with the highest ledger that left a manifest."""
     store = MemoryStore()
     for run_id in ("9-bbbbbbbbbbbb", "10-aaaaaaaaaaaa", "11-aaaaaaaaaaaa"):
         store.put(f"v1/runs/{run_id}.json", b"{}")

@@ -224,7 +224,7 @@ def at_once(place: Place, *ledgers: int) -> list[int]:
 
 
 def assert_one_wins(place: Place, ledger: int, publishers: int) -> None:
-    """Of publishers of the same ledger exactly one wins; the others end with code 5 or 3."""
+    """Check that exactly one of the publishers of a ledger wins, and that the others end with code 5 or 3."""
     codes = at_once(place, *[ledger] * publishers)
 
     assert 1 == codes.count(0)

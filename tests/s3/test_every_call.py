@@ -36,7 +36,7 @@ OLD, NEW, LATER, LAST = 100, 102, 103, 105
 
 
 def options_for(fault: str, seconds: float = FAST.read_seconds) -> S3Options:
-    """Where a server does not answer, the client waits only so long; else as long as a busy machine needs."""
+    """Options of a client that waits briefly for a dead server, and otherwise as long as a busy machine needs."""
     if not fault.startswith("no answer"):
         return ONE_BY_ONE
     return replace(ONE_BY_ONE, connect_seconds=seconds, read_seconds=seconds)

@@ -54,7 +54,7 @@ def place(clock: JumpingClock) -> Iterator[WirePlace]:
 
 
 def test_older_and_newer_at_once(place: WirePlace) -> None:
-    """Of two publishers with different ledgers, the newer one's documents remain if it published; one always does."""
+    """If two ledgers are published at once, the newer one's documents remain if it published. One always does."""
     for ledger in (100, 110, 120):
         codes = at_once(place, ledger, ledger + 2)
 
@@ -64,7 +64,7 @@ def test_older_and_newer_at_once(place: WirePlace) -> None:
 
 
 def test_many_at_once(place: WirePlace) -> None:
-    """Of eight publishers of the same ledger exactly one wins, ledger after ledger."""
+    """Exactly one of eight publishers of the same ledger wins, ledger after ledger."""
     for ledger in (100, 101):
         assert_one_wins(place, ledger, 8)
 

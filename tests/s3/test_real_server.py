@@ -1,4 +1,4 @@
-"""The same promises on real S3 servers; scripts/suite s3 starts them and runs these."""
+"""The promises of a bucket, tested on real S3 servers, which scripts/suite s3 starts."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_two_days(place: RealPlace) -> None:
 
 
 def test_two_at_once(place: RealPlace) -> None:
-    """Of two that publish the same ledger, exactly one wins; of an older and a newer one, at least one."""
+    """Exactly one of two publishers of the same ledger wins; of an older and a newer ledger, at least one."""
     for ledger in range(100, 106):
         assert_one_wins(place, ledger, 2)
     codes = at_once(place, 201, 202)

@@ -40,7 +40,7 @@ class Clocks:
 
 @pytest.fixture
 def clocks() -> Clocks:
-    """Both clocks."""
+    """The server's clock and the publishers' own one, which a test sets."""
     return Clocks()
 
 
@@ -209,7 +209,7 @@ def test_a_lease_that_cannot_be_understood(bucket: WireBucket, clocks: Clocks, t
 
 @pytest.mark.parametrize("found", ["nothing", "released", "expired"])
 def test_only_one_gets_hold(bucket: WireBucket, clocks: Clocks, found: str) -> None:
-    """Of sixteen publishers that begin together one gets hold, whatever was there before."""
+    """Only one of sixteen publishers that begin together gets the lease, whatever was there before."""
     if found != "nothing":
         earlier = acquire(bucket, clocks, "carol")
         if found == "released":

@@ -93,7 +93,7 @@ def held_up(
 
 
 def test_the_status_document_never_goes_back(bucket: WireBucket, alice: S3Store, bob: S3Store) -> None:
-    """Where a publisher is held up at the status document, a later one's stays."""
+    """If a publisher is held up before the status document, that of a later publisher stays."""
     first = bob.swap(STATUS_KEY, b"0", None)
     alice.get("x")
 

@@ -136,7 +136,7 @@ def test_long_listings(bucket: WireBucket, alice: S3Store) -> None:
 
 
 def test_immutable_objects_are_compared_by_bytes(bucket: WireBucket, alice: S3Store) -> None:
-    """Also where the listing knows the object, other bytes under an immutable key are an error that leaves it."""
+    """Other bytes under an immutable key are an error that leaves the object, even if the listing knows it."""
     with alice.exclusive():
         alice.put_many([("v1/buckets/x.json", b"1")], immutable=True)
         for files in ([("v1/buckets/x.json", b"2")], [("v1/pages/y.json", b"1"), ("v1/pages/y.json", b"2")]):
@@ -183,7 +183,7 @@ def test_a_bulk_is_never_all_in_memory(bucket: WireBucket) -> None:
 
 
 def test_etags_that_are_no_digests(bucket: WireBucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where etags say nothing of the bytes, the digest among the metadata does, and nothing is sent again."""
+    """If etags are no digests, the digest in the metadata decides, and nothing is sent again."""
     opaque = property(lambda stored: hashlib.md5(b"salt" + stored.data, usedforsecurity=False).hexdigest())
     monkeypatch.setattr(Stored, "etag", opaque)
     documents = [(f"v1/markets/{number}.json", b"%d" % number) for number in range(5)]

@@ -23,7 +23,7 @@ def listed(key: str, kind: str = "document") -> ManifestFile:
 
 @pytest.mark.parametrize("chunk", [1, 3, 10_000])
 def test_files_in_any_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chunk: int) -> None:
-    """They come out ascending by key, through Parquet too, which others read; the id is what sha256sum gives."""
+    """Files of any order come out ascending by key, through Parquet, too. The id is what sha256sum gives."""
     monkeypatch.setattr(exporter.tree.run_listing, "ROW_GROUP_FILES", chunk)
     files = [listed(f"v1/{number * 7 % 10}.json", "page" if number % 2 else "document") for number in range(10)]
     listing = RunListing.of(files)

@@ -175,7 +175,7 @@ def commit_all(folder: Path, *, remote: str | None = None) -> None:
 
 
 def copy_repository(root: Path, target: Path) -> Path:
-    """What a checkout of the repository, as it is now, would be."""
+    """Copy the repository as a checkout of its present state would be."""
     names = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     for name in filter(None, names.split("\0")):
         if (root / name).is_file():

@@ -84,7 +84,7 @@ def test_nothing_is_begun_again_by_accident(repository: Repository, tmp_path: Pa
 
 
 def test_another_run_is_not_overwritten(repository: Repository, tmp_path: Path) -> None:
-    """Of two runs that began on the same tree the later to save fails, whether or not there was a branch before."""
+    """If two runs began on the same tree, the later one fails to save, whether or not there was a branch before."""
     for round_number in range(2):
         sites = [tmp_path / f"{name}-{round_number}" for name in ("fast", "late")]
         for site in sites:

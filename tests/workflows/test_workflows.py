@@ -184,7 +184,7 @@ def named(where: object, kind: str) -> set[str]:
 
 @pytest.mark.parametrize("name", PUBLISHING)
 def test_a_publishing_workflow_is_wired(name: str) -> None:
-    """It runs the action with inputs that exist, where that is set up or asked for; the alarm gets how it ended."""
+    """The workflow runs the action with inputs that exist, if that is set up or asked for. The alarm gets its end."""
     export, alarm = (load(name)["jobs"][job] for job in ("export", "alarm"))
     run = export["steps"][-1]
     inputs = msgspec.yaml.decode(ACTION.read_bytes())["inputs"]

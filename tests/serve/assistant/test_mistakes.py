@@ -1,4 +1,4 @@
-"""Calls that cannot be made, and what is said of them."""
+"""Calls that cannot be made, and the errors that they get."""
 
 from __future__ import annotations
 

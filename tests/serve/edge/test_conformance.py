@@ -62,7 +62,7 @@ def test_worker(node: NodeProcess, root: Path, name: str) -> None:
 
 @pytest.fixture(params=["preview", "nginx", "cloudfront", "worker-r2", "worker-origin"])
 def ask(request: pytest.FixtureRequest) -> Ask:
-    """Each of the targets in turn."""
+    """Ask for each target in turn."""
     name: str = request.param
     if name in ("preview", "nginx"):
         server: HttpTarget = request.getfixturevalue(name)
