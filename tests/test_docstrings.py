@@ -13,7 +13,7 @@ import pytest
 
 from exporter import docstrings as docstrings_module
 from exporter.docstrings import docstrings
-from exporter.tree import documents, pools, problems, risk
+from exporter.tree import documents, pools, problems, risk_documents
 
 SHOWN = """
 import hashlib
@@ -27,7 +27,7 @@ for command in main.commands.values():
 """
 
 
-@pytest.mark.parametrize("module", [documents, pools, problems, risk, docstrings_module])
+@pytest.mark.parametrize("module", [documents, pools, problems, risk_documents, docstrings_module])
 def test_the_source_has_what_python_has(module: ModuleType) -> None:
     """What is restored is what a usual Python keeps."""
     expected = []

@@ -15,16 +15,16 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from exporter.audit.risk import RiskTally
+from exporter.audit.risk_tally import RiskTally
 from exporter.audit.unproven import Unproven, UnprovenReason
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments import FACTORY, Deployment
 from exporter.deployments.networks import network_id, network_of
-from exporter.discovery.census import LENDING, CensusTaken, ContractKind, CountedContract, classify_all
+from exporter.discovery.contract_kinds import LENDING, CensusTaken, ContractKind, CountedContract, classify_all
 from exporter.discovery.known_markets import KnownMarket, Memory
 from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError, pluralize
-from exporter.history.risk import with_checkpoint
+from exporter.history.risk_table import with_checkpoint
 from exporter.job.evidence import Evidence
 from exporter.job.known_markets_file import save_memory
 from exporter.ledger.codec import strkey
@@ -48,7 +48,7 @@ from exporter.tree.decoding import decode_json
 from exporter.tree.documents import Census, CensusCode, CensusContract, MarketList, SystemStatus, encode
 from exporter.tree.families import CENSUS, LATEST_PARQUET, RISK, RISK_TABLE, STATUS_KEY
 from exporter.tree.read_back import parse_back, render_document
-from exporter.tree.risk import RiskDocument
+from exporter.tree.risk_documents import RiskDocument
 
 MARKETS_KEY = "v1/markets.json"
 

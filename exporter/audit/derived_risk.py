@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from exporter.audit.fetched_tree import FetchedTree
-from exporter.audit.risk import RiskTally
+from exporter.audit.risk_tally import RiskTally
 from exporter.config import MarketSettings, NetworkSettings, Settings
 from exporter.errors import ArchiveError, RefutedError
 from exporter.job.evidence import Evidence
@@ -21,7 +21,7 @@ from exporter.protocols.base import Origin
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import SystemStatus
 from exporter.tree.families import RISK, RISK_TABLE
-from exporter.tree.risk import RiskDocument
+from exporter.tree.risk_documents import RiskDocument
 
 
 def is_unshown_risk(key: str, status: SystemStatus) -> bool:

@@ -40,7 +40,7 @@ from exporter.errors import (
     pluralize,
     printable,
 )
-from exporter.history.liquidations import table_fault
+from exporter.history.liquidations_table import table_fault
 from exporter.history.manifest import file_ledgers
 from exporter.history.rollups import has_same_history
 from exporter.job.evidence import Evidence

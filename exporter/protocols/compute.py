@@ -43,7 +43,7 @@ from exporter.tables import (
     PoolKey,
 )
 from exporter.tree.documents import Absent, Bounded, SkippedMarket, Unpriced, Unread
-from exporter.tree.risk import PublishedRisk
+from exporter.tree.risk_documents import PublishedRisk
 from exporter.tree.values import ParquetType
 
 _MOST = {

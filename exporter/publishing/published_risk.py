@@ -11,7 +11,7 @@ from exporter.protocols.compute import Tables
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
 from exporter.tree.families import RISK
-from exporter.tree.risk import PublishedRisk, RiskDocument
+from exporter.tree.risk_documents import PublishedRisk, RiskDocument
 
 MAX_AGE_SECONDS = 48 * 3600
 """Largest age of a risk document that a run still shows. In two days prices and positions have moved too far."""

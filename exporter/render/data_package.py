@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import polars as pl
 import pyarrow as pa
 
-from exporter.history import changes_table, risk
+from exporter.history import changes_table, risk_table
 from exporter.history.approximate import APPROXIMATE
 from exporter.history.rollups import DAILY, HOURLY
 from exporter.history.spreadsheet import csv_of
@@ -123,13 +123,13 @@ def data_package(
         schema = documents.DataSchema(fields, primary_key=list(PRIMARY_KEY))
         return documents.DataResource(name, title, path, "parquet", CONTENT_TYPES["parquet"], schema)
 
-    risk_table = _resource_of(
+    risk_resource = _resource_of(
         "risk",
         "What falling prices would do to each listed market's debt, by checkpoint",
         RISK_TABLE.template,
-        risk.SCHEMA,
+        risk_table.SCHEMA,
         ["checkpoint", "market", "token_address", "fall_bps"],
-        ("token_address", *(name for name in risk.SCHEMA.names if name.endswith("_usd_cents"))),
+        ("token_address", *(name for name in risk_table.SCHEMA.names if name.endswith("_usd_cents"))),
     )
     return documents.DataPackage(
         schema="https://datapackage.org/profiles/2.0/datapackage.json",
@@ -158,6 +158,6 @@ def data_package(
                 ["id"],
                 ("pool", "before", "after", "unit"),
             ),
-            *([risk_table] if shows_risk else []),
+            *([risk_resource] if shows_risk else []),
         ],
     )

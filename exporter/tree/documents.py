@@ -19,7 +19,7 @@ from msgspec import Meta, Struct, field
 import exporter
 from exporter.tree.dates import DAY
 from exporter.tree.pools import MarketPool, NullableIdentity, PendingChange, PoolRow, PoolSnapshot
-from exporter.tree.risk import MarketRisk
+from exporter.tree.risk_documents import MarketRisk
 from exporter.tree.values import (
     AccountAddress,
     Amount,

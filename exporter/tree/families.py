@@ -25,7 +25,7 @@ from exporter.tree.documents import AssetHistory, AssetsPage, PoolsPage, TotalsH
 from exporter.tree.files import FileKind
 from exporter.tree.pools import AssetDetail
 from exporter.tree.problems import Problem
-from exporter.tree.risk import RiskDocument
+from exporter.tree.risk_documents import RiskDocument
 from exporter.tree.values import BUCKET_NAMES, CONTRACT, CURSOR, DEFAULT_BUCKET, POOL, PROTOCOL, RUN_ID, SYMBOL
 
 _TOKEN = f"[A-Za-z0-9_-]{{{documents.PAGE_TOKEN_LENGTH}}}"

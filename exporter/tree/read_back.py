@@ -14,7 +14,7 @@ from exporter.tree import documents
 from exporter.tree.families import FAMILIES, RUN_FILES, key_of, kind_of, parse_key
 from exporter.tree.files import RenderedFile
 from exporter.tree.pools import AssetDetail
-from exporter.tree.risk import RiskDocument
+from exporter.tree.risk_documents import RiskDocument
 
 
 def contradiction(document: Struct, names: Mapping[str, str], data: bytes) -> str | None:

@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from exporter.audit.unproven import UnprovenReason
 from exporter.cli import main
 from exporter.errors import ExitCode
-from exporter.history import liquidations
+from exporter.history import liquidations_table
 from exporter.history.manifest import file_reference
 from exporter.job.evidence import _FIELDS as EVIDENCE_FIELDS
 from exporter.publishing.sweep_record import SUPERSEDED_KEY, SweepRecord
@@ -98,10 +98,10 @@ class Base:
     def _add_records(self) -> None:
         row = (127, 1_700_000_000_000_000, 0, "blend", MARKET, "claim", None, MARKET, None, None, None, MARKET, 7)
         table = pa.table(
-            [pa.array([value], kind.type) for value, kind in zip(row, liquidations.SCHEMA, strict=True)],
-            schema=liquidations.SCHEMA,
+            [pa.array([value], kind.type) for value, kind in zip(row, liquidations_table.SCHEMA, strict=True)],
+            schema=liquidations_table.SCHEMA,
         )
-        data = liquidations.encode_table(pl.DataFrame(pl.from_arrow(table)))
+        data = liquidations_table.encode_table(pl.DataFrame(pl.from_arrow(table)))
         spans = [documents.LedgerSpan(100, 130)]
         key = LIQUIDATIONS.template
         entry = documents.LiquidationsFile(key, file_reference(key), 1, len(data), digest(data), spans)

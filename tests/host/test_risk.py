@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-from exporter.audit.risk import MarketTally, PoolFacts
+from exporter.audit.risk_tally import MarketTally, PoolFacts
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import ContractData, encode_contract_data
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, vec
@@ -16,7 +16,7 @@ from exporter.protocols.base import Market, PoolRead
 from exporter.protocols.blend.layout import decode_reserve, reserve_config_key, reserve_data_key
 from exporter.protocols.blend.positions import POSITION_RULES, positions_key
 from exporter.protocols.positions import Position
-from exporter.tree.risk import FALLS_BPS
+from exporter.tree.risk_documents import FALLS_BPS
 from tests.host.blend_world import LIQUIDATION, NEVER, POOL, USERS, Step, World
 from tests.host.test_blend_numbers import changed
 

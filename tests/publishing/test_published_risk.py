@@ -10,7 +10,7 @@ from exporter.stores.memory import MemoryStore
 from exporter.tables import MARKETS_SCHEMA, POOLS_SCHEMA
 from exporter.tree.documents import encode, timestamp
 from exporter.tree.families import RISK
-from exporter.tree.risk import RiskDocument
+from exporter.tree.risk_documents import RiskDocument
 
 NETWORK, CLOSED = "a network", 1_800_000_000
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow.parquet as pq
 
-from exporter.history.risk import SCHEMA
+from exporter.history.risk_table import SCHEMA
 from exporter.render.data_package import data_package
 from exporter.tree.documents import HistoryManifest
 

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from exporter.errors import DecodeError, StoreError
-from exporter.history.liquidations import SCHEMA, encode_table, join_spans
+from exporter.history.liquidations_table import SCHEMA, encode_table, join_spans
 from exporter.history.manifest import data_of, file_reference
 from exporter.parquet_bounds import open_parquet
 from exporter.past.lake.close_meta import EVENT, decode_event

@@ -25,7 +25,7 @@ from exporter.render.run_documents import basis_points, rate_curves
 from exporter.render.site.change_rows import change_rows
 from exporter.render.site.charts import curve
 from exporter.render.site.reference import INDEX_KEY, api_reference
-from exporter.render.site.risk import RiskWords, risk_words
+from exporter.render.site.risk_sentences import RiskWords, risk_words
 from exporter.render.site.rows import (
     NamedPool,
     SiteMarket,

@@ -21,7 +21,7 @@ from exporter.deployments.networks import common_symbol, native_contract
 from exporter.errors import ConfigError, SourceError
 from exporter.errors import DecodeError as UnreadableError
 from exporter.parquet_bounds import open_parquet
-from exporter.render.site.risk import risk_words
+from exporter.render.site.risk_sentences import risk_words
 from exporter.render.site.text import cut
 from exporter.serve.assistant.dates import Period, period_of
 from exporter.serve.assistant.form import Detail, Json, listed, place_in, shortened
@@ -41,7 +41,7 @@ from exporter.tree.families import (
     TOTALS_PAGE,
     totals_key,
 )
-from exporter.tree.risk import MarketRisk
+from exporter.tree.risk_documents import MarketRisk
 from exporter.tree.values import CONTRACT, POOL, as_written
 
 MOST_BYTES = 256 * 2**20

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from exporter.render.site.charts import fall_chart
 from exporter.render.site.text import dollars, harmless, moment_of, percent
-from exporter.tree.risk import MIN_HOLDERS, MarketRisk, RiskFall, RiskLargest
+from exporter.tree.risk_documents import MIN_HOLDERS, MarketRisk, RiskFall, RiskLargest
 
 HEADLINE_FALL_BPS = 3_000
 """Fall of prices, in basis points, in the sentence."""

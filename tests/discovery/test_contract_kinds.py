@@ -9,7 +9,7 @@ import pytest
 
 from exporter.deployments import MARKET
 from exporter.deployments.networks import network_of
-from exporter.discovery.census import ContractKind, CountedContract, classify_all
+from exporter.discovery.contract_kinds import ContractKind, CountedContract, classify_all
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import (
     CONTRACT_DATA,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.history.liquidations import SCHEMA, encode_table, join_spans, table_fault
+from exporter.history.liquidations_table import SCHEMA, encode_table, join_spans, table_fault
 from exporter.tree.documents import LedgerSpan, LiquidationsFile
 
 

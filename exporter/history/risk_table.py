@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from exporter.errors import DecodeError
 from exporter.parquet_bounds import open_parquet
-from exporter.tree.risk import RiskDocument
+from exporter.tree.risk_documents import RiskDocument
 
 _CENTS = pa.decimal128(38, 0)
 

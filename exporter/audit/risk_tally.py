@@ -35,7 +35,7 @@ from exporter.protocols.numbers import PoolFrameRow
 from exporter.protocols.positions import Health, PoolTerms, Position, PositionRules
 from exporter.tables import rows_as
 from exporter.tree.documents import timestamp
-from exporter.tree.risk import (
+from exporter.tree.risk_documents import (
     FALLS_BPS,
     MIN_HOLDERS,
     MIN_PART_BPS,

@@ -15,7 +15,7 @@ import pytest
 
 from exporter.audit.census import census
 from exporter.audit.derived_risk import is_unshown_risk
-from exporter.audit.risk import MarketTally, PoolFacts
+from exporter.audit.risk_tally import MarketTally, PoolFacts
 from exporter.audit.unproven import UnprovenReason
 from exporter.audit.verify import verify_tree
 from exporter.console import Silence
@@ -42,7 +42,7 @@ from exporter.protocols.blend.positions import POSITION_RULES, USER_LIQUIDATION,
 from exporter.protocols.positions import PoolTerms, Position
 from exporter.stores import open_store
 from exporter.tree.families import RISK, RISK_TABLE
-from exporter.tree.risk import RiskDocument, RiskOfMarket
+from exporter.tree.risk_documents import RiskDocument, RiskOfMarket
 from tests.job.recorded_archive import CHECKPOINT, recorded_archive
 from tests.job_runs import run, settings_for
 from tests.localnet.recorded import BLEND_V2

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from exporter.render.site.risk import risk_words
+from exporter.render.site.risk_sentences import risk_words
 from exporter.serve.assistant.answers import _risk_in_words
-from exporter.tree.risk import (
+from exporter.tree.risk_documents import (
     FALLS_BPS,
     MarketRisk,
     RiskFall,
