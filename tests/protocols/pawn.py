@@ -130,8 +130,10 @@ async def read_shops(
         reader.take_market(market, entries)
     pools = [(shop, token) for shop in reader.reading.markets for token in shop.members]
     keys = [pool_key(shop.address, token) for shop, token in pools]
-    await view.read([*keys, *(instance_key(token) for _, token in pools)])
-    states, reader.reading.tokens = await view.read(keys), await read_tokens(view, [token for _, token in pools])
+    await view.make_room(len(pools))
+    # The tokens' entries come in the same wave, and `read_tokens` finds them there.
+    states = await view.read([*keys, *(instance_key(token) for _, token in pools)])
+    reader.reading.tokens = await read_tokens(view, [token for _, token in pools])
     for (shop, token), key in zip(pools, keys, strict=True):
         reader.take_pool(shop, token, states[key])
     await reader.read_quotes(view)

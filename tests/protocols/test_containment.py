@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import polars as pl
 import pytest
@@ -17,6 +17,7 @@ from exporter.ledger.observation import NO_CONTRACT
 from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
+from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Candidate, Market, PoolRead, ProtocolReading
 from exporter.protocols.blend import BLEND
 from exporter.protocols.blend.layout import Reserve
@@ -198,3 +199,25 @@ def test_addresses_that_are_no_contracts(named: str) -> None:
 
     asyncio.run(work())
     assert [] == source.log
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_nothing_of_a_market_that_fails_stays(name: str) -> None:
+    """Every part of a reading is without it, but for that it is unread, verified, or of unknown code."""
+    whole = World(name).read().result
+    failed = whole.markets[0].address
+    collector = Collector(name, [])
+    collector.reading = replace(whole, unread=[])
+    with collector.record_unread(failed):
+        raise ValueError("broken")
+    left = [
+        item.name
+        for item in fields(ProtocolReading)
+        if item.name not in ("notices", "named", "quotes", "contracts", "tokens", "archived", "frozen")
+        and failed in repr(getattr(collector.reading, item.name))
+    ]
+
+    assert {"unread"} == set(left) - {"verified", "unknown_code"}
+    assert [
+        Unread(failed, None, name, "undecodable", "the reader failed: ValueError: broken")
+    ] == collector.reading.unread

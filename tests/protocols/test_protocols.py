@@ -27,6 +27,7 @@ from exporter.tables import POOLS_SCHEMA, REQUIRED_COLUMNS
 from exporter.tree.documents import Absent, Unread
 from tests.protocols.made_ledger import MadeLedger
 from tests.protocols.places import DATA, MARKET, RESERVE, SLENDER, SLENDER_DEBT, USDC, XLM
+from tests.protocols.room import room_made
 from tests.protocols.world import World, contract
 from tools.golden_rows import PATH, golden_rows
 
@@ -64,6 +65,16 @@ def test_absent_markets(name: str) -> None:
     reason = "the ledger has no contract at this address"
     assert [Unread(contract("named"), None, name, "absent", f"{reason}; check [[markets]]")] == reading.unread
     assert [Absent(contract("known"), name, reason)] == reading.absent
+
+
+@EVERY
+def test_room_is_made_before_pools_are_read(name: str) -> None:
+    """A reader announces all its pools once, while at least one key a pool is still ahead."""
+    world = World(name)
+    reading, made = room_made(PROTOCOLS[name], world.source, world.candidates(), world.deployments)
+
+    assert (sum(len(market.members) for market in reading.markets),) == made.pools
+    assert made.keys - made.keys_before >= sum(made.pools)
 
 
 @EVERY

@@ -28,6 +28,7 @@ from exporter.localnet.recording import RecordedAnswer
 from exporter.localnet.server import create_app, running
 from exporter.protocols import PROTOCOLS, register
 from exporter.protocols.accrual import AccrualRule
+from exporter.protocols.base import Candidate
 from exporter.protocols.protocol import (
     Discovery,
     MarketEvents,
@@ -38,8 +39,10 @@ from exporter.protocols.protocol import (
     Views,
     Words,
 )
+from tests.localnet.direct_source import DirectSource
 from tests.protocols.made_ledger import contract, entry, instance, stellar_asset
 from tests.protocols.pawn import NAME, PAWN, WASM_HASH, YEAR
+from tests.protocols.room import room_made
 
 LEDGER, NOW = 60_000_000, 1_790_000_000
 SHOP, OPENED, GUILD = (contract(label) for label in ("shop", "opened shop", "guild"))
@@ -125,6 +128,15 @@ def test_everything(tmp_path: Path) -> None:
         (item["title"], item["market_count"]) for item in document("protocols")["data"] if item["protocol"] == NAME
     ]
     assert all(name in (out / "markets.html").read_text() for name in ("Corner", SHOP, OPENED))
+
+
+def test_room_is_made_before_pools_are_read() -> None:
+    """Whoever follows the made-up protocol announces the pools before reading them."""
+    candidates = [Candidate(NAME, shop) for shop in (SHOP, OPENED)]
+    reading, made = room_made(PAWN, DirectSource(network()), candidates, [DEPLOYMENT])
+
+    assert (sum(len(market.members) for market in reading.markets),) == made.pools
+    assert made.keys - made.keys_before >= sum(made.pools)
 
 
 def test_names_that_are_taken() -> None:
