@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from types import NoneType
@@ -28,16 +28,30 @@ def _plain(value: Any) -> Any:
     return empty.get(type(value), value)
 
 
+OF_POOL = ("pool", "token_address", "decimals", "oracle")
+OF_MARKET = ("version", "market_status", "wasm_hash")
+
+
 def with_numbers(pool: AnyPool, numbers: Mapping[str, Any]) -> AnyPool:
-    """A pool with other numbers: columns of its own, or fields of its state or of a part of that, by their names."""
-    identity = {name: numbers[name] for name in ("pool", "token_address", "decimals", "oracle") if name in numbers}
-    market = {
-        name.removeprefix("market_"): numbers[name]
-        for name in ("version", "market_status", "wasm_hash")
-        if name in numbers
-    }
+    """A pool with other numbers: columns of its own, or fields of its state or of a part of that, by their names.
+
+    Raises `ValueError` for a name that the pool does not have.
+    """
+    identity = {name: numbers[name] for name in OF_POOL if name in numbers}
+    market = {name.removeprefix("market_"): numbers[name] for name in OF_MARKET if name in numbers}
+    unknown = sorted({*numbers} - {*OF_POOL, *OF_MARKET, *_names_of(pool.state)})
+    if unknown:
+        raise ValueError(f"the pool has no {', '.join(unknown)}")
     state = _with(pool.state, numbers)
     return replace(pool, **identity, market=replace(pool.market, **market), state=state)
+
+
+def _names_of(state: Any) -> Iterator[str]:
+    """The names of all fields of a state and of its parts."""
+    if is_dataclass(state):
+        for item in fields(state):
+            yield item.name
+            yield from _names_of(getattr(state, item.name))
 
 
 def _with(state: Any, numbers: Mapping[str, Any]) -> Any:

@@ -208,8 +208,11 @@ def test_nothing_of_a_market_that_fails_stays(name: str) -> None:
     failed = whole.markets[0].address
     collector = Collector(name, [])
     collector.reading = replace(whole, unread=[])
-    with collector.record_unread(failed):
+
+    def fail(_: str) -> None:
         raise ValueError("broken")
+
+    collector.each_market([failed], fail)
     left = [
         item.name
         for item in fields(ProtocolReading)

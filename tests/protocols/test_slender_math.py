@@ -10,12 +10,12 @@ import pytest
 from exporter.protocols.slender import math
 from tests.protocols.judged import closed, published
 
-Reserve = dict[str, int]
+Numbers = dict[str, int]
 NOW = 1_800_000_000
 ONE = 10**9
 
 # 1000 tokens supplied for 1000 shares, half of them lent; 10 % for borrowers and 9 % for lenders since a year ago
-PLAIN: Reserve = {
+PLAIN: Numbers = {
     "lender_ar": ONE,
     "lender_ir": 90_000_000,
     "borrower_ar": ONE,
@@ -98,7 +98,7 @@ TERMS = {
         ({"borrowing_enabled": 0}, "borrowing_disabled", "borrow"),
     ],
 )
-def test_gates(changes: Reserve, status: str, gates: str) -> None:
+def test_gates(changes: Numbers, status: str, gates: str) -> None:
     """What a pause, its grace until the second at which it ends, and a reserve's flags close."""
     row = published("slender", PLAIN | TERMS | changes, NOW)
 

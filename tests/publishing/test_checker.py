@@ -151,7 +151,10 @@ def test_each_file_by_itself(files: Files) -> None:
 @examples(fast=8, thorough=200)
 @given(data=st.data())
 def test_any_single_byte(data: st.DataObject) -> None:
-    """Any change of any byte of any file that the run lists, or of its records, is detected."""
+    """A change of a byte of a file that the run lists, or of its records, is detected.
+
+    Which file, byte and change are drawn: a few here, more in the random suite.
+    """
     files = small_tree()
     listed = [entry.key for entry in listed_of(files)]
     own = [status_of(files)["manifest_key"], manifest_of(files)["files_key"], "v1/history.json"]
