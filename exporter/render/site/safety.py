@@ -14,7 +14,7 @@ from exporter.errors import lasting, pluralize
 from exporter.protocols.numbers import MarketFrameRow
 from exporter.protocols.protocol import Protocol
 from exporter.render.site.rows import NamedPool
-from exporter.render.site.text import cut, dollars, harmless, no_price, percent, round_amount, why, words
+from exporter.render.site.text import cut, dollars, exact_amount, harmless, no_price, percent, round_amount, why, words
 
 MAX_NAMED = 6
 """Largest number of admins and of tokens that a fact names."""
@@ -206,7 +206,7 @@ def _cover_of_pool(pool: NamedPool) -> SafetyFact:
         return SafetyFact(question, f"Not known: {_BY_BOOKS}.", is_known=False)
     symbol, decimals = cut(pool["symbol"], 14), pool["decimals"]
     if pool["shortfall"]:
-        missing = f"{round_amount(pool['shortfall'], decimals)} of {round_amount(pool['total_supplied'], decimals)}"
+        missing = f"{exact_amount(pool['shortfall'], decimals)} of {round_amount(pool['total_supplied'], decimals)}"
         answer = f"No: {missing} {symbol} are missing. Suppliers are owed more than the pool has in tokens and loans."
         return SafetyFact(question, answer, warns=True)
     return SafetyFact(question, "Yes, as the contract counts its tokens and loans, if all loans are paid back.")

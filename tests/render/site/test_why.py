@@ -50,15 +50,17 @@ def test_the_numbers_of_the_sentence_multiply_out() -> None:
 
 
 def test_it_multiplies_out_for_every_protocol() -> None:
-    """For every pool that has a sentence, the product of its three numbers is the rate that it gives."""
+    """For every pool with a sentence, the three numbers make the rate, and that compounded daily is the headline."""
     sentences = 0
     for row in chain.from_iterable(rows_as(PoolFrameRow, World(name).compute().pools) for name in PROTOCOLS):
         said = why(row)
         if said is None or "because nothing is lent" in said or "<" in said:
             continue
-        _, lent, paid, share, earned, *_ = numbers_of(said)
+        headline, lent, paid, share, earned, *_ = numbers_of(said)
         step = Decimal("0.01") if earned < 10 else Decimal("0.1")
         assert abs(lent * paid * share / 10_000 - earned) < step, said
+        compounded = 100 * ((1 + earned / 36_500) ** 365 - 1)
+        assert abs(compounded - headline) < 2 * step, said
         sentences += 1
     assert sentences > 5
 
