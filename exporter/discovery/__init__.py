@@ -16,7 +16,7 @@ from exporter.deployments import Deployment
 from exporter.deployments.networks import Network
 from exporter.discovery.candidates import candidates
 from exporter.discovery.event_streams import MAX_SECONDS, follow_events
-from exporter.discovery.known_markets import KnownMarket, MarketKey, Memory
+from exporter.discovery.known_markets import CandidateKey, KnownMarket, Memory, RoleKey
 from exporter.errors import SourceError
 from exporter.ledger.source import LedgerSource
 from exporter.ledger.view import LedgerView
@@ -81,7 +81,7 @@ def learn(
     memory: Memory,
     readings: Sequence[base.ProtocolReading],
     candidates_read: Iterable[base.Candidate],
-    known_before: Iterable[MarketKey],
+    known_before: Iterable[CandidateKey],
     ledger: int,
 ) -> list[Discovered]:
     """Remember the markets and pools that were read at a ledger, and return those that are new.
@@ -89,15 +89,16 @@ def learn(
     New is what neither the lists, the operator nor ``known_before`` named. What only the operator or a file named is
     not remembered, unless a contract of the protocol vouches for it.
     """
-    origins = {(item.protocol, item.address, item.pool): item.origin for item in candidates_read}
+    origins = {CandidateKey(item.protocol, item.address, item.pool): item.origin for item in candidates_read}
     before = set(known_before)
     discovered = []
     for reading in readings:
-        for protocol, address, pool in _markets_and_named_pools(reading, origins):
-            origin = origins.get((protocol, address, pool), base.Origin.NAMED_BY_CONTRACT)
+        for key in _markets_and_named_pools(reading, origins):
+            protocol, address, pool = key
+            origin = origins.get(key, base.Origin.NAMED_BY_CONTRACT)
             voucher = reading.verified.get(address)
             is_on_a_list = origin in (base.Origin.CONFIGURATION, base.Origin.DEPLOYMENT)
-            if not is_on_a_list and (protocol, address, pool) not in before:
+            if not is_on_a_list and key not in before:
                 discovered.append(Discovered(protocol, address, pool, origin))
             if voucher is not None or origin not in (base.Origin.CONFIGURATION, base.Origin.SNAPSHOT):
                 memory.learn(
@@ -111,19 +112,15 @@ def learn(
                     )
                 )
         for (label, role), address in reading.contracts.items():
-            memory.contracts[reading.protocol, label, role] = address
+            memory.contracts[RoleKey(reading.protocol, label, role)] = address
     return sorted(discovered, key=lambda item: (item.protocol, item.market, item.pool or ""))
 
 
-def _markets_and_named_pools(reading: base.ProtocolReading, candidates: Iterable[MarketKey]) -> list[MarketKey]:
+def _markets_and_named_pools(reading: base.ProtocolReading, candidates: Iterable[CandidateKey]) -> list[CandidateKey]:
     """The markets of a reading, then those of the candidates that are pools of these markets."""
     members = {market.address: frozenset(market.members) for market in reading.markets}
-    markets: list[MarketKey] = [(reading.protocol, address, None) for address in members]
-    pools = [
-        (protocol, address, pool)
-        for protocol, address, pool in candidates
-        if protocol == reading.protocol and pool in members.get(address, ())
-    ]
+    markets = [CandidateKey(reading.protocol, address) for address in members]
+    pools = [key for key in candidates if key.protocol == reading.protocol and key.pool in members.get(key.market, ())]
     return markets + pools
 
 

@@ -13,7 +13,7 @@ from exporter.config import Settings
 from exporter.deployments import MARKET, Deployment, KnownContract
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import Network
-from exporter.discovery.known_markets import MarketKey
+from exporter.discovery.known_markets import CandidateKey
 from exporter.errors import DecodeError
 from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.codec.scval import ContractInstance
@@ -47,9 +47,9 @@ def candidates(
             name = code.get(instance.wasm_hash or b"")
             if name is not None:
                 named.append(Candidate(name, address, Origin.SNAPSHOT))
-    merged: dict[MarketKey, Candidate] = {}
+    merged: dict[CandidateKey, Candidate] = {}
     for candidate in named:
-        key = candidate.protocol, candidate.address, candidate.pool
+        key = CandidateKey(candidate.protocol, candidate.address, candidate.pool)
         first = merged.setdefault(key, candidate)
         voucher, since = first.voucher or candidate.voucher, min(first.known_since, candidate.known_since)
         if (voucher, since) != (first.voucher, first.known_since):

@@ -58,19 +58,18 @@ def _requests(
     A request has at most `MAX_FILTERS` filters, and a filter as many contracts.
     """
     streams = dict.fromkeys(
-        (name, contract, each.topics)
+        StreamKey(name, contract, each.topics)
         for name, each in event_filters(protocols, deployments)
         for contract in each.contracts
     )
     starts: dict[int | None, dict[tuple[str, ...], list[StreamKey]]] = {}
     for stream in streams:
-        _, _, topics = stream
-        starts.setdefault(next_ledgers.get(stream), {}).setdefault(topics, []).append(stream)
+        starts.setdefault(next_ledgers.get(stream), {}).setdefault(stream.topics, []).append(stream)
     for start, by_topics in starts.items():
         groups = [(topics, group) for topics, own in by_topics.items() for group in _groups(own)]
         for batch in _groups(groups):
             filters = [
-                EventFilter(tuple(dict.fromkeys(contract for _, contract, _ in group)), topics)
+                EventFilter(tuple(dict.fromkeys(stream.contract for stream in group)), topics)
                 for topics, group in batch
             ]
             yield start, filters, [stream for _, group in batch for stream in group]

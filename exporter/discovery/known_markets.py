@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
@@ -63,11 +63,28 @@ class LearnedContract(Struct, frozen=True, kw_only=True):
     address: str
 
 
-MarketKey = tuple[str, str, str | None]
-"""Protocol and address of a market, and the id of a pool of it, or None for the market itself."""
+class CandidateKey(NamedTuple):
+    """What identifies a candidate: its protocol, a market's address, and a pool of it; None for the market itself."""
 
-StreamKey = tuple[str, str, tuple[str, ...]]
-"""Protocol, contract, and first topics of a stream of events."""
+    protocol: str
+    market: str
+    pool: str | None = None
+
+
+class StreamKey(NamedTuple):
+    """What identifies a stream of events: its protocol, the contract that emits them, and their first topics."""
+
+    protocol: str
+    contract: str
+    topics: tuple[str, ...]
+
+
+class RoleKey(NamedTuple):
+    """What identifies a contract of a deployment: the protocol, the deployment's label, and the contract's role."""
+
+    protocol: str
+    label: str
+    role: str
 
 
 @dataclass(slots=True)
@@ -78,15 +95,15 @@ class Memory:
         network_id: the SHA-256 of the network's passphrase, in hex digits.
         markets: every market and pool that was found.
         streams: the ledger from which on each stream of events is still to be read.
-        contracts: the contracts that the chain added to deployments, by protocol, label and role.
+        contracts: the contracts that the chain added to deployments, keyed by what identifies them.
         notices: what was wrong with the stored memory, or did not fit into it.
         rewound: the ledger given to `rewind`.
     """
 
     network_id: str
-    markets: dict[MarketKey, KnownMarket] = field(default_factory=dict)
+    markets: dict[CandidateKey, KnownMarket] = field(default_factory=dict)
     streams: dict[StreamKey, int] = field(default_factory=dict)
-    contracts: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    contracts: dict[RoleKey, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     rewound: int | None = None
 
@@ -100,13 +117,13 @@ class Memory:
         """All remembered markets and pools, as candidates of a run."""
         return (market.candidate() for market in self.markets.values())
 
-    def confirmed(self) -> set[MarketKey]:
+    def confirmed(self) -> set[CandidateKey]:
         """The markets and pools that a run has read."""
         return {key for key, market in self.markets.items() if market.confirmed}
 
     def learn(self, market: KnownMarket) -> bool:
         """Remember a market. Returns whether it is new. A market that is not new keeps how it was first found."""
-        key = market.protocol, market.address, market.pool
+        key = CandidateKey(market.protocol, market.address, market.pool)
         before = self.markets.get(key)
         if before is None:
             if len(self.markets) >= MAX_MARKETS:

@@ -13,7 +13,15 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from exporter.discovery.known_markets import EventStream, KnownMarket, LearnedContract, Memory, NetworkId
+from exporter.discovery.known_markets import (
+    EventStream,
+    KnownMarket,
+    LearnedContract,
+    Memory,
+    NetworkId,
+    RoleKey,
+    StreamKey,
+)
 from exporter.errors import LostRaceError, StoreError
 from exporter.ledger.codec import strkey
 from exporter.stores.store import Store, StoredObject
@@ -146,6 +154,6 @@ def _add_record(memory: Memory, record: _Record) -> None:
     if isinstance(record, KnownMarket):
         memory.learn(record)
     elif isinstance(record, EventStream):
-        memory.streams[record.protocol, record.contract, record.topics] = record.next_ledger
+        memory.streams[StreamKey(record.protocol, record.contract, record.topics)] = record.next_ledger
     else:
-        memory.contracts[record.protocol, record.label, record.role] = record.address
+        memory.contracts[RoleKey(record.protocol, record.label, record.role)] = record.address

@@ -20,7 +20,7 @@ from exporter.protocols.protocol import Discovery, MarketEvents, Protocol
 from tests.protocols.made_ledger import contract
 
 FACTORY = contract("factory")
-STREAM: StreamKey = ("one", FACTORY, ("deploy",))
+STREAM = StreamKey("one", FACTORY, ("deploy",))
 
 
 def publishing(*filters: EventFilter) -> Protocol:
@@ -177,7 +177,7 @@ def test_requests_are_shared() -> None:
     assert [25, 2 + 1] == [sum(len(each.contracts) for each in filters) for filters, _ in source.asked]
     assert 28 == len(found.streams)
     source = Scripted(end())
-    follow(source, found.streams | {("two", FACTORY, ("opened", "shop")): 400}, protocols=protocols)
+    follow(source, found.streams | {StreamKey("two", FACTORY, ("opened", "shop")): 400}, protocols=protocols)
     assert [1_001, 1_001, 400] == [start for _, start in source.asked]
 
 
@@ -185,6 +185,6 @@ def test_what_is_read_again_is_not_taken_in() -> None:
     """A run that reads a ledger again takes in nothing that another run found there, or later."""
     memory = Memory("0" * 64)
     memory.rewind(500)
-    memory.absorb(Memory("0" * 64, streams={STREAM: 501, ("two", FACTORY, ("deploy",)): 500}))
+    memory.absorb(Memory("0" * 64, streams={STREAM: 501, StreamKey("two", FACTORY, ("deploy",)): 500}))
 
     assert {("two", FACTORY, ("deploy",)): 500} == memory.streams

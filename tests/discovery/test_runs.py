@@ -9,7 +9,7 @@ from pathlib import Path
 from exporter.config import Settings
 from exporter.deployments import FACTORY, MARKET
 from exporter.deployments.networks import NETWORKS, Network, network_id
-from exporter.discovery.known_markets import Memory
+from exporter.discovery.known_markets import CandidateKey, Memory
 from exporter.job.known_markets_file import MEMORY_KEY
 from exporter.job.reading import MarketsRead, read_markets
 from exporter.job.sources import OpenSource
@@ -78,7 +78,7 @@ def test_market_that_vanishes() -> None:
 
     assert [gone] == [item.market for part in parts for item in part.absent]
     assert [] == [item for part in parts for item in part.unread]
-    assert watched.memory.markets["blend", gone, None].confirmed
+    assert watched.memory.markets[CandidateKey("blend", gone)].confirmed
 
 
 def test_discovery_off_and_dry_runs_remember_nothing(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_contracts_without_a_record() -> None:
     assert {*MARKETS, named} == markets_of(reading)
     for market, said in ((fake, "not read, because anybody"), (named, "[[markets]] names them")):
         assert [notice for notice in notices_of(reading) if market in notice and said in notice]
-    assert not watched.memory.markets["blend", fake, None].confirmed
+    assert not watched.memory.markets[CandidateKey("blend", fake)].confirmed
     assert ("blend", named, None) not in watched.memory.markets
 
 
@@ -145,14 +145,14 @@ def test_event_ahead_of_the_ledger_that_is_read() -> None:
     watched.behaviour.broken["getEvents", 1] = RpcError(-32601, "method not found")
     first = watched.read("/node/1", "/node/0")
     assert [] == first.discovered
-    assert not watched.memory.markets["blend", new, None].confirmed
+    assert not watched.memory.markets[CandidateKey("blend", new)].confirmed
     for _ in range(4):
         network.advance()
     second = watched.read("/node/1", "/node/0")
 
     assert [(new, "event")] == [(item.market, item.origin) for item in second.discovered]
-    assert watched.memory.markets["blend", new, None].confirmed
-    assert first.certificate.ledger == watched.memory.markets["blend", new, None].first_seen_ledger - 4
+    assert watched.memory.markets[CandidateKey("blend", new)].confirmed
+    assert first.certificate.ledger == watched.memory.markets[CandidateKey("blend", new)].first_seen_ledger - 4
 
 
 def test_other_code_is_said_once() -> None:

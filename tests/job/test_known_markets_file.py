@@ -9,16 +9,16 @@ import msgspec
 import pytest
 
 from exporter.discovery import learn
-from exporter.discovery.known_markets import KnownMarket, Memory
+from exporter.discovery.known_markets import CandidateKey, KnownMarket, Memory, RoleKey, StreamKey
 from exporter.errors import LostRaceError, StoreError
 from exporter.job.known_markets_file import MEMORY_KEY, SET_ASIDE_PREFIX, load_memory, save_memory
-from exporter.protocols.base import Candidate, Market, Origin, ProtocolReading
+from exporter.protocols.base import Candidate, DeploymentRole, Market, Origin, ProtocolReading
 from exporter.stores.memory import MemoryStore
 from tests.protocols.made_ledger import account, contract
 
 NETWORK, OTHER = "1" * 64, "2" * 64
 A, B, FACTORY = contract("A"), contract("B"), contract("factory")
-STREAM = "blend", FACTORY, ("deploy",)
+STREAM = StreamKey("blend", FACTORY, ("deploy",))
 
 
 def known(address: str = A, **changes: Any) -> KnownMarket:
@@ -46,7 +46,7 @@ def test_round_trip() -> None:
     store = MemoryStore()
     memory = memory_of(known(), known(B, pool="1-x", origin=Origin.EVENT, confirmed=False, voucher=FACTORY))
     memory.streams[STREAM] = 77
-    memory.contracts["blend", "v2.1", "factory"] = FACTORY
+    memory.contracts[RoleKey("blend", "v2.1", "factory")] = FACTORY
     assert save_memory(store, memory)
     assert save_memory(store, memory_of(known(), network=OTHER))
 
@@ -196,9 +196,9 @@ def test_learned_pools_and_contracts() -> None:
     tried = [Candidate("blend", A, Origin.EVENT, pool) for pool in ("1-x", "2-x")]
     found = learn(
         memory,
-        [reading(members=("1-x",), contracts={("v2.1", "factory"): FACTORY})],
+        [reading(members=("1-x",), contracts={DeploymentRole("v2.1", "factory"): FACTORY})],
         tried,
-        [("blend", A, None)],
+        [CandidateKey("blend", A)],
         100,
     )
 
