@@ -20,8 +20,9 @@ from click import Context
 from exporter.cli import main
 from exporter.render.openapi import openapi_document
 print(hashlib.sha256(msgspec.json.encode(openapi_document())).hexdigest())
+program = Context(main, **main.context_settings)
 for command in main.commands.values():
-    print(command.get_help(Context(command)))
+    print(command.get_help(Context(command, parent=program)))
 """
 
 

@@ -84,9 +84,10 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
     ),
     "limit": _query(
         "limit",
-        "The most rows wanted. Pages are rendered in a few sizes (`page_sizes` of `/v1/system/status`); "
-        "the largest that is not above the limit is served. 0: no rows, and a cursor to the first. Without a limit: "
-        "`default_page_size` of the status. 0 together with a market and a token: the empty page.",
+        "The largest number of rows wanted. Pages are rendered in a few sizes (`page_sizes` of `/v1/system/status`). "
+        "The largest size that is not above the limit is served. Without a limit it is `default_page_size` of the "
+        "status. A limit of 0 gives no rows and a cursor to the first page; with a market and a token it gives the "
+        "empty page.",
         {"type": "integer", "format": "int32", "minimum": 0, "maximum": MAX_LIMIT},
     ),
     "bucket": _query(
