@@ -14,10 +14,11 @@ import polars as pl
 from exporter.best import MIN_VALUE_CENTS, is_listed
 from exporter.exact import printed_price
 from exporter.exact_sums import exact_sum, joined
+from exporter.history.days_csv import PoolDay
 from exporter.history.realized import realized_column
 from exporter.history.time_buckets import MEANS, MEDIANS, Bucket
 from exporter.tables import ACTIVE, MAX_DECIMAL, PoolKey, bucket_columns
-from exporter.tree.documents import HistoryBucket, TotalsBucket
+from exporter.tree.documents import TotalsBucket
 
 _MAX_DECIMALS = 100
 """Number of decimals from which no product of two numbers of 128 bits is worth a cent."""
@@ -44,6 +45,8 @@ OBSERVATIONS: dict[str, pl.DataType] = {
     "decimals": pl.Int64(),  # of the token
     "comparable_supply_apy_bps": pl.Int64(),  # null in rows that were written before it was recorded
     "comparable_borrow_apy_bps": pl.Int64(),
+    "total_supply_apy_bps": pl.Int64(),  # likewise, and null if the reward is not known
+    "available_to_withdraw": pl.Int128(),  # null if it is not known
     "supply_index": pl.Int128(),
     "borrow_index": pl.Int128(),
     "borrower_interest": pl.Int128(),  # since the pool's previous observation (`exporter.history.realized`)
@@ -73,7 +76,7 @@ SOURCES = (
 )
 """The columns of the pools frame, and of every history file, from which observations are made."""
 
-BUCKETS_FRAME = bucket_columns(HistoryBucket, *PoolKey._fields)
+BUCKETS_FRAME = bucket_columns(PoolDay, *PoolKey._fields)
 """Columns of a pool's buckets: one row for each pool and bucket, sorted by market, pool and start."""
 
 ENDS: dict[str, pl.DataType] = {
@@ -88,8 +91,6 @@ ENDS: dict[str, pl.DataType] = {
 PARTS: dict[str, pl.DataType] = {
     "token_address": pl.String(),
     "protocol": pl.String(),
-    "supplied_usd_cents": pl.Int128(),
-    "borrowed_usd_cents": pl.Int128(),
     "active": pl.Boolean(),  # at all observations of the bucket
 }
 """Columns of a pool's bucket that `aggregate` gives in addition to `BUCKETS_FRAME`, because totals need them."""

@@ -13,7 +13,7 @@ later page's span began.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
@@ -21,9 +21,10 @@ from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import polars as pl
+from msgspec import Struct
 
 from exporter.history.buckets import BUCKETS_FRAME, ENDS, OBSERVATIONS, TOTALS_FRAME, TotalKey
-from exporter.history.days_csv import days_csv
+from exporter.history.days_csv import MAX_DAYS, PoolDay, days_csv
 from exporter.history.realized import newest_of, with_interest
 from exporter.history.time_buckets import BUCKETS, DAY, Bucket
 from exporter.tables import PoolKey, document_fields, time_text
@@ -93,6 +94,7 @@ class Histories(Generic[Owner]):
     * ``begun``: the first ledger of each pool;
     * ``newest``: the last observation of each pool;
     * ``closed/BUCKET``: the buckets of the newest documents, sorted;
+    * ``older``: the days before these of the last `MAX_DAYS`, for the files of days as CSV, sorted;
     * ``cursors/BUCKET``: the page before each newest document (`EarlierPage`).
     """
 
@@ -117,6 +119,8 @@ class Histories(Generic[Owner]):
         older = spans.filter(pl.col("page").rank("dense", descending=True).over(keys) > bucket.pages + 1)
         if older.height:
             leaving = rows.join(older, on=[*keys, "page"], how="semi")
+            if self.kind.csv is not None and bucket is DAY:
+                self._keep_older(leaving.drop("page"))
             leaving_rows = self._document_rows(bucket, leaving.sort(*keys, "start"))
             for names, pages in groupby(leaving_rows, key=itemgetter(0, 1)):
                 owner = self.kind.owner(*names)
@@ -140,25 +144,44 @@ class Histories(Generic[Owner]):
         """
         closed, earlier_pages = self.closed(bucket), self.earlier_pages(bucket)
         rows = self._document_rows(bucket, closed.with_columns(pl.lit(0).alias("page")))
-        decimals = self._decimals(closed) if self.kind.csv is not None else {}
         for names, group in groupby(rows, key=itemgetter(0, 1)):
             owner = self.kind.owner(*names)
             buckets = [self.kind.bucket(*row[3:]) for row in group]
             yield file_of(self._document(owner, bucket, buckets, time, earlier_pages.get(owner)))
-            yield from self._csv(owner, bucket, buckets, decimals.get(owner))
         yield from self.empty_documents(bucket, begun.join(closed, on=self.kind.keys, how="anti"))
+        if bucket is DAY:
+            yield from self._days_as_csv(closed, time)
 
     def empty_documents(self, bucket: Bucket, begun: pl.DataFrame) -> Iterator[RenderedFile]:
         """Render documents without buckets, for the pools or totals in ``begun``, with their first ledger."""
         for *names, ledger in begun.iter_rows():
             owner = self.kind.owner(*names)
             yield file_of(self.kind.document(owner[0], owner[1], bucket.name, ledger, [], None))
-            yield from self._csv(owner, bucket, [], None)
+            if self.kind.csv is not None and bucket is DAY:
+                yield self._csv(self.kind.csv, owner, [], None)
 
-    def _csv(self, owner: Owner, bucket: Bucket, days: list[Any], decimals: int | None) -> Iterator[RenderedFile]:
-        if self.kind.csv is not None and bucket is DAY:
-            key = self.kind.csv.key(**owner._asdict())
-            yield RenderedFile(key, days_csv(days, decimals), FileKind.DOCUMENT)
+    def _keep_older(self, leaving: pl.DataFrame) -> None:
+        """Keep days that leave the newest documents for the CSV, and forget those that are too old for it."""
+        older = pl.concat([self.get("older"), leaving.select(BUCKETS_FRAME.keys())])
+        kept = older.filter(pl.col("start") > pl.col("start").max() - MAX_DAYS * DAY.seconds)
+        self.put("older", kept.sort(*self.kind.keys, "start"))
+
+    def _days_as_csv(self, closed: pl.DataFrame, time: int) -> Iterator[RenderedFile]:
+        """Render the days of each pool as CSV: those of its newest document, and those of `MAX_DAYS` before a time."""
+        if self.kind.csv is None:
+            return
+        decimals, first = self._decimals(closed), DAY.start(time) - MAX_DAYS * DAY.seconds
+        days = pl.concat(
+            [self.get("older").filter(pl.col("start") >= first), closed.select(BUCKETS_FRAME.keys())]
+        ).sort(*self.kind.keys, "start")
+        rows = self._document_rows(DAY, days.with_columns(pl.lit(0).alias("page")), PoolDay)
+        for names, own_rows in groupby(rows, key=itemgetter(0, 1)):
+            owner = self.kind.owner(*names)
+            yield self._csv(self.kind.csv, owner, (PoolDay(*row[3:]) for row in own_rows), decimals.get(owner))
+
+    @staticmethod
+    def _csv(family: Family, owner: Owner, days: Iterable[PoolDay], decimals: int | None) -> RenderedFile:
+        return RenderedFile(family.key(**owner._asdict()), days_csv(days, decimals), FileKind.DOCUMENT)
 
     def _decimals(self, closed: pl.DataFrame) -> dict[Owner, int]:
         """The decimals of each pool's token at its last observation."""
@@ -172,7 +195,9 @@ class Histories(Generic[Owner]):
         next_cursor = earlier.cursor if earlier and _is_published(bucket, earlier.end, time) else None
         return self.kind.document(owner[0], owner[1], bucket.name, buckets[-1].last_ledger, buckets, next_cursor)
 
-    def _document_rows(self, bucket: Bucket, rows: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
+    def _document_rows(
+        self, bucket: Bucket, rows: pl.DataFrame, model: type[Struct] | None = None
+    ) -> Iterator[tuple[Any, ...]]:
         """The rows as their documents have them: what they are of, their page, and the fields of a bucket."""
         start = pl.col("start")
         return rows.select(
@@ -180,7 +205,7 @@ class Histories(Generic[Owner]):
             "page",
             time_text(start).alias("start_time"),
             time_text(start + bucket.seconds).alias("end_time"),
-            *document_fields(self.kind.bucket)[2:],
+            *document_fields(self.kind.bucket if model is None else model)[2:],
         ).iter_rows()
 
     def observe(self, rows: pl.DataFrame) -> None:
@@ -230,6 +255,8 @@ class Histories(Generic[Owner]):
                 return BEGUN
             case "observed" | "newest":
                 return OBSERVATIONS
+            case "older":
+                return BUCKETS_FRAME
             case "closed":
                 return self.kind.frame
             case _:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import astuple, fields
@@ -14,8 +15,37 @@ from exporter.history import approximate
 from exporter.history.approximate import nearest_double
 from exporter.tables import unit_by_ending
 from exporter.tree.documents import DaysMetadata, HistoryBucket, TableColumn
+from exporter.tree.values import Amount, BasisPoints, UsdCents, doc
 
-EXACT = tuple(each.name for each in fields(HistoryBucket))
+MAX_DAYS = 3_660
+"""The file of a pool has at most its days of about the last ten years: at most some 1.5 MB."""
+
+
+class PoolDay(HistoryBucket, frozen=True, forbid_unknown_fields=True):
+    """A day of a pool: what its documents have, and what the newest run has as well (`v1/latest.csv`)."""
+
+    supplied_usd_cents: Annotated[
+        UsdCents | None, doc("Mean of what was lent into the pool, in US cents, rounded down; null without a price.")
+    ]
+    borrowed_usd_cents: Annotated[
+        UsdCents | None, doc("Mean of what was owed to the pool, in US cents, rounded down; null without a price.")
+    ]
+    available_to_withdraw: Annotated[
+        Amount | None,
+        doc(
+            "Mean of what the pool could pay out to its suppliers, in token base units, rounded down; null if unknown."
+        ),
+    ]
+    total_supply_apy_bps: Annotated[
+        BasisPoints | None,
+        doc(
+            "Median annual yield of suppliers compounded daily, rewards included, in basis points, rounded down; null "
+            "if the reward was not known."
+        ),
+    ]
+
+
+EXACT = tuple(each.name for each in fields(PoolDay))
 
 PLOTTED = tuple(
     replace(column, source="oracle_price_usd", meaning="approximate: oracle_price_usd; null without a valid price")
@@ -38,10 +68,10 @@ def days_metadata() -> DaysMetadata:
     plotted = {column.name: TableColumn("number", column.unit, column.meaning) for column in PLOTTED}
     return DaysMetadata(
         title="The closed days of a lending pool, ascending",
-        description="A row is a day, UTC, of one pool: averages and medians of its observations. There are the newest "
-        "192 to 240 closed days; history/daily.parquet has all days of all pools, each with its last observation. The "
-        "columns that are said to be approximate are for plots; all others are exact. What is null is empty. Nothing "
-        "that a contract calls itself is in the file.",
+        description="A row is a day, UTC, of one pool: averages and medians of its observations. The file has all "
+        f"closed days of the last {MAX_DAYS:,}; history/daily.parquet has the days of all pools, each with its last "
+        "observation. The columns that are said to be approximate are for plots; all others are exact. What is null is "
+        "empty. Nothing that a contract calls itself is in the file.",
         csv="../v1/assets/{market}/{pool}/history.csv",
         columns=described | plotted,
     )
@@ -49,19 +79,19 @@ def days_metadata() -> DaysMetadata:
 
 def _meanings() -> dict[str, str]:
     """The description of each field of a bucket, as the models have it."""
-    properties = msgspec.json.schema(HistoryBucket)["$defs"]["HistoryBucket"]["properties"]
+    properties = msgspec.json.schema(PoolDay)["$defs"]["PoolDay"]["properties"]
     return {name: properties[name]["description"] for name in EXACT}
 
 
 def _unit(name: str) -> str:
     if name.endswith("_price_usd"):
         return "US dollars"
-    if name.startswith(("total_", "interest_")) and not unit_by_ending(name):
+    if name.startswith(("total_", "interest_", "available_")) and not unit_by_ending(name):
         return "base units"
     return unit_by_ending(name)
 
 
-def days_csv(days: Sequence[HistoryBucket], decimals: int | None) -> bytes:
+def days_csv(days: Iterable[PoolDay], decimals: int | None) -> bytes:
     """The days as CSV in UTF-8 with a header, in which null is empty.
 
     ``decimals`` are those of the pool's token; None if there is no day.
@@ -74,7 +104,7 @@ def days_csv(days: Sequence[HistoryBucket], decimals: int | None) -> bytes:
     return text.getvalue().encode()
 
 
-def _approximate(day: HistoryBucket, decimals: int | None) -> Iterator[float | None]:
+def _approximate(day: PoolDay, decimals: int | None) -> Iterator[float | None]:
     for column in PLOTTED:
         value = getattr(day, column.source)
         if value is None:

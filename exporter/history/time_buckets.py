@@ -71,17 +71,25 @@ assert tuple(bucket.name for bucket in BUCKETS) == BUCKET_NAMES
 THIRTY_TWO_DAYS: Final = Span(seconds=32 * _DAY_SECONDS)
 """The span whose rows lie next to each other in the file of the daily rollup."""
 
-MEANS: Final = ("total_supplied", "total_borrowed", "tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents")
-"""Columns for which a bucket of the API has the mean."""
+MEANS: Final = (
+    "total_supplied",
+    "total_borrowed",
+    "available_to_withdraw",
+    "tvl_usd_cents",
+    "supplied_usd_cents",
+    "borrowed_usd_cents",
+)
+"""Columns for which a bucket has the mean."""
 
 MEDIANS: Final = (
     "supply_apy_bps",
     "borrow_apy_bps",
     "comparable_supply_apy_bps",
     "comparable_borrow_apy_bps",
+    "total_supply_apy_bps",
     "utilization_bps",
 )
-"""Columns for which a bucket of the API has the median."""
+"""Columns for which a bucket has the median."""
 
 HOURLY_COLUMNS: Final = (
     "market",

@@ -9,12 +9,16 @@ from random import Random
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+import polars as pl
+from msgspec.structs import asdict, replace
 
-from exporter.history.days_csv import APPROXIMATE, EXACT, days_csv, days_metadata
+from exporter.history.buckets import aggregate, observations_of
+from exporter.history.days_csv import APPROXIMATE, EXACT, MAX_DAYS, PoolDay, days_csv, days_metadata
+from exporter.history.time_buckets import DAY
 from exporter.stores.memory import MemoryStore
-from exporter.tree.documents import AssetHistory, HistoryBucket
+from exporter.tree.documents import AssetHistory
 from tests.history.bucket_judge import LENGTHS, buckets_of
+from tests.history.frames import pools_frame
 from tests.history.runs import MONDAY, Historian, observe, places
 
 HARMLESS = re.compile(r"|-?[0-9.]+(e[-+]?[0-9]+)?|true|false|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z")
@@ -28,7 +32,7 @@ def as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def bucket(**fields: Any) -> HistoryBucket:
+def bucket(**fields: Any) -> PoolDay:
     """A day with these fields; the others are those of some day."""
     historian, place = Historian(MemoryStore()), places(1, 1)
     for number in range(2):
@@ -37,7 +41,10 @@ def bucket(**fields: Any) -> HistoryBucket:
     stored = historian.store.get("v1/assets/{}/{}/history/1d.json".format(*place[0]))
     assert stored is not None
     (day,) = msgspec.json.decode(stored.data, type=AssetHistory).data
-    return replace(day, **fields)
+    more: dict[str, Any] = dict.fromkeys(
+        ("supplied_usd_cents", "borrowed_usd_cents", "available_to_withdraw", "total_supply_apy_bps"), None
+    )
+    return replace(PoolDay(**asdict(day), **more), **fields)
 
 
 def test_a_file_has_the_closed_days() -> None:
@@ -76,13 +83,18 @@ def test_the_columns_for_plots() -> None:
         borrow_apy_bps=250,
         comparable_supply_apy_bps=-75,
         comparable_borrow_apy_bps=325,
+        total_supply_apy_bps=425,
+        supplied_usd_cents="1200",
+        borrowed_usd_cents="900",
+        available_to_withdraw="20000000",
     )
-    unpriced = replace(day, tvl_usd_cents=None, oracle_price_usd=None)
+    none = dict.fromkeys(("tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents", "oracle_price_usd"))
+    unpriced = replace(day, **none)
     rows = list(csv.DictReader(days_csv([day, unpriced], 7).decode().splitlines()))
 
-    amounts, rates = ["12.3456789", "9.8765432"], ["0.01", "0.025", "-0.0075", "0.0325"]
-    assert [*amounts, "12.34", "0.0525", *rates] == [rows[0][name] for name in APPROXIMATE]
-    assert [*amounts, "", "", *rates] == [rows[1][name] for name in APPROXIMATE]
+    amounts, rates = ["12.3456789", "9.8765432", "2.0"], ["0.01", "0.025", "-0.0075", "0.0325", "0.0425"]
+    assert [*amounts, "12.0", "9.0", "12.34", "0.0525", *rates] == [rows[0][name] for name in APPROXIMATE]
+    assert [*amounts, "", "", "", "", *rates] == [rows[1][name] for name in APPROXIMATE]
 
 
 def test_what_the_columns_are() -> None:
@@ -105,3 +117,41 @@ def test_a_pool_without_a_closed_day_has_a_head() -> None:
 
     assert stored is not None
     assert [",".join((*EXACT, *APPROXIMATE))] == stored.data.decode().splitlines()
+
+
+def test_a_file_has_all_closed_days_up_to_ten_years() -> None:
+    """A day that left the pool's newest document stays in the file; a day before the last `MAX_DAYS` does not."""
+    historian, place = Historian(MemoryStore()), places(1, 1)
+    numbers = [0, 1, 2, MAX_DAYS, *range(MAX_DAYS + 100, MAX_DAYS + 100 + 48 * 7, 12)]
+    for ledger, number in enumerate(numbers, 100):
+        time = MONDAY + 86_400 * number
+        historian.run(observe(Random(number), place, ledger, time), ledger, time)
+    market, pool = place[0]
+    stored = historian.store.get(f"v1/assets/{market}/{pool}/history.csv")
+    document = historian.store.get(f"v1/assets/{market}/{pool}/history/1d.json")
+    assert stored is not None
+    assert document is not None
+    found = list(csv.DictReader(stored.data.decode().splitlines()))
+    days = buckets_of(historian.observations, LENGTHS["1d"])[place[0]][:-1]
+    kept = [day for day in days if day["last_ledger"] >= 103]
+
+    assert 20 < len(kept) < len(days)
+    assert len(json.loads(document.data)["data"]) < len(kept)
+    assert [str(day["last_ledger"]) for day in kept] == [row["last_ledger"] for row in found]
+    assert [as_text(day["total_supplied"]) for day in kept] == [row["total_supplied"] for row in found]
+
+
+def test_each_observation_counts_for_the_four_columns_of_the_file_alone() -> None:
+    """Means of what can leave and of US dollars, the median of the yield with its reward; unknown ones do not count."""
+    rows = [(100, 700, 10), (101, None, 30), (102, 201, None)]
+    frames = [
+        pools_frame(
+            [{"available_to_withdraw": leaves, "total_supply_apy_bps": total, "total_supplied": own, "decimals": 0}],
+            ledger,
+            MONDAY + ledger,
+        )
+        for (ledger, leaves, total), own in zip(rows, (5, 6, 7), strict=True)
+    ]
+    (day,) = aggregate(observations_of(pl.concat(frames)), DAY).to_dicts()
+
+    assert (450, 20) == (day["available_to_withdraw"], day["total_supply_apy_bps"])
