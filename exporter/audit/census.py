@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import polars as pl
@@ -20,6 +21,7 @@ from exporter.audit.unproven import Unproven, UnprovenReason
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.deployments import FACTORY, Deployment
+from exporter.deployments.listing import MarketKey
 from exporter.deployments.networks import network_id, network_of
 from exporter.discovery.contract_kinds import LENDING, CensusTaken, ContractKind, CountedContract, classify_all
 from exporter.discovery.known_markets import KnownMarket, Memory
@@ -61,11 +63,28 @@ MAX_LISTED = 10_000
 MAX_LEARNED = 1_000
 """Largest number of markets of a census that the next run tries."""
 
-_UNKNOWN_CODE = "unknown_code", "it has a market's storage and unknown code; name it in [[markets]] to have it read"
-_NO_RUN = "no_run", "compared with no run"
-_NO_READER = "no_reader", "no protocol that the exporter reads has such storage"
-_NOT_FOUND = "not_found", "the run did not look there"
-_NEWER = "not_found", "the run is of an earlier ledger, and did not look there"
+
+class WhyUnread(NamedTuple):
+    """Why a run did not read a contract: a word for programs, and a text for people."""
+
+    reason: str
+    text: str
+
+
+class Skipped(NamedTuple):
+    """Why a run skipped a market, and whether that market is listed."""
+
+    reason: str
+    listed: bool
+
+
+_UNKNOWN_CODE = WhyUnread(
+    "unknown_code", "it has a market's storage and unknown code; name it in [[markets]] to have it read"
+)
+_NO_RUN = WhyUnread("no_run", "compared with no run")
+_NO_READER = WhyUnread("no_reader", "no protocol that the exporter reads has such storage")
+_NOT_FOUND = WhyUnread("not_found", "the run did not look there")
+_NEWER = WhyUnread("not_found", "the run is of an earlier ledger, and did not look there")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,34 +96,31 @@ class RunRead:
         markets: the protocol of each market that it read, keyed by the market's address.
         pools: each pool that it has, or names as unread.
         touched: the address of every contract of which it read an entry.
-        reasons: why other markets were not read, as a reason and a text, keyed by protocol and address. One address may
-            be tried as a market of several protocols.
-        skipped: the reason of each market that the run says it skipped, and whether that market is listed, keyed by
-            protocol and address.
+        reasons: why other markets were not read.
+        skipped: the markets that the run says it skipped.
     """
 
     status: SystemStatus
     markets: Mapping[str, str]
     pools: frozenset[PoolKey]
     touched: frozenset[str]
-    reasons: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
-    skipped: dict[tuple[str, str], tuple[str, bool]] = field(default_factory=dict)
+    reasons: dict[MarketKey, WhyUnread] = field(default_factory=dict)
+    skipped: dict[MarketKey, Skipped] = field(default_factory=dict)
 
-    def why_unread(self, contract: CountedContract, checkpoint: int) -> tuple[str, str] | None:
-        """Why the run did not read a contract of a checkpoint, as a reason and a text; None if it did."""
+    def why_unread(self, contract: CountedContract, checkpoint: int) -> WhyUnread | None:
+        """Why the run did not read a contract of a checkpoint; None if it did."""
         if contract.address in self.markets or (contract.protocol is None and contract.address in self.touched):
             return None
         if contract.protocol is None:
             return _NO_READER
-        reason = self.reasons.get((contract.protocol, contract.address))
-        if reason is not None:
-            return reason
-        skipped = self.skipped.get((contract.protocol, contract.address))
-        if skipped is not None:
-            return "skipped", skipped[0]
+        market = MarketKey(contract.protocol, contract.address)
+        if market in self.reasons:
+            return self.reasons[market]
+        if market in self.skipped:
+            return WhyUnread("skipped", self.skipped[market].reason)
         notice = next((text for text in self.status.notices if contract.address in text), None)
         if notice is not None:
-            return "refused", notice
+            return WhyUnread("refused", notice)
         if contract.kind == ContractKind.KNOWN_STORAGE:
             return _UNKNOWN_CODE
         return _NEWER if checkpoint > self.status.observed_ledger else _NOT_FOUND
@@ -135,15 +151,19 @@ def run_read(files: Mapping[str, bytes], uri: str) -> RunRead:
     evidence = Evidence.decode(files[status.evidence_key], status.evidence_key)
     # A LedgerKey of contract data or of an instance has its contract's type at byte 4, and its id at bytes 8 to 39.
     touched = {key[8:40] for key, entry in evidence.entries.items() if entry is not None and key[4:8] == b"\0\0\0\1"}
-    reasons = {(item.protocol, item.market): (item.reason, item.detail) for item in status.unread if item.pool is None}
-    reasons |= {(item.protocol, item.market): ("absent", item.reason) for item in status.absent}
+    reasons = {
+        MarketKey(item.protocol, item.market): WhyUnread(item.reason, item.detail)
+        for item in status.unread
+        if item.pool is None
+    }
+    reasons |= {MarketKey(item.protocol, item.market): WhyUnread("absent", item.reason) for item in status.absent}
     read = {item.market: item.protocol for item in markets.data}
     latest = pl.read_parquet(io.BytesIO(files[LATEST_PARQUET.template]), columns=[*PoolKey._fields])
     unread = (PoolKey(item.market, item.pool) for item in status.unread if item.pool is not None)
     pools = frozenset((*pool_keys(latest), *unread))
     listings = evidence.listings(network_of(status.network).deployments)
     skipped = {
-        (item.protocol, item.market): (item.reason, listings.is_listed(item.protocol, item.market))
+        MarketKey(item.protocol, item.market): Skipped(item.reason, listings.is_listed(item.protocol, item.market))
         for item in evidence.skipped
     }
     return RunRead(status, read, pools, frozenset(map(strkey.encode_contract, touched)), reasons, skipped)
@@ -335,7 +355,7 @@ def check_complete(
                 candidates.setdefault(address, CountedContract(address, ContractKind.KNOWN_CODE, protocol, None))
         markets, excluded = 0, list[str]()
         for contract in candidates.values():
-            key = str(contract.protocol), contract.address
+            key = MarketKey(str(contract.protocol), contract.address)
             if key in run.skipped and contract.address not in run.markets:
                 _judge_skipped(contract, *run.skipped[key], unproven)
             elif contract.address in run.markets or key in run.reasons:

@@ -18,6 +18,13 @@ CONFIGURED_SOURCE = "the publisher's configuration, [[markets]]"
 """The ``listed_source`` of a market that the configuration lists. It is the publisher's own statement."""
 
 
+class MarketKey(NamedTuple):
+    """What identifies a market: its protocol's name and its address. An address may be tried for several protocols."""
+
+    protocol: str
+    market: str
+
+
 class Listing(NamedTuple):
     """Why a market is listed or not, and the source that lists it; None if nothing does."""
 
@@ -38,18 +45,18 @@ class MarketListings:
     If both the package's lists and the operator name a market, the lists are its source.
     """
 
-    def __init__(self, deployments: Iterable[Deployment], configured: Iterable[tuple[str, str]] = ()) -> None:
-        """Take the package's lists of a network, and the protocol and address of each configured market."""
+    def __init__(self, deployments: Iterable[Deployment], configured: Iterable[MarketKey] = ()) -> None:
+        """Take the package's lists of a network, and the configured markets."""
         listings = {market: Listing(ListedReason.CONFIGURED, CONFIGURED_SOURCE) for market in configured}
         for deployment in deployments:
             for contract in deployment.listed_markets:
-                market = deployment.protocol, contract.address
+                market = MarketKey(deployment.protocol, contract.address)
                 listings[market] = Listing(ListedReason.PACKAGE_LIST, contract.listed_source)
-        self._listings: Mapping[tuple[str, str], Listing] = listings
+        self._listings: Mapping[MarketKey, Listing] = listings
 
     def of(self, protocol: str, market: str) -> Listing:
         """The listing of a protocol's market, by its address."""
-        return self._listings.get((protocol, market), UNLISTED)
+        return self._listings.get(MarketKey(protocol, market), UNLISTED)
 
     def is_listed(self, protocol: str, market: str) -> bool:
         """Whether a protocol's market is listed, by its address."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from exporter.config import Settings
 from exporter.deployments import MARKET, Deployment, KnownContract
-from exporter.deployments.listing import MarketListings
+from exporter.deployments.listing import MarketKey, MarketListings
 from exporter.deployments.networks import Network
 from exporter.discovery.known_markets import CandidateKey
 from exporter.errors import DecodeError
@@ -62,7 +62,9 @@ def listings_of(deployments: Iterable[Deployment], candidates: Iterable[Candidat
 
     Of a candidate only that counts. Who named it, and who vouches for it, does not.
     """
-    return MarketListings(deployments, ((item.protocol, item.address) for item in candidates if item.configured))
+    return MarketListings(
+        deployments, (MarketKey(item.protocol, item.address) for item in candidates if item.configured)
+    )
 
 
 def market_code(

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from exporter.bounds import EVIDENCE_BYTES, EVIDENCE_LINE_BYTES, gzip_lines
 from exporter.deployments import MARKET, Deployment
-from exporter.deployments.listing import MarketListings
+from exporter.deployments.listing import MarketKey, MarketListings
 from exporter.deployments.networks import network_id
 from exporter.discovery.candidates import listings_of
 from exporter.discovery.known_markets import LearnedContract
@@ -85,18 +85,20 @@ class SearchScope:
         """The same scope without the excluded markets; those among the candidates count as skipped."""
         excluded = frozenset(excluded)
         candidates = dict[str, Sequence[Candidate]]()
-        skipped = dict[tuple[str, str], SkippedMarket]()
+        skipped = dict[MarketKey, SkippedMarket]()
         for name, own in self.candidates.items():
             candidates[name] = [item for item in own if item.address not in excluded]
             for item in own:
                 if item.address in excluded:
-                    skipped[name, item.address] = SkippedMarket(item.address, name, SkipReason.EXCLUDED)
+                    skipped[MarketKey(name, item.address)] = SkippedMarket(item.address, name, SkipReason.EXCLUDED)
         return replace(self, candidates=candidates, excluded=excluded, skipped=[*self.skipped, *skipped.values()])
 
     def admits(self, candidate: Candidate) -> bool:
         """Whether a run may read this market: it is neither excluded nor skipped."""
-        skipped = {(item.protocol, item.market) for item in self.skipped}
-        return candidate.address not in self.excluded and (candidate.protocol, candidate.address) not in skipped
+        skipped = {MarketKey(item.protocol, item.market) for item in self.skipped}
+        return (
+            candidate.address not in self.excluded and MarketKey(candidate.protocol, candidate.address) not in skipped
+        )
 
     def listed_alone(self) -> SearchScope:
         """The scope of the listed markets. The lists' markets that are not listed are not compared with the chain."""

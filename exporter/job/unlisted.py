@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from exporter.deployments import Deployment
+from exporter.deployments.listing import MarketKey
 from exporter.errors import NoRoomError, SourceError
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
 from exporter.ledger.view import LedgerView
@@ -302,9 +303,9 @@ def by_market(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
 
     The groups are ordered by the ledger at which they were first heard of, then by address.
     """
-    markets: dict[tuple[str, str], list[Candidate]] = {}
+    markets: dict[MarketKey, list[Candidate]] = {}
     for candidate in candidates:
-        markets.setdefault((candidate.protocol, candidate.address), []).append(candidate)
+        markets.setdefault(MarketKey(candidate.protocol, candidate.address), []).append(candidate)
     for own in markets.values():
         own.sort(key=lambda item: (item.pool is not None, item.known_since))
     return sorted(markets.values(), key=lambda own: (min(item.known_since for item in own), own[0].address))

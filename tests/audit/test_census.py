@@ -13,12 +13,13 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from exporter.audit.census import Complete, RunRead, census, check_complete
+from exporter.audit.census import Complete, RunRead, Skipped, census, check_complete
 from exporter.audit.published_tree import check_files
 from exporter.audit.unproven import Unproven, UnprovenReason
 from exporter.cli import main
 from exporter.console import Silence
 from exporter.deployments import FACTORY
+from exporter.deployments.listing import MarketKey
 from exporter.deployments.networks import network_of
 from exporter.errors import CheckError, ExitCode, RefutedError
 from exporter.ledger.codec import scval
@@ -150,7 +151,7 @@ def compared(
     newest: Sequence[bytes] = (),
     ledger: int = CHECKPOINT,
     made: tuple[SimulatedArchive, FromArchive] | None = None,
-    skipped: dict[tuple[str, str], tuple[str, bool]] | None = None,
+    skipped: dict[MarketKey, Skipped] | None = None,
     pools: frozenset[PoolKey] | None = None,
 ) -> tuple[Complete, Unproven]:
     """A run at a ledger that read these markets, compared with the archive of a changed network, or a given one."""
@@ -390,16 +391,18 @@ def test_only_markets_that_are_not_listed_may_be_skipped(tmp_path: Path) -> None
     others = MARKETS - {BLEND_V2}
     for name in ("unlisted", "listed"):
         (tmp_path / name).mkdir()
-    _, unproven = compared(tmp_path / "unlisted", others, skipped={("blend", BLEND_V2): ("pools", False)})
+    _, unproven = compared(
+        tmp_path / "unlisted", others, skipped={MarketKey("blend", BLEND_V2): Skipped("pools", False)}
+    )
 
     assert [f"{BLEND_V2} of blend: it is not listed, and the run skipped it: pools"] == unproven.names[
         UnprovenReason.MARKETS
     ]
     with pytest.raises(RefutedError, match="which is listed: excluded"):
-        compared(tmp_path / "listed", others, skipped={("blend", BLEND_V2): ("excluded", True)})
+        compared(tmp_path / "listed", others, skipped={MarketKey("blend", BLEND_V2): Skipped("excluded", True)})
 
 
 def test_what_another_protocol_says_of_an_address_excuses_no_market(tmp_path: Path) -> None:
     """A run that skipped the address as a market of K2 left out the market of Blend."""
     with pytest.raises(RefutedError, match=f"the run left out {BLEND_V2} of blend"):
-        compared(tmp_path, MARKETS - {BLEND_V2}, skipped={("k2", BLEND_V2): ("pools", False)})
+        compared(tmp_path, MARKETS - {BLEND_V2}, skipped={MarketKey("k2", BLEND_V2): Skipped("pools", False)})

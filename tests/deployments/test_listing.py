@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from exporter.deployments import BACKSTOP, MARKET, Deployment, KnownContract
-from exporter.deployments.listing import CONFIGURED_SOURCE, UNLISTED, Listing, MarketListings
+from exporter.deployments.listing import CONFIGURED_SOURCE, UNLISTED, Listing, MarketKey, MarketListings
 from exporter.deployments.networks import NETWORKS
 from exporter.discovery.candidates import listings_of
 from exporter.protocols.base import Candidate, Origin
@@ -30,7 +30,7 @@ LISTS = [
 
 def test_who_lists_a_market() -> None:
     """A row that says so lists a market, and the configuration does; a row alone, and a row of others, does not."""
-    listings = MarketListings(LISTS, [("blend", CONFIGURED), ("blend", SHOWN)])
+    listings = MarketListings(LISTS, [MarketKey("blend", CONFIGURED), MarketKey("blend", SHOWN)])
 
     assert Listing(ListedReason.PACKAGE_LIST, "the app") == listings.of("blend", SHOWN)
     assert Listing(ListedReason.CONFIGURED, CONFIGURED_SOURCE) == listings.of("blend", CONFIGURED)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from exporter.deployments.listing import MarketListings
+from exporter.deployments.listing import MarketKey, MarketListings
 from exporter.errors import ConfigError
 from exporter.job.report import RunLog, report_missing
 from exporter.tree.documents import Unread
@@ -98,7 +98,7 @@ def test_a_listed_market_that_was_not_read_is_named_whatever_else_its_address_wa
     protocols: tuple[str, ...],
 ) -> None:
     """Markets of other protocols with the same address are not listed, and hide it neither before nor behind it."""
-    listings = MarketListings((), [("blend", B)])
+    listings = MarketListings((), [MarketKey("blend", B)])
     unread = [Unread(B, None, protocol, "undecodable", "it is") for protocol in protocols]
     of_run = replace(tables(1, [pool(A)], unread=unread), listings=listings)
     read: Any = SimpleNamespace(listings=listings, notices=[])

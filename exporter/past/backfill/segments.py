@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from exporter.config import Settings
 from exporter.deployments import Deployment
-from exporter.deployments.listing import MarketListings
+from exporter.deployments.listing import MarketKey, MarketListings
 from exporter.deployments.networks import network_of
 from exporter.discovery import DiscoveryContext
 from exporter.errors import DecodeError, ExporterError
@@ -206,7 +206,7 @@ def _ids(addresses: set[str]) -> set[bytes]:
 
 
 def _rows(readings: Sequence[ProtocolReading], ledger: int, close_time: int, settings: Settings) -> BoundaryRead:
-    configured = ((market.protocol, market.address) for market in settings.markets)
+    configured = (MarketKey(market.protocol, market.address) for market in settings.markets)
     listings = MarketListings(network_of(settings.passphrase).deployments, configured)
     tables = compute(readings, PROTOCOLS, ledger, close_time, listings)
     part = None

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from exporter.deployments.listing import MarketListings
+from exporter.deployments.listing import MarketKey, MarketListings
 from exporter.deployments.networks import NETWORKS, network_of
 from exporter.history.buckets import observations_of
 from exporter.history.periods import periods_of
@@ -105,7 +105,7 @@ def tables_of(rows: list[dict[str, Any]], unread: list[Unread] | None = None, **
         CLOSE_TIME,
         pools,
         pl.DataFrame(markets, schema=MARKETS_SCHEMA, orient="row"),
-        MarketListings((), [(row["protocol"], row["market"]) for row in rows if row["listed"]]),
+        MarketListings((), [MarketKey(row["protocol"], row["market"]) for row in rows if row["listed"]]),
         unread=unread or [],
         unpriced=[
             Unpriced(row["market"], row["pool"], row["price_reason"]) for row in rows if row["tvl_usd_cents"] is None
