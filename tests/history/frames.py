@@ -29,6 +29,7 @@ _NAMED: Mapping[str, object] = {
     "listed_reason": "package_list",
     "risk_scope": "reserve",
     "liquidation_kind": "auction",
+    "shortfall": 0,
     "reward_token": "C" + 55 * "A",
     "supply_reward_reason": "valid",
     "borrow_reward_reason": "expired",
