@@ -774,9 +774,8 @@ def test_evidence_that_is_too_large(trees: Trees, single: Path, monkeypatch: pyt
     expect(trees.verify(single), ExitCode.SOURCE, "the entries file has more than 10,000 bytes")
 
 
-@pytest.mark.parametrize(
-    "ledger", [pytest.param(959, marks=pytest.mark.slow), 9_983, pytest.param(10_047, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("ledger", [959, 9_983, 10_047])
 def test_the_real_testnet_pool(testnet_archive: Path, tmp_path: Path, ledger: int) -> None:
     """A run over the archive's state is proven with all its entries; one at the newest checkpoint has to wait."""
     write_snapshot(archive_snapshot(HistoryArchive(FolderFiles(testnet_archive)), ledger), tmp_path / "snapshot.json")

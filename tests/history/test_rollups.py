@@ -270,6 +270,24 @@ def test_a_wrong_row_is_a_fault() -> None:
     assert sorted(wrong) == [key for key, _ in sorted(faults)]
 
 
+def test_a_file_of_another_library_is_no_fault() -> None:
+    """Rows that another version of a library packed are as good, if the manifest has the digest of their bytes."""
+    store = half_a_history()
+    own = read(store, HOURLY) or b""
+    data = own.replace(b"parquet-cpp-arrow version", b"parquet-cpp-other version")
+    entries = [
+        replace_fields(entry, sha256=etag_of(data)) if entry.key == HOURLY else entry
+        for entry in manifest_of(store).rollups
+    ]
+    manifest = replace_fields(manifest_of(store), rollups=entries)
+
+    def other(key: str) -> bytes | None:
+        return data if key == HOURLY else read(store, key)
+
+    assert data != own
+    assert [] == list(rollup_faults(manifest, other, None, recompute=True))
+
+
 @pytest.mark.parametrize(("first", "months"), [(5, 0), (-1, 1)])
 def test_withdrawn_ledgers(first: int, months: int) -> None:
     """If ledgers are withdrawn, their rows go, and so do those of a bucket that is open again.

@@ -34,6 +34,7 @@ def tables_of(network: RecordedNetwork) -> Tables:
     return read_tables(direct(network))
 
 
+@pytest.mark.slow
 def test_the_recording_can_be_repeated(real_data: Path, mainnet_snapshot_path: Path) -> None:
     """From its sources the recording and the lists of its contracts come out byte for byte."""
     if not (real_data / "contract-states.tar.zst").is_file() or not (real_data / "archive-testnet").is_dir():
