@@ -238,8 +238,7 @@ class ProtocolReading:
         protocol: the protocol's name.
         markets: the markets that were read.
         pools: the pools that were read, from which `exporter.protocols.protocol.Protocol.project` computes.
-        unread: markets and pools that could not be read. The reason is absent, undecodable, overflow, or inconsistent:
-            then entries contradict each other, or the market's own math divides by zero.
+        unread: markets and pools that could not be read. The reason is one of `exporter.tree.values.UnreadReason`.
         absent: candidates that have no contract and that the operator did not name.
         notices: what the operator should know.
         tokens: the tokens of the pools and of their rewards, by address.

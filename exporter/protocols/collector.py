@@ -29,6 +29,7 @@ from exporter.protocols.base import (
 )
 from exporter.tables import MAX_TIMESTAMP_SECONDS
 from exporter.tree.documents import Absent, Unread
+from exporter.tree.values import UnreadReason
 
 MAX_NAME_LENGTH = 200
 """A market's name is cut to this many characters, because anybody can choose one, and every row repeats it."""
@@ -51,9 +52,9 @@ _MAX_QUEUED_CHARACTERS = 500
 
 
 class UnreadError(Exception):
-    """A market or pool cannot be read. `exporter.protocols.base.ProtocolReading` lists the reasons."""
+    """A market or pool cannot be read, for one of the reasons of `exporter.tree.values.UnreadReason`."""
 
-    def __init__(self, reason: str, detail: str) -> None:
+    def __init__(self, reason: UnreadReason, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
 
@@ -61,7 +62,7 @@ class UnreadError(Exception):
 def required(entry: Entry | None, what: str, missing: str | None = None) -> Entry:
     """The entry, which may be archived. Raises `UnreadError` if there is none, with the detail ``missing``."""
     if entry is None:
-        raise UnreadError("absent", missing or f"{what} is missing")
+        raise UnreadError(UnreadReason.ABSENT, missing or f"{what} is missing")
     return entry
 
 
@@ -147,7 +148,7 @@ class Collector:
         self._failed: set[str] = set()
         self._configured = {candidate.address for candidate in candidates if candidate.configured}
 
-    def unread(self, market: str, pool: str | None, reason: str, detail: str) -> None:
+    def unread(self, market: str, pool: str | None, reason: UnreadReason, detail: str) -> None:
         """Record that a market, or a pool of it, could not be read."""
         self.reading.unread.append(Unread(market, pool, self.protocol, reason, detail))
 
@@ -162,7 +163,9 @@ class Collector:
         except NEVER_CONTAINED:
             raise
         except Exception as error:
-            unread = error if isinstance(error, UnreadError) else UnreadError("undecodable", error_text(error))
+            unread = (
+                error if isinstance(error, UnreadError) else UnreadError(UnreadReason.UNDECODABLE, error_text(error))
+            )
             if pool is None:
                 self._remove(market)
             self.unread(market, pool, unread.reason, str(unread))
@@ -213,7 +216,7 @@ class Collector:
             return True
         reason = "the ledger has no contract at this address"
         if market in self._configured:
-            self.unread(market, None, "absent", f"{reason}; check [[markets]]")
+            self.unread(market, None, UnreadReason.ABSENT, f"{reason}; check [[markets]]")
         else:
             self.reading.absent.append(Absent(market, self.protocol, reason))
         return False
@@ -227,7 +230,7 @@ class Collector:
             return True
         if len(lacking) == len(listed):
             detail = f"none of the {pluralize(len(listed), 'pool')} that its list names has an entry"
-            self.unread(market, None, "inconsistent", detail)
+            self.unread(market, None, UnreadReason.INCONSISTENT, detail)
             return False
         self.notice(
             f"market {market} lists {pluralize(len(lacking), 'pool')} without a fitting entry ({', '.join(lacking)}); "

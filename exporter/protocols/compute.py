@@ -44,7 +44,7 @@ from exporter.tables import (
 )
 from exporter.tree.documents import Absent, Bounded, SkippedMarket, Unpriced, Unread
 from exporter.tree.risk_documents import PublishedRisk
-from exporter.tree.values import ParquetType
+from exporter.tree.values import ParquetType, UnreadReason
 
 _MOST = {
     ParquetType.INT64: exact.JSON_INTEGER_MAX,
@@ -139,7 +139,7 @@ def compute(
             unread = [
                 *reading.unread,
                 *(
-                    Unread(pool.market.address, pool.pool, reading.protocol, "undecodable", barrier.failure)
+                    Unread(pool.market.address, pool.pool, reading.protocol, UnreadReason.UNDECODABLE, barrier.failure)
                     for pool in reading.pools
                 ),
             ]
@@ -234,7 +234,7 @@ def _pools_of(reading: ProtocolReading, protocol: Protocol, tables: Tables, unre
         too_long = [f"{name} is {row[name]}" for name in _TOTALS if abs(row[name]) > MAX_DECIMAL]
         if too_long:
             detail = f"numbers have at most 38 digits, but {', '.join(too_long)}"
-            unread_pools.append(Unread(row["market"], row["pool"], reading.protocol, "overflow", detail))
+            unread_pools.append(Unread(row["market"], row["pool"], reading.protocol, UnreadReason.OVERFLOW, detail))
             continue
         tables.bounded += _bound(row)
         _set_facts_of_run(row, protocol, tables)
@@ -257,7 +257,7 @@ def _projected(
     The other pools are added to ``unread_pools``.
     """
 
-    def unread(market: str, pool: str, reason: str, detail: str) -> None:
+    def unread(market: str, pool: str, reason: UnreadReason, detail: str) -> None:
         unread_pools.append(Unread(market, pool, reading.protocol, reason, detail))
 
     rows: list[PoolFrameRow] = []
@@ -265,17 +265,17 @@ def _projected(
     for pool in reading.pools:
         token = reading.tokens.get(pool.token_address)
         if token is None or token.symbol is None:
-            unread(*pool.key, "undecodable", (token and token.failure) or "the token gives no symbol")
+            unread(*pool.key, UnreadReason.UNDECODABLE, (token and token.failure) or "the token gives no symbol")
             continue
         try:
             numbers = protocol.project(pool, close_time)
         except ExactError as error:
-            reason = "inconsistent" if isinstance(error, ExactDivisionError) else "overflow"
+            reason = UnreadReason.INCONSISTENT if isinstance(error, ExactDivisionError) else UnreadReason.OVERFLOW
             unread(*pool.key, reason, f"the market's own math has no result: {error}")
         except NEVER_CONTAINED:
             raise
         except Exception as error:
-            unread(*pool.key, "undecodable", error_text(error))
+            unread(*pool.key, UnreadReason.UNDECODABLE, error_text(error))
         else:
             row = row_of(pool, numbers)
             row["symbol"] = token.symbol

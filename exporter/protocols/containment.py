@@ -15,6 +15,7 @@ from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.protocol import Protocol
 from exporter.tables import PoolKey
 from exporter.tree.documents import Unread
+from exporter.tree.values import UnreadReason
 
 
 async def read_contained(
@@ -32,7 +33,7 @@ async def read_contained(
     markets = {candidate.address for candidate in candidates}
     markets = markets or {contract.address for each in deployments for contract in each.contracts}
     notice = f"nothing of {protocol.name} could be read: {detail}"
-    unread = [Unread(market, None, protocol.name, "undecodable", detail) for market in sorted(markets)]
+    unread = [Unread(market, None, protocol.name, UnreadReason.UNDECODABLE, detail) for market in sorted(markets)]
     return ProtocolReading(protocol.name, unread=unread, notices=[notice])
 
 

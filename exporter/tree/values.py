@@ -93,6 +93,15 @@ class SkipReason(StrEnum):
     FAILED = "failed"  # the source gave no usable answer about it
 
 
+class UnreadReason(StrEnum):
+    """Why a market or pool that a run tried to read has no numbers."""
+
+    ABSENT = "absent"  # an entry that it needs is not there
+    UNDECODABLE = "undecodable"  # an entry has another form than the layout
+    OVERFLOW = "overflow"  # a total has more digits than its column, or the market's own math
+    INCONSISTENT = "inconsistent"  # entries contradict each other, or the market's own math divides by zero
+
+
 _EXAMPLE = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 
 

@@ -20,6 +20,7 @@ from exporter.protocols.alula import layout
 from exporter.protocols.base import Candidate, Market, PoolRead, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, instance_keys, required
 from exporter.tables import PoolKey
+from exporter.tree.values import UnreadReason
 
 
 class _Reader(Collector):
@@ -40,7 +41,7 @@ class _Reader(Collector):
         members = () if list_entry is None else contracts(list_entry.value, "AllPools", layout.MAX_POOLS)
         if list_entry is None and read.status != layout.FROZEN:
             raise UnreadError(
-                "absent",
+                UnreadReason.ABSENT,
                 f"the market is {read.status} and has no list of pools; only one lacks it that has just been "
                 f"deployed, and is {layout.FROZEN}",
             )
@@ -91,7 +92,9 @@ class _Reader(Collector):
         """Record a pool. Raises `UnreadError` or `DecodeError`."""
         decoded = layout.decode_pool(entry)
         if decoded.pool_address != pool:
-            raise UnreadError("inconsistent", f"the entry of this pool says that it is of pool {decoded.pool_address}")
+            raise UnreadError(
+                UnreadReason.INCONSISTENT, f"the entry of this pool says that it is of pool {decoded.pool_address}"
+            )
         read = PoolRead(market, pool, decoded.token_address, decoded.decimals, market.oracle, decoded.pool)
         self.pools[read.key] = decoded
         self.append_pool(read, [layout.market_keys(market.address)[1], layout.pool_key(*read.key)])

@@ -23,6 +23,7 @@ from exporter.protocols.blend.backstop import BackstopKeys, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
 from exporter.protocols.blend.records import Records
 from exporter.protocols.collector import Collector, UnreadError, instance_keys, proposed, required, shortened
+from exporter.tree.values import UnreadReason
 
 NAME = "blend"
 
@@ -83,7 +84,7 @@ class _Reader(Collector):
         assets = layout.decode_reserve_list(list_entry)
         if list_entry is None and instance.status != layout.SETUP:
             raise UnreadError(
-                "absent",
+                UnreadReason.ABSENT,
                 f"the market is {instance.status} and has no list of reserves, which only one in {layout.SETUP} lacks",
             )
         if bytes.fromhex(instance.wasm_hash) not in layout.GENERATIONS:
@@ -163,9 +164,11 @@ class _Reader(Collector):
         form = reserve.config.generation
         if form != market.version:  # the scales of the two generations differ
             detail = f"its ResConfig has the form of {form}, but the market is of {market.version}"
-            raise UnreadError("inconsistent", detail)
+            raise UnreadError(UnreadReason.INCONSISTENT, detail)
         if reserve.config.index != index:
-            raise UnreadError("inconsistent", f"the list has it at place {index}, but its ResConfig has another index")
+            raise UnreadError(
+                UnreadReason.INCONSISTENT, f"the list has it at place {index}, but its ResConfig has another index"
+            )
         backstop = self.backstops.get(market.address)
         funded = None if backstop is None else backstop.funding.funded
         emission_keys = self.emission_keys(market.address, asset)

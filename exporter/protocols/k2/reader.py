@@ -37,6 +37,7 @@ from exporter.protocols.collector import Collector, UnreadError, instance_keys, 
 from exporter.protocols.k2 import layout
 from exporter.protocols.k2.math import RAY
 from exporter.tables import PoolKey
+from exporter.tree.values import UnreadReason
 
 NAME = "k2"
 MARKET_NAME = "K2 Lend"
@@ -155,7 +156,7 @@ class _Reader(Collector):
             of_router, of_asset, scaled[side] = layout.decode_share_token(instance, side)
             if (of_router, of_asset) != (market, asset):
                 detail = f"the {what} says that it is of asset {of_asset} of router {of_router}"
-                raise UnreadError("inconsistent", detail)
+                raise UnreadError(UnreadReason.INCONSISTENT, detail)
             self.take_code(market, what, instance)
         own, shared = (entries[key] for key in layout.rate_model_keys(reserve.rate_contract, asset))
         if own is None:

@@ -28,6 +28,7 @@ from exporter.protocols.base import Candidate, Held, Market, Parameter, PoolRead
 from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, instance_keys
 from exporter.protocols.peridot import layout
 from exporter.tables import PoolKey
+from exporter.tree.values import UnreadReason
 
 NAME = "peridot"
 
@@ -129,7 +130,9 @@ class _Reader(Collector):
             supported = listed is None or vault in listed
             if self.entries[instance_key(vault)] is None:
                 if supported or PoolKey(market, vault) in self.configured:
-                    self.unread(market, vault, "absent", "the ledger has no contract at this vault's address")
+                    self.unread(
+                        market, vault, UnreadReason.ABSENT, "the ledger has no contract at this vault's address"
+                    )
                 else:
                     self.members[market].remove(vault)
                     self.notice(f"the known vault {vault} does not exist, and market {market} does not list it")
@@ -143,7 +146,9 @@ class _Reader(Collector):
             with self.record_unread(market, vault):
                 decoded = layout.decode_vault(vault, self.entries)
                 if decoded.controller not in (None, market):
-                    raise UnreadError("inconsistent", f"the vault says that its controller is {decoded.controller}")
+                    raise UnreadError(
+                        UnreadReason.INCONSISTENT, f"the vault says that its controller is {decoded.controller}"
+                    )
                 self.vaults[PoolKey(market, vault)] = decoded
 
     def append_market(self, market: str) -> Market:
@@ -234,7 +239,7 @@ class _Reader(Collector):
         if managed and not balance.stored:
             live_cash, failure = None, f"it has no balance of its token, although it counts {managed} as its own"
         if live_cash is None and borrowed:
-            raise UnreadError("undecodable", failure)
+            raise UnreadError(UnreadReason.UNDECODABLE, failure)
         if live_cash is None:
             self.notice(f"market {market}: what vault {vault} can pay out cannot be determined; {failure}")
         net_cash = managed - numbers.set_aside

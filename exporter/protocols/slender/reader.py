@@ -19,6 +19,7 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, PoolRead, PriceLimits, ProtocolReading
 from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, instance_keys, required
 from exporter.protocols.slender import layout
+from exporter.tree.values import UnreadReason
 
 NAME = "slender"
 MARKET_NAME = "Slender"
@@ -92,12 +93,12 @@ class _Reader(Collector):
         market, asset, reserve = decoded
         what = f"the reserve's cash, TokenBalance of sToken {reserve.s_token},"
         if entry is None and (reserve.s_supply or reserve.debt_supply):
-            raise UnreadError("absent", f"{what} is missing, though there are shares or debt; it is not 0")
+            raise UnreadError(UnreadReason.ABSENT, f"{what} is missing, though there are shares or debt; it is not 0")
         cash = layout.amount_of(None if entry is None else entry.value, "TokenBalance")
         token, feed = self.reading.tokens[asset], reserve.feed
         decimals = token.decimals if reserve.feed_decimals is None else reserve.feed_decimals
         if decimals is None or decimals > MAX_TOKEN_DECIMALS:
-            raise UnreadError("undecodable", f"its token's decimals are {decimals}: {token.failure}")
+            raise UnreadError(UnreadReason.UNDECODABLE, f"its token's decimals are {decimals}: {token.failure}")
         self.compare_decimals(market.address, decimals, token)
         oracle = None if feed is None else feed.contract
         pool = PoolRead(market, asset, asset, decimals, oracle, replace(reserve, cash=cash))

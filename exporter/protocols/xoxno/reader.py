@@ -26,6 +26,7 @@ from exporter.protocols.base import Candidate, Market, Origin, Parameter, PoolRe
 from exporter.protocols.collector import Collector, UnreadError, instance_keys, required
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.prices import read_prices
+from exporter.tree.values import UnreadReason
 
 PROTOCOL = "xoxno"
 
@@ -207,7 +208,9 @@ class _Reader(Collector):
         state = layout.decode_state(state_entry)
         token, parameters, shown = layout.decode_parameters(parameters_entry)
         if token != pool.token:
-            raise UnreadError("inconsistent", f"the parameters of this pool say that they are of token {token}")
+            raise UnreadError(
+                UnreadReason.INCONSISTENT, f"the parameters of this pool say that they are of token {token}"
+            )
         hub_market = layout.HubMarket(
             state=state,
             parameters=parameters,
