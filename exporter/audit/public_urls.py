@@ -17,7 +17,7 @@ from exporter.tree.documents import AssetsPage, SystemStatus
 from exporter.tree.families import (
     BUCKET_PAGE,
     EMPTY_PAGE_KEY,
-    HISTORY_PREFIX,
+    HISTORY_FILES_PREFIX,
     OPENAPI_KEY,
     RUN,
     STATUS_KEY,
@@ -151,7 +151,7 @@ def _header_faults(answer: Answer, expected_type: str | None) -> Iterator[str]:
 
 async def _check_ranges(source: HttpSource, checker: TreeChecker, files: pl.DataFrame) -> None:
     """Check that a server which offers ranges answers them rightly, because readers of Parquet rely on them."""
-    tables = pl.col("key").str.starts_with(HISTORY_PREFIX) & pl.col("key").str.ends_with(".parquet")
+    tables = pl.col("key").str.starts_with(HISTORY_FILES_PREFIX) & pl.col("key").str.ends_with(".parquet")
     for key, size in files.filter(tables).select("key", "bytes").iter_rows():
         answer = await source.ask(key, size, {"range": "bytes=0-3"})
         checker.summary.requests += 1

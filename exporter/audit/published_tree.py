@@ -33,8 +33,8 @@ from exporter.tree.documents import (
 )
 from exporter.tree.families import (
     CENSUS,
+    HISTORY_FILES_PREFIX,
     HISTORY_MANIFEST_KEY,
-    HISTORY_PREFIX,
     INTENT_KEY,
     MONTH_ROLLUP,
     OPENAPI_KEY,
@@ -320,7 +320,7 @@ def _sample(listed: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
 
 async def _unnamed_files(source: TreeSource, manifest: HistoryManifest, run_id: str) -> list[tuple[str, str]]:
     """Parquet files of the history that neither its manifest nor the publisher's records name, each with a fault."""
-    present = {key for key in source.keys(HISTORY_PREFIX) or () if file_ledgers(key) is not None}
+    present = {key for key in source.keys(HISTORY_FILES_PREFIX) or () if file_ledgers(key) is not None}
     unnamed = present - {file.key for file in manifest.files}
     if not unnamed:
         return []

@@ -53,8 +53,8 @@ from exporter.tree.decoding import decode_json
 from exporter.tree.documents import Census, timestamp
 from exporter.tree.families import (
     CENSUS,
+    HISTORY_FILES_PREFIX,
     HISTORY_MANIFEST_KEY,
-    HISTORY_PREFIX,
     PROOFS,
     RISK,
     RISK_TABLE,
@@ -336,7 +336,7 @@ class _Verification:
         unproven.add(UnprovenReason.HISTORY, _liquidations(tree))
         unproven.add(UnprovenReason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.left_out.items()))
         self.waiting = _judge_rest(tree, self.made, self.repeated, self.trusted, unproven)
-        history_keys = (file.key for file in tree.files.under(HISTORY_PREFIX))
+        history_keys = (file.key for file in tree.files.under(HISTORY_FILES_PREFIX))
         run_file = next((key for key in history_keys if file_ledgers(key) is not None), "")
         newest = max((file.last_ledger for file in tree.history.files), default=0)
         for reason, text in judge_records(tree.publisher_records, tree.status, self.made.state, run_file, newest):

@@ -19,7 +19,7 @@ from exporter.errors import CheckError, SourceError, StoreError
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.documents import HistoryFile, HistoryManifest, HistoryRollup, LiquidationsFile
-from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, ROLLUPS_PREFIX, parse_key
+from exporter.tree.families import ALL_HISTORY_PREFIX, HISTORY_FILES_PREFIX, HISTORY_MANIFEST_KEY, parse_key
 from exporter.tree.files import FileKind, RenderedFile
 
 
@@ -148,7 +148,7 @@ def find_lost_rollups(store: Store, manifest: HistoryManifest | None) -> list[st
 
 
 def _of_other_size(store: Store, files: Sequence[HistoryFile | HistoryRollup | LiquidationsFile]) -> list[str]:
-    sizes = {info.key: info.size for info in store.list(ROLLUPS_PREFIX)}
+    sizes = {info.key: info.size for info in store.list(ALL_HISTORY_PREFIX)}
     damage = []
     for file in files:
         size = sizes.get(file.key)
@@ -203,7 +203,7 @@ def history_below(previous: HistoryManifest | None, before: int, entry: HistoryF
 
 def refuse_lost_manifest(store: Store, own_key: str) -> None:
     """Raise `StoreError` if a store without a manifest has history files other than that of this run."""
-    for info in store.list(HISTORY_PREFIX):
+    for info in store.list(HISTORY_FILES_PREFIX):
         if info.key != own_key and file_ledgers(info.key) is not None:
             raise StoreError(
                 f"{HISTORY_MANIFEST_KEY} is missing, but the history has files (the first found is {info.key}). "

@@ -146,7 +146,7 @@ def run(
     source: Source = archive or (RpcEndpoints() if snapshot is None else StoredLedger(user_path(snapshot)))
     try:
         if isinstance(source, RpcEndpoints):
-            check_rpc_urls(settings)
+            check_rpc_urls(settings)  # before the store is opened; opening the source comes later and checks for others
         store = open_store(settings.output.uri)
         result = execute(settings, store, log, source, dry_run=dry_run, replaced_ledger=replaced_ledger)
         log.finish(result.exit_code)
@@ -364,7 +364,12 @@ class Job:
         return watched, earlier_changes(None if listed is None else listed.data, before), rows
 
     def publish(self, held: HeldStore, accepted: AcceptedRun, inputs: RunInputs) -> RunSummary:
-        """Render and publish the tree. All files are checked before anything that readers can find is replaced."""
+        """Render and publish the tree. The run's files are checked before anything that readers can find is replaced.
+
+        Rollups are made later, while publishing, from checked files of the history. So the manifest of the history that
+        is checked here has the rollups of before; the one with the new rollups is rendered, and read back as it is,
+        when they are written.
+        """
         settings, replaced = self.settings, self.replaced_ledger
         tables, series = inputs.tables, inputs.series
         checker = TreeChecker(tables.ledger, inputs.settings.page_sizes, own_files_only=True)

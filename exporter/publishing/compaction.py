@@ -37,7 +37,7 @@ from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock, Store, read_many, utc_now
 from exporter.tables import PoolKey, pool_keys
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
-from exporter.tree.families import HISTORY_PREFIX
+from exporter.tree.families import HISTORY_FILES_PREFIX
 from exporter.tree.files import FileKind, RenderedFile
 
 DEFAULT_MONTHS = 2
@@ -208,12 +208,12 @@ def plan_compaction(manifest: HistoryManifest, months: int = DEFAULT_MONTHS) -> 
         if month < first_kept_month and _fit_in_one(month_files):
             is_joined_already = len(month_files) == 1 and folder_of(month_files[0].key) == month
             if not is_joined_already:
-                pieces.append(Piece(f"{HISTORY_PREFIX}month={month}/", month_files))
+                pieces.append(Piece(f"{HISTORY_FILES_PREFIX}month={month}/", month_files))
             continue
         for folder, day_group in groupby(month_files, key=lambda file: folder_of(file.key)):
             day_files = tuple(day_group)
             if folder not in (month, newest_day) and len(day_files) > 1:
-                pieces.append(Piece(f"{HISTORY_PREFIX}date={folder}/", day_files))
+                pieces.append(Piece(f"{HISTORY_FILES_PREFIX}date={folder}/", day_files))
     return pieces
 
 

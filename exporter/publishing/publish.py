@@ -64,11 +64,11 @@ from exporter.tree.documents import (
     timestamp,
 )
 from exporter.tree.families import (
+    ALL_HISTORY_PREFIX,
     FAMILIES,
     HISTORY_MANIFEST_KEY,
     INTENT_KEY,
     MONTH_ROLLUP,
-    ROLLUPS_PREFIX,
     RUN,
     RUN_FILES,
     STATUS_KEY,
@@ -147,7 +147,8 @@ class Publication:
         history: the Parquet file of the run, with its entry for the history's manifest.
 
     Attributes:
-        history_manifest: the history's manifest as this run publishes it.
+        history_manifest: the history's manifest with the run's file, and with the rollups of before. `complete` makes
+            the rollups that are due, and publishes the manifest with their entries.
     """
 
     def __init__(self, held: HeldStore, accepted: AcceptedRun, history: HistoryPart, now: Clock = utc_now) -> None:
@@ -356,7 +357,7 @@ def replace_history(
         in_memory: files of the history that need not be read, keyed by their keys.
     """
     record_replaced(store, superseded, moment)
-    sizes = {info.key: info.size for info in store.list(ROLLUPS_PREFIX)} if rollups else {}
+    sizes = {info.key: info.size for info in store.list(ALL_HISTORY_PREFIX)} if rollups else {}
     if rollups:
         manifest = _with_rollups(store, manifest, sizes, most_reads, in_memory or {})
     store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)

@@ -33,7 +33,7 @@ from exporter.publishing.sweep_record import SweepRecord, forget_named, read_rec
 from exporter.stores.held_store import hold
 from exporter.stores.store import Clock, Store, etag_of, utc_now
 from exporter.tree.documents import HistoryFile, HistoryManifest
-from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX, LATEST_PARQUET
+from exporter.tree.families import HISTORY_FILES_PREFIX, HISTORY_MANIFEST_KEY, LATEST_PARQUET
 
 _REQUIRED_COLUMNS = (*ORDER, "ledger_close_time")
 
@@ -101,15 +101,15 @@ def rebuild_history(store: Store, *, dry_run: bool = False, now: Clock = utc_now
         if not taken:
             reasons = [f"; {each.key}: {each.because}" for each in findings.values() if each.because][:1]
             raise StoreError(
-                f"{held.uri} has no Parquet file of this history{''.join(reasons)}. Restore {HISTORY_PREFIX} from "
-                "a copy"
+                f"{held.uri} has no Parquet file of this history{''.join(reasons)}. Restore {HISTORY_FILES_PREFIX} "
+                "from a copy"
             )
         newest = taken[-1].last_ledger
         ledger = 0 if published is None else published.status.observed_ledger
         if newest < ledger:
             raise StoreError(
                 f"the Parquet files of {held.uri} end at ledger {newest}, but ledger {ledger} is published: restore "
-                f"what is missing of {HISTORY_PREFIX} from a copy, or publish without it: exporter run "
+                f"what is missing of {HISTORY_FILES_PREFIX} from a copy, or publish without it: exporter run "
                 f"--replace-ledger {ledger}"
             )
         # Rollups are made again from the files. What a backfill wrote besides stays as the previous manifest says.
@@ -142,7 +142,7 @@ def _previous(store: Store) -> HistoryManifest:
 
 def _candidates(store: Store, record: SweepRecord, findings: dict[str, Finding]) -> Iterator[_Candidate]:
     """The files below ``history/`` that can be part of the history. ``findings`` gets those that cannot."""
-    for key in sorted(info.key for info in store.list(HISTORY_PREFIX)):
+    for key in sorted(info.key for info in store.list(HISTORY_FILES_PREFIX)):
         if file_ledgers(key) is None:
             findings[key] = Finding(key, Fate.LEFT_OUT, "its name is not that of a file of the history")
             continue
@@ -211,7 +211,7 @@ def _from_latest(
     newest = published.status.observed_ledger
     if any(each.entry.first_ledger <= newest <= each.entry.last_ledger for each in candidates):
         return
-    listed = list(read_current_listing(store, published.status).under(HISTORY_PREFIX))
+    listed = list(read_current_listing(store, published.status).under(HISTORY_FILES_PREFIX))
     latest = store.get(LATEST_PARQUET.template)
     try:
         data = None if latest is None else run_file_of_latest(latest.data)

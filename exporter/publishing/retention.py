@@ -38,7 +38,16 @@ from exporter.publishing.sweep_record import SweepRecord, has_successor, read_re
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import HistoryManifest
-from exporter.tree.families import BUCKET_PAGE, FAMILIES, HISTORY_PREFIX, MARKET, RUN, RUN_FILES, Sweep, lacks_extension
+from exporter.tree.families import (
+    BUCKET_PAGE,
+    FAMILIES,
+    HISTORY_FILES_PREFIX,
+    MARKET,
+    RUN,
+    RUN_FILES,
+    Sweep,
+    lacks_extension,
+)
 from exporter.tree.files import FileKind
 from exporter.tree.run_listing import RunListing
 
@@ -296,7 +305,7 @@ def _remove_history(store: Store, plan: _Plan, before: datetime) -> tuple[int, t
     if history is None:
         return 0, ()
     named, last = {file.key for file in history.files}, int(before.timestamp())
-    present = {info.key for info in store.list(HISTORY_PREFIX) if file_ledgers(info.key) is not None}
+    present = {info.key for info in store.list(HISTORY_FILES_PREFIX) if file_ledgers(info.key) is not None}
     replaced = {key for key in record.history if key not in named and has_successor(key, record, named)}
     expired = {key for key in replaced if record.history[key].since < last}
     store.delete(sorted(expired))

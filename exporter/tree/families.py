@@ -329,8 +329,11 @@ JOURNAL_KEY = "state/backfill-lake.journal"
 HISTORY_PAGE = "data.html"
 """The key of the web page that lists the files of the history."""
 
-HISTORY_PREFIX = "history/pools/"
-ROLLUPS_PREFIX = "history/"
+HISTORY_FILES_PREFIX = "history/pools/"
+"""The beginning of the keys of history files, which have the rows of runs."""
+
+ALL_HISTORY_PREFIX = "history/"
+"""The beginning of the keys of everything that belongs to the history: its files, rollups and tables."""
 
 _FILES_WITHOUT_FOLDER = [family for family in FAMILIES if family.public and "/" not in family.template]
 

@@ -34,7 +34,7 @@ from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.stores import open_store
 from exporter.stores.store import Store
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
-from exporter.tree.families import HISTORY_MANIFEST_KEY, HISTORY_PREFIX
+from exporter.tree.families import HISTORY_FILES_PREFIX, HISTORY_MANIFEST_KEY
 from exporter.tree.read_back import file_of
 from tests.job_runs import direct, read_tables, settings_for
 from tests.job_runs import run as run_once
@@ -165,7 +165,7 @@ def add_days(store: Store, begin: int, end: int) -> None:
         buffer = io.BytesIO()
         pq.write_table(rows.to_arrow().cast(schema), buffer, compression="zstd")
         data = buffer.getvalue()
-        folder = f"{HISTORY_PREFIX}date={BEGINS + timedelta(days=day):%Y-%m-%d}/"
+        folder = f"{HISTORY_FILES_PREFIX}date={BEGINS + timedelta(days=day):%Y-%m-%d}/"
         key = f"{folder}{ledgers[0]}-{ledgers[-1]}-{hashlib.sha256(data).hexdigest()[:12]}.parquet"
         store.put(key, data)
         entries.append(history_entry(key, data, rows.height))
