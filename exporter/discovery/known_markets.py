@@ -18,7 +18,7 @@ from exporter.protocols.base import Candidate, Origin
 MAX_MARKETS = 50_000
 
 Name = Annotated[str, Meta(pattern="^[a-z0-9_-]{1,40}$")]
-PoolId = Annotated[str, Meta(pattern="^[A-Za-z0-9_:.-]{1,200}$")]
+_RememberedPool = Annotated[str, Meta(pattern="^[A-Za-z0-9_:.-]{1,200}$")]
 Topic = Annotated[str, Meta(pattern="^[A-Za-z0-9_]{1,32}$")]
 LedgerNumber = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 NetworkId = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -33,7 +33,7 @@ class KnownMarket(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     protocol: Name
     address: str
-    pool: PoolId | None = None
+    pool: _RememberedPool | None = None
     origin: Origin
     first_seen_ledger: LedgerNumber
     confirmed: bool = True

@@ -13,7 +13,7 @@ from exporter.ledger.codec.entries import data_key, instance_key, variant_key
 from exporter.ledger.codec.scval import BOOL, MAP, ScVal
 from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, vec
 from exporter.protocols.balances import balance_key as token_balance_key
-from exporter.protocols.blend.backstop import ALLOTMENT, Balance, Comet, EmissionSource, Funding, PoolBackstop
+from exporter.protocols.blend.backstop import ALLOTMENT, BackstopBalance, Comet, EmissionSource, Funding, PoolBackstop
 from exporter.protocols.blend.emissions import Emission, backstop_emission_key, plan_key, reserve_emission_key
 from exporter.protocols.blend.layout import reward_zone_key
 from exporter.protocols.compute import Tables
@@ -41,7 +41,7 @@ def backstop(**changes: Any) -> PoolBackstop:
         tokens=None,
         comet=None,
         lp_value=(10 * ONE, ONE // 4),
-        balance=Balance(50_000 * ONE, 50_000 * ONE, 0),
+        balance=BackstopBalance(50_000 * ONE, 50_000 * ONE, 0),
         emission=Emission(reason="no_emissions"),
         funding=Funding(EmissionSource.EMITTER, True, None),
         in_reward_zone=None,
@@ -51,7 +51,7 @@ def backstop(**changes: Any) -> PoolBackstop:
 
 def of_whole_units(generation: str, blnd: int, usdc: int) -> PoolBackstop:
     """A backstop with this much behind it."""
-    return backstop(generation=generation, balance=Balance(ONE, ONE, 0), lp_value=(blnd * ONE, usdc * ONE))
+    return backstop(generation=generation, balance=BackstopBalance(ONE, ONE, 0), lp_value=(blnd * ONE, usdc * ONE))
 
 
 class TestVectors:
@@ -59,7 +59,7 @@ class TestVectors:
 
     def test_pool_data(self) -> None:
         """``test_load_pool_data`` of backstop/src/backstop/pool.rs: 250 tokens, a third of 150 shares queued."""
-        row = backstop(balance=Balance(150 * ONE, 250 * ONE, 50 * ONE), comet=FIVE_BLND).row(NOW)
+        row = backstop(balance=BackstopBalance(150 * ONE, 250 * ONE, 50 * ONE), comet=FIVE_BLND).row(NOW)
 
         assert 3_333_334 == row.queued_part  # rounds up
         assert (1_250 * ONE, 12_5000000, 2_500_000) == (row.blnd, row.usdc, row.lp_price_usdc)
@@ -92,7 +92,7 @@ class TestVectors:
     )
     def test_tokens_that_are_not_queued(self, shares: int, tokens: int, queued: int, earning: int) -> None:
         """``test_non_queued_tokens*`` of backstop/src/backstop/pool.rs."""
-        assert earning == Balance(shares, tokens, queued).tokens_not_queued
+        assert earning == BackstopBalance(shares, tokens, queued).tokens_not_queued
 
     @pytest.mark.parametrize(
         ("status", "queued", "enough", "after"),
@@ -119,7 +119,7 @@ class TestVectors:
     def test_status_after_update(self, status: str, queued: int, enough: bool, after: str | None) -> None:
         """``test_update_pool_status_*`` of pool/src/pool/status.rs, and the numbers next to each bound."""
         shares = (50_000 if enough else 9_000) * ONE
-        pool = backstop(status=status, balance=Balance(shares, shares, shares * queued // 100))
+        pool = backstop(status=status, balance=BackstopBalance(shares, shares, shares * queued // 100))
 
         assert after == pool.status_after_update()
 
@@ -151,7 +151,7 @@ class TestEmission:
         pool = backstop(
             generation=generation,
             emission=Emission(eps, NOW + 1),
-            balance=Balance(200_000 * ONE, 400_000 * ONE, 100_000 * ONE),
+            balance=BackstopBalance(200_000 * ONE, 400_000 * ONE, 100_000 * ONE),
             comet=FIVE_BLND,
         )
         row = pool.row(NOW)
@@ -165,7 +165,7 @@ class TestEmission:
     def test_nobody_and_no_price(self) -> None:
         """Without tokens that earn, or without Comet's pool, the yield is null and the pace is known."""
         paid = Emission(5, NOW + 1)
-        nobody = backstop(emission=paid, balance=Balance(ONE, ONE, ONE), comet=FIVE_BLND).row(NOW)
+        nobody = backstop(emission=paid, balance=BackstopBalance(ONE, ONE, ONE), comet=FIVE_BLND).row(NOW)
         unpriced = backstop(emission=paid).row(NOW)
 
         for row, reason in ((nobody, "no_backstop"), (unpriced, "no_reward_price")):

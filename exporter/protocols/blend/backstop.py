@@ -20,7 +20,7 @@ from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.tokens import Token
 from exporter.protocols.balances import balance_key as token_balance_key
-from exporter.protocols.balances import decode_balance as decode_token_balance
+from exporter.protocols.balances import decode_balance
 from exporter.protocols.base import RewardPrice
 from exporter.protocols.blend.emissions import RATE_DECIMALS, Emission, backstop_emission_key, decode_emission
 from exporter.protocols.blend.layout import PoolInstance, named_contracts, storage_of
@@ -100,7 +100,7 @@ class Comet:
         return self.per_share[1] * _LP_PER_USDC
 
 
-class Balance(NamedTuple):
+class BackstopBalance(NamedTuple):
     """A pool's part of the backstop: all its shares, the tokens behind them, and how many shares are queued.
 
     Queued shares will be withdrawn.
@@ -130,7 +130,7 @@ class PoolBackstop:
     status: str
     backstop: str
     tokens: BackstopTokens | None
-    balance: Balance | None
+    balance: BackstopBalance | None
     emission: Emission
     funding: Funding
     comet: Comet | None
@@ -276,7 +276,7 @@ class BackstopKeys:
             status=self._pool.status,
             backstop=self._backstop,
             tokens=self.tokens,
-            balance=decoded_or_none(decode_balance, self._entries["PoolBalance"]),
+            balance=decoded_or_none(decode_backstop_balance, self._entries["PoolBalance"]),
             emission=decode_emission(self._entries["emission"], funding.funded),
             funding=funding,
             comet=comet,
@@ -327,22 +327,22 @@ class BackstopKeys:
         promised = self._promised() if self._is_v2 else 0
         if promised == 0 or self._value("Dropped") == (scval.BOOL, True):
             return True
-        return decode_token_balance(self._entry("BLND")) >= promised
+        return decode_balance(self._entry("BLND")) >= promised
 
     def _promised(self) -> int:
         value = self._value("BackfillEmis")
         return 0 if value is None else int(expect(value, scval.I128, "BackfillEmis"))
 
 
-def decode_balance(entry: Entry | None) -> Balance:
+def decode_backstop_balance(entry: Entry | None) -> BackstopBalance:
     """A pool's part of the backstop. All is 0 without an entry, because then nobody ever deposited.
 
     Raises `DecodeError`, also if the numbers contradict each other.
     """
     if entry is None:
-        return Balance(0, 0, 0)
+        return BackstopBalance(0, 0, 0)
     fields = Fields.of(entry.value, "PoolBalance")
-    balance = Balance(fields.i128("shares"), fields.i128("tokens"), fields.i128("q4w"))
+    balance = BackstopBalance(fields.i128("shares"), fields.i128("tokens"), fields.i128("q4w"))
     if min(balance) < 0 or balance.queued > balance.shares:
         raise DecodeError("PoolBalance: a number is below zero, or more shares are queued than there are")
     return balance

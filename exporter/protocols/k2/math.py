@@ -262,7 +262,7 @@ def rates(reserve: Reserve, utilization: int) -> Rates:
     return Rates(liquidity_rate(borrow_rate, utilization, reserve.configuration.reserve_factor), borrow_rate)
 
 
-class SideReward(NamedTuple):
+class EmissionOfSide(NamedTuple):
     """The reward of one side of a reserve: base units of the reward token a second, its end, and the reason."""
 
     per_second: int | None
@@ -292,15 +292,15 @@ def _running(emissions: layout.Emissions, time: int) -> list[layout.Emission]:
     return [each for each in emissions or () if each.per_second and (not each.end or time < each.end)]
 
 
-def _reward(emissions: layout.Emissions, paid: Sequence[layout.Emission], tokens: Collection[str]) -> SideReward:
+def _reward(emissions: layout.Emissions, paid: Sequence[layout.Emission], tokens: Collection[str]) -> EmissionOfSide:
     """The reward of a side whose emissions ``paid`` are running. ``tokens`` are the reward tokens of both sides."""
     if emissions is None:
-        return SideReward(None, None, RewardReason.UNREAD)
+        return EmissionOfSide(None, None, RewardReason.UNREAD)
     if not paid:
-        return SideReward(0, None, RewardReason.EXPIRED if emissions else RewardReason.NO_EMISSIONS)
+        return EmissionOfSide(0, None, RewardReason.EXPIRED if emissions else RewardReason.NO_EMISSIONS)
     if len(paid) > 1 or len(tokens) > 1:
-        return SideReward(None, None, RewardReason.SEVERAL_TOKENS)
-    return SideReward(paid[0].per_second, paid[0].end or None, RewardReason.VALID)
+        return EmissionOfSide(None, None, RewardReason.SEVERAL_TOKENS)
+    return EmissionOfSide(paid[0].per_second, paid[0].end or None, RewardReason.VALID)
 
 
 def ray_mul(left: int, right: int) -> int:

@@ -53,7 +53,7 @@ class Unit:
     shown: int = 0
 
 
-class Column(NamedTuple):
+class ChartColumn(NamedTuple):
     """A column of the table next to charts: its title, its unit, and a value for each start (None is a gap)."""
 
     title: str
@@ -94,7 +94,7 @@ COUNT = Unit(str, str, str)
 
 
 def charts_of(
-    name: str, title: str, starts: Sequence[int], columns: Sequence[Column], lines: Sequence[Line]
+    name: str, title: str, starts: Sequence[int], columns: Sequence[ChartColumn], lines: Sequence[Line]
 ) -> list[Markup]:
     """One `chart` of these lines, or a chart for each.
 
@@ -111,7 +111,7 @@ def chart(
     name: str,
     title: str,
     starts: Sequence[int],
-    columns: Sequence[Column],
+    columns: Sequence[ChartColumn],
     lines: Sequence[Line],
     *,
     area: bool = False,
@@ -179,7 +179,7 @@ def _usual_end(lines: Sequence[Sequence[int]], unit: Unit) -> int:
     return max((value for line in with_values for value in line if value <= limit), default=limit)
 
 
-def table(starts: Sequence[int], columns: Sequence[Column], caption: str) -> Markup:
+def table(starts: Sequence[int], columns: Sequence[ChartColumn], caption: str) -> Markup:
     """The data of charts as a folded table, the newest row first.
 
     Its attributes have what the page's script needs to point at a row: the abscissas, and the span of time.

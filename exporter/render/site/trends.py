@@ -18,7 +18,7 @@ from exporter.history.buckets import NETWORK, SCOPES, TotalKey, aggregate, obser
 from exporter.history.closed_buckets import Histories, Owner
 from exporter.history.series import Series
 from exporter.history.time_buckets import BUCKETS, DAY, WEEK, Bucket
-from exporter.render.site.charts import COUNT, MONEY, RATE, Column, Line, Unit, chart, charts_of, table
+from exporter.render.site.charts import COUNT, MONEY, RATE, ChartColumn, Line, Unit, chart, charts_of, table
 from exporter.render.site.rows import by_value, by_yield
 from exporter.render.site.text import cut
 from exporter.tables import PoolKey, pool_keys
@@ -211,7 +211,7 @@ def group_charts(trend: Trend, labels: Mapping[PoolKey, str]) -> tuple[Markup, .
         label = cut(labels.get(key, key.pool), 30)
         for each in _OF_POOL[:3]:
             lines[each.column].append(Line(label, colour, len(columns)))
-            columns.append(Column(f"{label}: {each.title}", each.unit, _aligned(pool, each.column, trend.starts)))
+            columns.append(ChartColumn(f"{label}: {each.title}", each.unit, _aligned(pool, each.column, trend.starts)))
     for identity, each in zip(("supply", "borrow", "use"), _OF_POOL[:3], strict=True):
         drawn.append(chart(identity, each.title, trend.starts, columns, lines[each.column]))
     return (*drawn, table(trend.starts, columns, "Totals and rates over time"))
@@ -220,18 +220,18 @@ def group_charts(trend: Trend, labels: Mapping[PoolKey, str]) -> tuple[Markup, .
 def borrow_chart(trend: Trend, labels: Mapping[PoolKey, str]) -> Markup:
     """The chart of the borrow rates of a token's largest pools, without a table."""
     columns = [
-        Column(labels.get(key, key.pool), RATE, _aligned(pool, "comparable_borrow_apy_bps", trend.starts))
+        ChartColumn(labels.get(key, key.pool), RATE, _aligned(pool, "comparable_borrow_apy_bps", trend.starts))
         for key, pool in trend.greatest
     ]
     lines = [Line(cut(column.title, 30), number, number - 1) for number, column in enumerate(columns, 1)]
     return chart("first-plot", "Borrow APY", trend.starts, columns, lines)
 
 
-def _columns(trend: Trend, plotted: Iterable[_Plotted]) -> list[Column]:
-    return [Column(each.title, each.unit, trend.values[each.column]) for each in plotted]
+def _columns(trend: Trend, plotted: Iterable[_Plotted]) -> list[ChartColumn]:
+    return [ChartColumn(each.title, each.unit, trend.values[each.column]) for each in plotted]
 
 
-def _drawn_totals(trend: Trend, columns: Sequence[Column], name: str) -> Iterator[Markup]:
+def _drawn_totals(trend: Trend, columns: Sequence[ChartColumn], name: str) -> Iterator[Markup]:
     for identity, title, lines in (
         (name, "Total value", [Line("TVL", 4, 0)]),
         (f"{name}-sums", "Supplied and borrowed", [Line("Supplied", 1, 1), Line("Borrowed", 2, 2)]),

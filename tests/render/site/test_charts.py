@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.history.buckets import observations_of
-from exporter.render.site.charts import MONEY, RATE, Column, Line, chart, charts_of, curve, table
+from exporter.render.site.charts import MONEY, RATE, ChartColumn, Line, chart, charts_of, curve, table
 from exporter.render.site.text import NOTHING
 from exporter.render.site.trends import MAX_POINTS, RECENT_SECONDS, Trend, Trends, thinned
 from tests.render.rendering import contract
@@ -24,7 +24,7 @@ START = 1_794_996_000  # 2026-11-18 10:00:00 UTC
 
 def drawn(values: Sequence[int | None], step: int = HOUR) -> str:
     starts = [START + step * number for number in range(len(values))]
-    return str(chart("x", "Rates", starts, [Column("Supply", RATE, values)], [Line("Supply", 1, 0)], area=True))
+    return str(chart("x", "Rates", starts, [ChartColumn("Supply", RATE, values)], [Line("Supply", 1, 0)], area=True))
 
 
 def labels(text: str, axis: str) -> list[str]:
@@ -90,7 +90,7 @@ def test_outliers_do_not_stretch_the_axis() -> None:
     assert "Clipped: values up to" in re.findall(r"<desc[^>]*>([^<]*)<", text)[0]
     for usual in ([300] * 19 + [10**6], [300] * 3 + [10**6] * 17, [10_000, *[300] * 19], [0, 0]):
         assert "Clipped" not in drawn(usual)
-    columns = [Column("", RATE, [value, value]) for value in (300, 20, 10**9, 500)]
+    columns = [ChartColumn("", RATE, [value, value]) for value in (300, 20, 10**9, 500)]
     lines = [Line(str(number), number, number - 1) for number in range(1, 5)]
     assert "Clipped" in chart("x", "Rates", [START, START + HOUR], columns, lines)
 
@@ -99,7 +99,7 @@ def test_outliers_do_not_stretch_the_axis() -> None:
 def test_any_values_can_be_drawn(values: list[int | None]) -> None:
     """Whatever the values, the drawing is well-formed, and every coordinate lies in it."""
     starts = [START + HOUR * number for number in range(len(values))]
-    text = str(chart("x", "Value", starts, [Column("TVL", MONEY, values)], [Line("TVL", 4, 0)], area=True))
+    text = str(chart("x", "Value", starts, [ChartColumn("TVL", MONEY, values)], [Line("TVL", 4, 0)], area=True))
 
     ElementTree.fromstring(text)
     for path in re.findall(r'<path class="(?:line|area) k4" d="([^"]*)"', text):
@@ -113,7 +113,7 @@ def test_lines_of_very_different_size_have_charts_of_their_own() -> None:
     starts = [START + HOUR * number for number in range(4)]
 
     def titles(*tops: int | None) -> list[tuple[str, list[str]]]:
-        columns = [Column(f"Column {number}", MONEY, [top] * 4) for number, top in enumerate(tops)]
+        columns = [ChartColumn(f"ChartColumn {number}", MONEY, [top] * 4) for number, top in enumerate(tops)]
         lines = [Line(f"Line {number}", number + 1, number) for number in range(len(tops))]
         found = [str(one) for one in charts_of("x", "Together", starts, columns, lines)]
         return [
@@ -149,7 +149,7 @@ def test_the_rate_curve_reaches_100_percent() -> None:
 
 def test_the_table_has_the_newest_first() -> None:
     """The table has every value in full, the newest first, and a dash for what is not known."""
-    text = str(table([START, START + HOUR], [Column("TVL", MONEY, [123_456, None])], "Value"))
+    text = str(table([START, START + HOUR], [ChartColumn("TVL", MONEY, [123_456, None])], "Value"))
 
     assert [("18 Nov 2026, 11:00", NOTHING), ("18 Nov 2026, 10:00", "$1,234.56")] == re.findall(
         r'<tr><th scope="row">([^<]*)</th><td class="number">([^<]*)</td>', text
