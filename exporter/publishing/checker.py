@@ -237,7 +237,7 @@ class TreeChecker:
     listed: RunListing = field(default_factory=lambda: RunListing.of(()))
     summary: CheckSummary = field(default_factory=CheckSummary)
     seen: set[str] = field(default_factory=set)
-    pending_links: dict[str, tuple[str, str]] = field(default_factory=dict)
+    pending_links: dict[str, Fault] = field(default_factory=dict)
     """Links to files that were not added yet, keyed by the file that they lead to.
 
     The value is the key of the first file with such a link, and the text of the fault if the link's file never comes.
@@ -322,9 +322,9 @@ class TreeChecker:
         if not self.partial and status.evidence_key not in self.seen:
             self.fault(STATUS_KEY, f"$.evidence_key is {status.evidence_key}, which is missing")
         self._check_history(status)
-        for target, (key, text) in self.pending_links.items():
+        for target, fault in self.pending_links.items():
             if target not in self.seen:
-                self.fault(key, text)
+                self.fault(fault.key, fault.text)
         self.summary.ledger, self.summary.run_id = status.observed_ledger, status.run_id
         self.summary.complete = not self.partial
         self.summary.markets = self.summary.documents[MarketSummary.__name__]
@@ -380,14 +380,18 @@ class TreeChecker:
                 self.fault(key, *contradictions(document))
             case AssetsPage(next_cursor=str(cursor)):
                 if not self.count_link(target := PAGE.key(cursor=cursor)):
-                    self.pending_links.setdefault(target, (key, f"next_cursor leads to {target}, which is not there"))
+                    self.pending_links.setdefault(
+                        target, Fault(key, f"next_cursor leads to {target}, which is not there")
+                    )
             case AssetHistory(next_cursor=str(cursor)) | TotalsHistory(next_cursor=str(cursor)):
                 self.summary.links += 1
                 # The sweep removes recent pages a day after they were published. Other pages may have been written by
                 # an earlier run, and no manifest lists them.
                 if not cursor.startswith(RECENT) and not self.own_files_only and not self.partial:
                     target = (BUCKET_PAGE if isinstance(document, AssetHistory) else TOTALS_PAGE).key(cursor=cursor)
-                    self.pending_links.setdefault(target, (key, f"next_cursor leads to {target}, which is not there"))
+                    self.pending_links.setdefault(
+                        target, Fault(key, f"next_cursor leads to {target}, which is not there")
+                    )
                     self.older_pages.append(target)
             case DataPackage():
                 # History files are left out: compaction may have replaced one after the package was rendered, and the
@@ -396,7 +400,7 @@ class TreeChecker:
                 for path in [path for resource in document.resources for path in resource.path]:
                     if path not in _WRITTEN_APART and kind_of(path) is not FileKind.HISTORY and not self.partial:
                         self.summary.links += 1
-                        self.pending_links.setdefault(path, (key, f"leads to {path}, which is not there"))
+                        self.pending_links.setdefault(path, Fault(key, f"leads to {path}, which is not there"))
 
     def _follow_links(self, key: str, links: Iterable[str]) -> None:
         """Follow the links of a web page. A file that is not there may still be added, so its link stays pending."""
@@ -413,7 +417,7 @@ class TreeChecker:
                 self.fault(key, f"links to {link}, which is answered with {answer.status}")
             elif not any(map(self.count_link, answer.keys)):
                 self.pending_links.setdefault(
-                    answer.keys[0], (key, f"links to {link}, but {answer.keys[0]} is not there")
+                    answer.keys[0], Fault(key, f"links to {link}, but {answer.keys[0]} is not there")
                 )
 
     def _check_history(self, status: SystemStatus) -> None:
