@@ -34,4 +34,4 @@ def golden_rows() -> Iterator[dict[str, object]]:
 
 
 if __name__ == "__main__":
-    PATH.write_text("[\n" + ",\n".join(map(json.dumps, golden_rows())) + "\n]\n")
+    PATH.write_text(json.dumps(list(golden_rows()), indent=1) + "\n")  # a line a field, so that a difference is legible
