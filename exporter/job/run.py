@@ -34,7 +34,7 @@ from exporter.errors import (
 )
 from exporter.history.changes_table import NO_ROWS, rows_before
 from exporter.history.manifest import find_damage, find_lost_rollups, read_history_manifest
-from exporter.history.series import catch_up, files_before, load_series, save_series
+from exporter.history.series import Series, catch_up, files_before, load_series, save_series
 from exporter.job.evidence import Evidence
 from exporter.job.inputs import RunInputs, run_settings
 from exporter.job.known_markets_file import load_memory, save_memory
@@ -80,7 +80,7 @@ from exporter.stores.read_once import ReadOnce
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tables import PoolKey
 from exporter.tree import families
-from exporter.tree.documents import Proof, RunChange, timestamp
+from exporter.tree.documents import HistoryManifest, Proof, RunChange, timestamp
 from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import file_of, read_back
 from exporter.tree.run_listing import ledger_of
@@ -226,6 +226,20 @@ class Gathered(NamedTuple):
     lost: LostPrices
 
 
+class PreviousRun(NamedTuple):
+    """What the published run has for the next one.
+
+    Attributes:
+        watched: the values that it watched; None if they are not known.
+        changes: the changes that it and earlier runs found, as the list of changes has them.
+        changes_table: the same changes as rows, and all earlier ones.
+    """
+
+    watched: WatchedFile | None
+    changes: list[RunChange]
+    changes_table: pa.Table
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """The state that the steps of a run share; `execute` has them in their order."""
@@ -299,24 +313,17 @@ class Job:
             return tables, report_missing(self.settings, tables, read, self.log)
 
     def gather_inputs(self, held: HeldStore, tables: Tables, evidence: RenderedFile) -> Gathered:
-        """Read what the output has of earlier runs: the history, and what the previous run watched and changed."""
+        """Read what the output has of earlier runs: the history, and what the previous run watched and changed.
+
+        Pages of the history that the previous run did not save are published again here.
+        """
         ledger = tables.ledger
         with self.log.step("inputs", "reading the history and the previous run") as facts:
             manifest = read_history_manifest(held, older=True)
-            damage = find_damage(held, manifest)
-            self.log.add(damaged_history=damage)
-            for text in damage[:MAX_NAMED_DAMAGE]:
-                self.log.warning(f"damage in the history: {text}")
-            for text in find_lost_rollups(held, manifest):
-                self.log.warning(f"{text}; it is made again of the history's files")
+            damage = self._report_damage(held, manifest)
             before = ledger if self.replaced_ledger is None else min(ledger, self.replaced_ledger)
             series = load_series(held, manifest, before)
-            # Rows that the saved series do not have are read from the history's files, and their pages published
-            # again. There are none unless the previous run saved no state.
-            rows_loaded = series.row_count
-            pages = map(read_back, catch_up(held, manifest, before, series))
-            restored = held.put_many(((page.key, page.data) for page in pages), immutable=True)
-            facts.update(read_again=series.row_count - rows_loaded, restored=restored.written)
+            facts.update(self._catch_up(held, manifest, before, series))
             if tables.close_time < series.through_time:
                 raise closed_earlier(ledger, tables.close_time, series.through_ledger, series.through_time)
             lost = find_lost_prices(self.settings, tables, series, self._missed_before(held))
@@ -324,28 +331,51 @@ class Job:
             self.log.add(lost_prices=lost.as_dict())
             if lost.too_many:
                 self.log.warning(str(lost))
-            watched, earlier, earlier_rows = self._previous_run(held, before)
+            previous = self._previous_run(held, before)
             inputs = RunInputs(
                 settings=run_settings(self.settings),
                 evidence=evidence,
                 tables=tables,
                 history=files_before(manifest, before),
                 series=series,
-                watched=watched,
-                earlier_changes=earlier,
-                earlier_rows=earlier_rows,
+                watched=previous.watched,
+                earlier_changes=previous.changes,
+                earlier_rows=previous.changes_table,
             )
         return Gathered(inputs, damage, lost)
 
-    def _previous_run(self, held: HeldStore, before: int) -> tuple[WatchedFile | None, list[RunChange], pa.Table]:
-        """What the published run watched, and the changes that it and earlier runs found, as a list and as a table.
+    def _report_damage(self, held: HeldStore, manifest: HistoryManifest | None) -> list[str]:
+        """Name what is damaged in the history's files, and rollups that are lost. Returns the damage."""
+        damage = find_damage(held, manifest)
+        self.log.add(damaged_history=damage)
+        for text in damage[:MAX_NAMED_DAMAGE]:
+            self.log.warning(f"damage in the history: {text}")
+        for text in find_lost_rollups(held, manifest):
+            self.log.warning(f"{text}; it is made again of the history's files")
+        return damage
+
+    def _catch_up(
+        self, held: HeldStore, manifest: HistoryManifest | None, before: int, series: Series
+    ) -> dict[str, int]:
+        """Add the rows to the series that its saved state lacks, and publish their pages again.
+
+        There are none unless the previous run saved no state. Returns the number of rows that were read again, and the
+        number of pages that were restored, by their names in the run report.
+        """
+        rows_loaded = series.row_count
+        pages = map(read_back, catch_up(held, manifest, before, series))
+        restored = held.put_many(((page.key, page.data) for page in pages), immutable=True)
+        return {"read_again": series.row_count - rows_loaded, "restored": restored.written}
+
+    def _previous_run(self, held: HeldStore, before: int) -> PreviousRun:
+        """Read what the published run has for this one.
 
         Documents of a run that died before it was published do not count. A run that replaces others is compared with
         none. Raises `StoreError` if the table cannot be read, because its rows are in no other file.
         """
         run_id = run_before(held, before)
         if run_id is None:
-            return None, [], NO_ROWS
+            return PreviousRun(None, [], NO_ROWS)
         listed = held.get(families.CHANGES.template)
         watched = None
         if self.replaced_ledger is None:
@@ -361,7 +391,7 @@ class Job:
                 f"{key}: {error}. It has all changes of earlier runs, which no other file has: restore it from a copy, "
                 "or remove it to begin a new one"
             ) from None
-        return watched, earlier_changes(None if listed is None else listed.data, before), rows
+        return PreviousRun(watched, earlier_changes(None if listed is None else listed.data, before), rows)
 
     def publish(self, held: HeldStore, accepted: AcceptedRun, inputs: RunInputs) -> RunSummary:
         """Render and publish the tree. The run's files are checked before anything that readers can find is replaced.
