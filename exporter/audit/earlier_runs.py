@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import polars as pl
 
@@ -151,11 +152,25 @@ def _file_of(tree: FetchedTree, ledger: int) -> tuple[HistoryFile, bytes]:
     return file, (tree.folder / file.key).read_bytes()
 
 
-def uncovered(tree: FetchedTree, covered: Collection[int]) -> Iterator[tuple[str, int]]:
-    """The keys of history files with rows of earlier ledgers that are not ``covered``, and the number of these rows."""
+class EarlierRows(NamedTuple):
+    """The rows of a history file that are of ledgers before the run.
+
+    Attributes:
+        key: the file's key.
+        rows: the number of rows, by ledger.
+    """
+
+    key: str
+    rows: dict[int, int]
+
+    def not_of(self, ledgers: Collection[int]) -> int:
+        """The number of rows that are of other ledgers than these."""
+        return sum(count for ledger, count in self.rows.items() if ledger not in ledgers)
+
+
+def earlier_rows(tree: FetchedTree) -> Iterator[EarlierRows]:
+    """The rows of earlier ledgers in each file of the history."""
     for file in tree.history.now:
         counts = rows_by_ledger((tree.folder / file.key).read_bytes())
         earlier = {ledger: count for ledger, count in counts.items() if ledger < tree.status.observed_ledger}
-        rows = sum(count for ledger, count in earlier.items() if ledger not in covered)
-        if rows:
-            yield file.key, rows
+        yield EarlierRows(file.key, earlier)

@@ -14,13 +14,14 @@ from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from exporter.audit.census import KEYS_OF_READING, Complete, check_complete, run_read
 from exporter.audit.check import other_version
 from exporter.audit.derived_risk import is_unshown_risk, judge_risk
-from exporter.audit.earlier_runs import RepeatedRuns, judge_inputs, repeat_earlier, uncovered
+from exporter.audit.earlier_runs import RepeatedRuns, earlier_rows, judge_inputs, repeat_earlier
 from exporter.audit.evidence_claims import unproven_evidence, unproven_notices
 from exporter.audit.evidence_proof import Outcome, check_proof_claims, claims_of, hold_against, proof_of
 from exporter.audit.fetched_tree import FetchedTree, fetch, files_of_run
@@ -185,48 +186,70 @@ def verify_tree(
     """
     with tempfile.TemporaryDirectory() as folder:
         verification = _Verification(uri, console, Path(folder), complete=complete, full=full)
-        verification.repeat(verification.checked(), earlier)
-        verification.prove(archives, trust, deadline)
-        verification.compare_all_contracts()
-        verification.judge_risk()
-        verification.judge_the_rest()
-        return verification.result(now)
+        repeated = verification.repeat(verification.checked(), earlier)
+        compared = verification.compare_with_checkpoints(repeated, archives, trust, deadline)
+        all_contracts = verification.compare_all_contracts(repeated.tree, compared)
+        verification.judge_risk(repeated, compared)
+        rest = verification.judge_the_rest(repeated, compared)
+        return verification.result(repeated, compared, all_contracts, rest, now)
 
 
-class _Verification:
-    """The steps of verifying a tree, in their order. Each adds what it cannot prove to ``unproven``.
+class _Repeated(NamedTuple):
+    """A fetched tree whose runs were repeated.
 
     Attributes:
-        tree: the fetched tree, from `repeat` on.
-        made: how the run's files compare with what its inputs give, from `repeat` on.
-        repeated: the earlier runs that follow from their evidence, from `repeat` on.
-        evidence: the run's evidence, decoded, from `repeat` on.
-        trusted: the trusted organisations, from `prove` on.
-        archives: the opened archives, from `prove` on.
-        outcome: what the comparison with the checkpoint gave, from `prove` on.
-        all_contracts: the comparison with all contracts of the checkpoint; None if nobody asked for it.
-        statements: what only the publisher can know.
-        rows: the number of rows in the history before the run, from `judge_the_rest` on.
-        uncovered_rows: the number of them that follow from no evidence, from `judge_the_rest` on.
-        waiting: the number of files of earlier runs that the sweep will remove, from `judge_the_rest` on.
+        tree: the tree.
+        evidence: the run's evidence, decoded.
+        made: how the run's files compare with what its inputs give.
+        earlier: the earlier runs that follow from their evidence.
     """
 
     tree: FetchedTree
-    made: Rerendered
-    repeated: RepeatedRuns
     evidence: Evidence
+    made: Rerendered
+    earlier: RepeatedRuns
+
+
+class _Compared(NamedTuple):
+    """What comparing the evidence with the network's checkpoints gave.
+
+    Attributes:
+        trusted: the trusted organisations.
+        archives: the opened archives.
+        outcome: the result for the published run.
+    """
+
     trusted: Trust
     archives: Archives
     outcome: Outcome
+
+
+class _Rest(NamedTuple):
+    """What there is besides the run.
+
+    Attributes:
+        rows: the number of rows in the history before the run.
+        uncovered_rows: the number of them that follow from no evidence.
+        waiting: the number of files of earlier runs that the sweep will remove.
+    """
+
     rows: int
     uncovered_rows: int
     waiting: int
+
+
+class _Verification:
+    """The steps of verifying a tree, in their order.
+
+    Attributes:
+        unproven: what is not proven. Each step adds to it.
+        statements: what only the publisher can know.
+    """
 
     def __init__(self, uri: str, console: Console, folder: Path, *, complete: bool, full: bool) -> None:
         self._uri, self._console, self._folder = uri, console, folder
         self._complete, self._full = complete, full
         self.unproven = Unproven()
-        self.all_contracts: Complete | None = None
         self.statements: list[str] = []
 
     def checked(self) -> str:
@@ -243,48 +266,49 @@ class _Verification:
             )
         return summary.run_id
 
-    def repeat(self, run_id: str, earlier: int) -> None:
+    def repeat(self, run_id: str, earlier: int) -> _Repeated:
         """Repeat the run with this id and at most ``earlier`` earlier ones from their evidence.
 
         Raises `RefutedError` if a file differs, and `SourceError` if another run was published meanwhile.
         """
         with self._console.step("repeat", "repeating runs from their evidence") as facts, refuting():
-            self.tree = tree = asyncio.run(fetch(self._uri, self._folder, earlier))
+            tree = asyncio.run(fetch(self._uri, self._folder, earlier))
             if tree.status.run_id != run_id:
                 raise SourceError(f"run {tree.status.run_id} was published after {run_id} was checked; verify again")
             claims_of(tree.evidence)  # raises an error for evidence beyond the bounds, before anything else reads it
-            self.repeated = repeat_earlier(tree)
-            self.made = rerender(tree)
-            for key, why in self.made.different.items():
+            earlier_runs = repeat_earlier(tree)
+            made = rerender(tree)
+            for key, why in made.different.items():
                 raise CheckError(f"{key} {why}")
-            self.unproven.update(judge_inputs(tree, self.repeated))
-            for key, (lost, why) in self.made.dependent.items():
-                self.unproven.add(
-                    UnprovenReason.CHANGES if lost == "watched" else UnprovenReason.HISTORY, [f"{key} ({why})"]
-                )
-            self.unproven.add(UnprovenReason.LIBRARIES, [*self.made.recoded, *self.repeated.recoded])
-            self.evidence = Evidence.decode(tree.evidence, tree.status.evidence_key)
-            self.statements += statements_of(tree, self.evidence)
+            self.unproven.update(judge_inputs(tree, earlier_runs))
+            for key, (lost, why) in made.dependent.items():
+                reason = UnprovenReason.CHANGES if lost == "watched" else UnprovenReason.HISTORY
+                self.unproven.add(reason, [f"{key} ({why})"])
+            self.unproven.add(UnprovenReason.LIBRARIES, [*made.recoded, *earlier_runs.recoded])
+            evidence = Evidence.decode(tree.evidence, tree.status.evidence_key)
+            self.statements += statements_of(tree, evidence)
             self.unproven.add(UnprovenReason.STATEMENTS, _transitions(tree))
-            self.unproven.add(UnprovenReason.STATEMENTS, unproven_evidence(self.evidence))
-            facts.update(files=self.made.same, earlier_runs=len(self.repeated.covered))
+            self.unproven.add(UnprovenReason.STATEMENTS, unproven_evidence(evidence))
+            facts.update(files=made.same, earlier_runs=len(earlier_runs.covered))
+        return _Repeated(tree, evidence, made, earlier_runs)
 
-    def prove(self, archives: Sequence[str], trust: Path | None, deadline: float) -> None:
+    def compare_with_checkpoints(
+        self, repeated: _Repeated, archives: Sequence[str], trust: Path | None, deadline: float
+    ) -> _Compared:
         """Compare the evidence with the network's checkpoints, which validators signed.
 
         An earlier run whose checkpoint cannot be read is left out. Raises `RefutedError` if a checkpoint contradicts a
         run, `SourceError` if that of the published run cannot be read, and `ConfigError` if nobody is trusted.
         """
-        tree, covered = self.tree, self.repeated.covered
+        tree, covered = repeated.tree, repeated.earlier.covered
         network = tree.status.network
-        self.trusted = trust_of(network, trust)
+        trusted = trust_of(network, trust)
         self.unproven.add(UnprovenReason.STATEMENTS, other_verifiers(tree.records, network, trust))
         with self._console.step("prove", "comparing the evidence with the network's checkpoint") as facts:
             buckets = self._folder / "buckets"
-            uris = archives or self.trusted.archives
-            self.archives = Archives.open(uris, buckets, Deadline(deadline, "--deadline"))
-            compare = partial(_compare_with_checkpoint, tree, self.trusted, self.archives, self.unproven, self._full)
-            self.outcome = compare(tree.status.run_id, tree.evidence)
+            opened = Archives.open(archives or trusted.archives, buckets, Deadline(deadline, "--deadline"))
+            compare = partial(_compare_with_checkpoint, tree, trusted, opened, self.unproven, self._full)
+            outcome = compare(tree.status.run_id, tree.evidence)
             for run in tree.earlier:
                 if run.ledger in covered:
                     try:
@@ -297,57 +321,72 @@ class _Verification:
             self.unproven.add(
                 UnprovenReason.EARLIER, (f"{PROOFS.template}: the proof of run {run_id}" for run_id in others)
             )
-            self.unproven.add(UnprovenReason.STATEMENTS, unproven_notices(self.evidence, self.archives, self.trusted))
-            facts.update(checkpoint=self.outcome.proven.ledger, confirmed=self.outcome.confirmed)
+            self.unproven.add(UnprovenReason.STATEMENTS, unproven_notices(repeated.evidence, opened, trusted))
+            facts.update(checkpoint=outcome.proven.ledger, confirmed=outcome.confirmed)
+        return _Compared(trusted, opened, outcome)
 
-    def compare_all_contracts(self) -> None:
-        """Compare the markets with all contracts of the checkpoint, if that was asked for."""
-        tree = self.tree
+    def compare_all_contracts(self, tree: FetchedTree, compared: _Compared) -> Complete | None:
+        """Compare the markets with all contracts of the checkpoint. None if that was not asked for."""
+        all_contracts = None
         if self._complete:
             with self._console.step("complete", "checking all contracts of the checkpoint") as facts:
                 read = run_read(asyncio.run(files_of_run(tree, KEYS_OF_READING)), self._uri)
-                proven, folder = self.outcome.proven, self._folder / "state"
-                network = tree.status.network
-                self.all_contracts = check_complete(self.archives, proven, folder, network, read, self.unproven)
-                facts.update(markets=self.all_contracts.markets)
+                all_contracts = check_complete(
+                    compared.archives,
+                    compared.outcome.proven,
+                    self._folder / "state",
+                    tree.status.network,
+                    read,
+                    self.unproven,
+                )
+                facts.update(markets=all_contracts.markets)
         census = tree.records.get(CENSUS.template)
-        if census is not None and not _is_census_of(census, self.all_contracts):
+        if census is not None and not _is_census_of(census, all_contracts):
             self.unproven.add(UnprovenReason.STATEMENTS, [CENSUS.template])
+        return all_contracts
 
-    def judge_risk(self) -> None:
+    def judge_risk(self, repeated: _Repeated, compared: _Compared) -> None:
         """Judge the risk that the run shows, and name risk documents that it does not show."""
-        tree = self.tree
+        tree, evidence = repeated.tree, repeated.evidence
         if tree.risk is not None:
             with self._console.step("risk", "judging the risk that the run shows"):
                 judged = judge_risk(
-                    tree, self.evidence, self.archives, self.trusted, self._folder, complete=self._complete
+                    tree, evidence, compared.archives, compared.trusted, self._folder, complete=self._complete
                 )
                 self.unproven.add(UnprovenReason.STATEMENTS, judged)
         unshown = (key for key in sorted(tree.keys or ()) if is_unshown_risk(key, tree.status))
         self.unproven.add(UnprovenReason.STATEMENTS, unshown)
 
-    def judge_the_rest(self) -> None:
+    def judge_the_rest(self, repeated: _Repeated, compared: _Compared) -> _Rest:
         """Name what no earlier step covers: earlier rows of the history, other files, the publisher's records."""
-        tree, unproven = self.tree, self.unproven
-        uncovered_rows = dict(uncovered(tree, self.repeated.covered))
-        self.rows = sum(count for _, count in uncovered(tree, ()))
-        self.uncovered_rows = sum(uncovered_rows.values())
-        unproven.add(UnprovenReason.HISTORY, (f"{key} ({rows} rows)" for key, rows in uncovered_rows.items()))
+        tree, unproven = repeated.tree, self.unproven
+        covered = repeated.earlier.covered
+        rows = uncovered_rows = 0
+        for earlier in earlier_rows(tree):
+            missing = earlier.not_of(covered)
+            rows += earlier.not_of(())
+            uncovered_rows += missing
+            if missing:
+                unproven.add(UnprovenReason.HISTORY, [f"{earlier.key} ({missing} rows)"])
         unproven.add(UnprovenReason.HISTORY, _liquidations(tree))
         unproven.add(UnprovenReason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.left_out.items()))
-        self.waiting = _judge_rest(tree, self.made, self.repeated, self.trusted, unproven)
+        waiting = _judge_rest(tree, repeated.made, repeated.earlier, compared.trusted, unproven)
         history_keys = (file.key for file in tree.files.under(HISTORY_FILES_PREFIX))
         run_file = next((key for key in history_keys if file_ledgers(key) is not None), "")
         newest = max((file.last_ledger for file in tree.history.files), default=0)
-        for reason, text in judge_records(tree.publisher_records, tree.status, self.made.state, run_file, newest):
+        for reason, text in judge_records(tree.publisher_records, tree.status, repeated.made.state, run_file, newest):
             if reason is None:
                 self.statements.append(text)
             else:
                 unproven.add(reason, [text])
+        return _Rest(rows, uncovered_rows, waiting)
 
-    def result(self, now: Clock) -> Verified:
-        """The state of the tree after all steps."""
-        tree, proven = self.tree, self.outcome.proven
+    def result(
+        self, repeated: _Repeated, compared: _Compared, all_contracts: Complete | None, rest: _Rest, now: Clock
+    ) -> Verified:
+        """What all steps gave."""
+        tree, outcome = repeated.tree, compared.outcome
+        proven = outcome.proven
         close_time = proven.closed[tree.status.observed_ledger]
         return Verified(
             run_id=tree.status.run_id,
@@ -356,19 +395,19 @@ class _Verification:
             age_seconds=max(int(now().timestamp()) - close_time, 0),
             checkpoint=proven.ledger,
             signed_ledger=proven.signed_ledger,
-            signed=signed_by(proven, self.trusted),
-            entries=self.outcome.entries,
-            confirmed=self.outcome.confirmed,
+            signed=signed_by(proven, compared.trusted),
+            entries=outcome.entries,
+            confirmed=outcome.confirmed,
             files=len(tree.files),
-            repeated=self.made.same,
-            earlier_runs=list(self.repeated.covered.values()),
-            history_rows=self.rows,
-            covered_history_rows=self.rows - self.uncovered_rows,
-            trust=self.trusted,
+            repeated=repeated.made.same,
+            earlier_runs=list(repeated.earlier.covered.values()),
+            history_rows=rest.rows,
+            covered_history_rows=rest.rows - rest.uncovered_rows,
+            trust=compared.trusted,
             unproven=self.unproven,
             statements=self.statements,
-            waiting=self.waiting,
-            complete=self.all_contracts,
+            waiting=rest.waiting,
+            complete=all_contracts,
         )
 
 
