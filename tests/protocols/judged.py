@@ -39,19 +39,19 @@ def with_numbers(pool: AnyPool, numbers: Mapping[str, Any]) -> AnyPool:
     """
     identity = {name: numbers[name] for name in OF_POOL if name in numbers}
     market = {name.removeprefix("market_"): numbers[name] for name in OF_MARKET if name in numbers}
-    unknown = sorted({*numbers} - {*OF_POOL, *OF_MARKET, *_names_of(pool.state)})
+    unknown = sorted({*numbers} - {*OF_POOL, *OF_MARKET, *names_of(pool.state)})
     if unknown:
         raise ValueError(f"the pool has no {', '.join(unknown)}")
     state = _with(pool.state, numbers)
     return replace(pool, **identity, market=replace(pool.market, **market), state=state)
 
 
-def _names_of(state: Any) -> Iterator[str]:
+def names_of(state: Any) -> Iterator[str]:
     """The names of all fields of a state and of its parts."""
     if is_dataclass(state):
         for item in fields(state):
             yield item.name
-            yield from _names_of(getattr(state, item.name))
+            yield from names_of(getattr(state, item.name))
 
 
 def _with(state: Any, numbers: Mapping[str, Any]) -> Any:

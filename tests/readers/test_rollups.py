@@ -40,7 +40,7 @@ def test_a_whole_folder_is_refused(published: Path, reader: str, folder: str) ->
 
 def first_plot(reader: str, base: str, rows: list[Row]) -> str:
     """The page's lines for the first plot, for a reader, against a tree and the token that is called USDC there."""
-    section = DOCS.read_text().split("\n## One URL\n")[1].split("\n## ")[0].split("The first plot")[1]
+    section = DOCS.read_text().split("\n## The first plot\n")[1].split("\n## ")[0]
     snippets = re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
     code: dict[str, str] = dict(zip(("duckdb", "polars", "pandas", "r"), snippets, strict=True))
     assert len([line for line in code[reader].splitlines() if line]) <= 5
@@ -82,7 +82,7 @@ def test_a_day_is_one_of_utc_in_every_session(published: Path, published_rows: l
 
 def test_what_a_deposit_gave(published: Path, published_rows: list[Row]) -> None:
     """The page's lines give what an amount lent and one borrowed grew to between two dates, exactly."""
-    section = DOCS.read_text().split("\n## What a deposit gave, what a loan cost\n")[1]
+    section = DOCS.read_text().split("\n## What a deposit earned, what a loan cost\n")[1]
     (code,) = re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
     newest = max(row["ledger_close_time"] // DAY for row in published_rows)
     place = published_rows[0]["market"], published_rows[0]["pool"]
