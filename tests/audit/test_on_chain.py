@@ -183,7 +183,7 @@ def test_a_file_has_the_numbers_of_its_network(ledgers: int) -> None:
         "available_to_borrow",
         "available_usd_cents",
         "available_to_borrow_usd_cents",
-            "shortfall",
+        "shortfall",
     )
     assert {("k2", name, None) for name in needs_a_balance} == set(different)
 
