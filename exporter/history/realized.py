@@ -31,9 +31,11 @@ class IndexAt:
 
 
 def realized_apy_bps(first: IndexAt, last: IndexAt) -> int | None:
-    """The growth of an index from one time to another as an annual yield, compounded daily, in basis points.
+    """The growth of an index from one time to another as an annual yield, in basis points.
 
-    It is rounded down. None if both times are the same, if one index is not known, or if the decimals changed.
+    The growth is divided by the days, and that is compounded daily for a year, rounded down. Growth over many days has
+    interest on interest already, so that its yield is slightly too high. None if both times are the same, if one index
+    is not known, or if the decimals changed.
     """
     if first.index is None or last.index is None or first.time is None or last.time is None:
         return None

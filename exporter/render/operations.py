@@ -113,8 +113,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "assets",
         "All pools in flat rows, with protocol, statuses, limits and rewards",
         "One request for everything that is needed to compare pools. `status=open` leaves the pools that let"
-        " somebody supply now. A page has 500 rows; `next_cursor` leads on. `?market=` and `?token=`, each "
-        "alone, answer with the files of one market or token, or an empty page.",
+        " somebody supply now. A page has 500 rows; `next_cursor` leads on. `market` and `token` each "
+        "stand alone, without any other parameter; their files are described as paths of their own.",
         query=("protocol", "status", "cursor"),
         problems=(
             "invalid_parameter",

@@ -809,8 +809,8 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
     realized_supply_apy_bps: Annotated[
         Change | None,
         doc(
-            "What a supply share really gained from the first to the last observation, as an annual yield "
-            "compounded daily, in basis points, rounded down; null with one observation."
+            "What a supply share really gained from the first to the last observation: its mean gain of a day, "
+            "compounded daily for a year, in basis points, rounded down; null with one observation."
         ),
     ]
     realized_supply_reward: Annotated[
@@ -827,8 +827,8 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
     realized_borrow_apy_bps: Annotated[
         Change | None,
         doc(
-            "What a debt really grew from the first to the last observation, as an annual rate compounded daily, in "
-            "basis points, rounded down; null with one observation."
+            "What a debt really grew from the first to the last observation: its mean growth of a day, compounded "
+            "daily for a year, in basis points, rounded down; null with one observation."
         ),
     ]
     comparable_supply_apy_bps: Annotated[

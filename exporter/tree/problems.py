@@ -124,7 +124,11 @@ UNKNOWN_CURSOR = not_found(
     "Begin again without a cursor."
 )
 UNKNOWN_BUCKET_PAGE = not_found("No page of a history has this cursor. Begin again without a cursor.")
-MUTUALLY_EXCLUSIVE = problem(400, "On /v1/pools, market and token exclude each other; /v1/assets takes both together.")
+MUTUALLY_EXCLUSIVE = problem(
+    400,
+    "On /v1/pools, market and token each stand alone: leave out protocol, status and the other one. /v1/assets takes "
+    "market and token together.",
+)
 
 
 def unknown_market(market: str) -> Problem:
