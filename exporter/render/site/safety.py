@@ -268,7 +268,7 @@ def _backstop(facts: MarketFacts) -> SafetyFact:
         answer = f"A backstop{held}. Its worth is not known: there is no valid price of USDC here.{leaving}"
         return SafetyFact(question, answer, is_known=False)
     borrowed = facts.market["borrowed_usd_cents"]
-    share = f", {_part(backstop['value_usd_cents'], borrowed)} of what is borrowed" if borrowed else ""
+    share = f", {_part(backstop['value_usd_cents'], borrowed)} of what is borrowed in the market" if borrowed else ""
     return SafetyFact(question, f"A backstop{held}, worth {dollars(backstop['value_usd_cents'])}{share}.{leaving}")
 
 
