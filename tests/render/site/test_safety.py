@@ -121,7 +121,10 @@ def test_the_backstop_is_compared_with_what_is_borrowed() -> None:
     def said(**changes: object) -> SafetyFact:
         return fact("Who bears", named(), replace(own, backstop=row | changes))
 
-    assert f"A backstop, which holds 3 BLND and 1 USDC, worth $1,000, 10.0{THIN}% of what is borrowed." == said().answer
+    assert (
+        f"A backstop, which holds 3 BLND and 1 USDC, worth $1,000, 10.0{THIN}% of what is borrowed in the market."
+        == said().answer
+    )
     assert "Its worth is not known" in said(value_usd_cents=None).answer
     assert said(lp_tokens=0).warns
     assert not said(lp_tokens=None).is_known
