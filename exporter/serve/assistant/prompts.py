@@ -27,7 +27,8 @@ def _best_rate() -> Prompt:
             f"What do I get now for lending {token}, and where? First ask tokens(token={token!r}): if several tokens "
             "have this symbol, take the one with an identity, and name its address and who stands behind it. Ask "
             f"best_rate(token=its address, side='supply'). For each pool say protocol, market, supply_rank_percent, "
-            "how much of it is a reward and when that ends, what the pool is worth, and what may still be supplied. "
+            "how much of it is a reward, what the pool is worth, and what may still be supplied. Where it has a "
+            "reward, ask pool(market=, pool=) when that ends (supply_reward_expiration). "
             f"Say how many pools are left out and why (left_out). {_ALWAYS}"
         )
 
@@ -44,10 +45,11 @@ def _safety() -> Prompt:
         return (
             f"Is the market {market!r} safe to lend to? Nobody can promise that; say what is known. Ask "
             f"market(market={market!r}), find_pools(market={market!r}), and changes(market={market!r}, "
-            "since='last 30 days'). Say: whether it is listed and why; its status in words; risk_in_words, repeated as "
-            "it is, or that nothing recent is known; what insures it (backstop); which pools cannot be withdrawn from; "
-            "how much is lent out, for money that is lent out cannot be withdrawn at once; whose oracle prices it; "
-            "what is queued to change (pending), and what changed lately of admins, code, oracle and caps. Do not call "
+            "since='last 30 days'), and follow next_cursor of the pools. For the oracle ask pool of one of them, with "
+            "detail='full'. Say: whether it is listed and why; its status in words; risk_in_words, repeated as it is, "
+            "or that nothing recent is known; what insures it (backstop); which pools cannot be withdrawn from; how "
+            "much is lent out, for money that is lent out cannot be withdrawn at once; whose oracle prices it; what is "
+            "queued to change (pending), and what changed lately of admins, code, oracle and caps. Do not call "
             f"it safe or unsafe yourself. {_ALWAYS}"
         )
 
@@ -63,7 +65,8 @@ def _paid() -> Prompt:
     def what_did_it_pay(token: str = "USDC", period: str = "last month") -> str:
         return (
             f"What did lending {token} pay in this time: {period}? Ask best_rate(token={token!r}), and of "
-            f"three of them history(market=its market, pool=its pool, since={period!r}, until={period!r}). Say "
+            f"three of them history(market=its market, pool=its pool, since={period!r}, until={period!r}), "
+            "each to the end of its next_cursor, for one answer may have only the first days. Say "
             "realized_supply_apy_percent where it is there: that is what suppliers really got; else the median "
             "supply_apy_percent of the days, and that it is no more than that. Say from when to when the answer is "
             "(since and until), how many days were observed, and the lowest and highest day. Rewards are extra, and "
