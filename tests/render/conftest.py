@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,5 +23,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def mainnet_tree(mainnet_snapshot_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one run publishes of mainnet's ledger 55,261,759."""
     folder = tmp_path_factory.mktemp("mainnet")
-    run(settings_for(folder, network__name="mainnet"), snapshot=mainnet_snapshot_path)
+    settings = settings_for(folder, network__name="mainnet")
+    # In a thread of its own, because an open browser of Playwright keeps an event loop running in this one.
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(run, settings, snapshot=mainnet_snapshot_path).result()
     return folder
