@@ -18,7 +18,7 @@ from exporter.deployments import Deployment
 from exporter.deployments.listing import MarketKey
 from exporter.errors import NoRoomError, SourceError
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
-from exporter.ledger.view import LedgerView
+from exporter.ledger.view import LedgerView, gather_or_cancel
 from exporter.protocols import PROTOCOLS, oracle_forms
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.containment import read_contained
@@ -157,13 +157,7 @@ class UnlistedMarkets:
         return group
 
     async def _read_parts(self, parts: Sequence[_Part]) -> None:
-        tasks = [asyncio.create_task(self._read_part(part)) for part in parts]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await gather_or_cancel(*map(self._read_part, parts))
         failed = [part for part in parts if part.skipped is SkipReason.FAILED]
         if len(parts) > 1:  # the parts share requests, so one of them may have failed all
             for part in failed:
