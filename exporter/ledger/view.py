@@ -115,9 +115,8 @@ class Batcher(Generic[Q]):
     async def ask(self, questions: Iterable[Q]) -> None:
         """Wait until these questions are answered. Raises what ``send`` raises."""
         tasks = {self._task_of(question) for question in questions}
-        await asyncio.gather(
-            *map(asyncio.shield, tasks)
-        )  # a part that is cancelled must not cancel the others' request
+        # Shielded, because a part that is cancelled must not cancel the request of the others.
+        await asyncio.gather(*map(asyncio.shield, tasks))
 
     def _task_of(self, question: Q) -> asyncio.Task[None]:
         if question not in self._under_way:

@@ -137,9 +137,14 @@ EVENTS: Final = msgspec.json.Decoder(Reply[EventsResult])
 
 
 def encode_request(request_id: int, method: str, params: Mapping[str, object] | None) -> bytes:
-    """The body of one JSON-RPC request. Its parameters have names, because the RPC refuses them by position."""
+    """The body of one JSON-RPC request."""
+    return msgspec.json.encode(_request(request_id, method, params))
+
+
+def _request(request_id: int | str, method: str, params: Mapping[str, object] | None) -> dict[str, object]:
+    """A JSON-RPC request. Its parameters have names, because the RPC refuses them by position."""
     request: dict[str, object] = {"jsonrpc": "2.0", "id": request_id, "method": method}
-    return msgspec.json.encode(request if params is None else request | {"params": params})
+    return request if params is None else request | {"params": params}
 
 
 def decode_reply(body: bytes, decoder: msgspec.json.Decoder[Reply[T]], request_id: int) -> T:
@@ -168,11 +173,7 @@ def result_of(reply: Reply[T]) -> T:
 
 def encode_batch(ids: Sequence[str], method: str, params: Sequence[Mapping[str, object]]) -> bytes:
     """The body of several requests of one method, as a JSON-RPC batch."""
-    requests = [
-        {"jsonrpc": "2.0", "id": request_id, "method": method, "params": each}
-        for request_id, each in zip(ids, params, strict=True)
-    ]
-    return msgspec.json.encode(requests)
+    return msgspec.json.encode([_request(own_id, method, own) for own_id, own in zip(ids, params, strict=True)])
 
 
 def decode_batch(
