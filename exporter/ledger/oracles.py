@@ -97,14 +97,29 @@ def tokens_by_oracle(prices: Iterable[PriceKey], most: int) -> list[TokensOfOrac
 
 def quote_calls(prices: Iterable[PriceKey]) -> list[ContractCall]:
     """The calls that `read_quotes` makes for these prices, for a reader that makes them early."""
-    return _calls({price: by_address(price.token) for price in prices})
+    return _in_order(_calls_by_price({price: by_address(price.token) for price in prices}).values())
 
 
-def _calls(assets: Mapping[PriceKey, ScVal]) -> list[ContractCall]:
-    """``decimals()`` of each oracle that is a contract, then ``lastprice(asset)`` for each of its prices."""
-    asked = [price for price in assets if price.oracle.startswith("C")]  # an account cannot be called
-    calls = [ContractCall(oracle, "decimals") for oracle in dict.fromkeys(price.oracle for price in asked)]
-    return calls + [ContractCall(price.oracle, "lastprice", (assets[price],)) for price in asked]
+class _CallsOfPrice(NamedTuple):
+    """The two calls that a quote follows from."""
+
+    decimals: ContractCall
+    last_price: ContractCall
+
+
+def _calls_by_price(assets: Mapping[PriceKey, ScVal]) -> dict[PriceKey, _CallsOfPrice]:
+    """The calls for each price whose oracle is a contract. An account cannot be called."""
+    return {
+        price: _CallsOfPrice(ContractCall(price.oracle, "decimals"), ContractCall(price.oracle, "lastprice", (asset,)))
+        for price, asset in assets.items()
+        if price.oracle.startswith("C")
+    }
+
+
+def _in_order(calls: Iterable[_CallsOfPrice]) -> list[ContractCall]:
+    """The decimals of each oracle once, and then the prices."""
+    calls = list(calls)
+    return [*dict.fromkeys(each.decimals for each in calls), *(each.last_price for each in calls)]
 
 
 async def read_quotes(view: LedgerView, prices: Iterable[PriceKey]) -> dict[PriceKey, Quote]:
@@ -114,13 +129,12 @@ async def read_quotes(view: LedgerView, prices: Iterable[PriceKey]) -> dict[Pric
 
 async def read_asset_quotes(view: LedgerView, assets: Mapping[PriceKey, ScVal]) -> dict[PriceKey, Quote]:
     """The quote of each price. The oracle is asked for the token as the given asset. Raises only `SourceError`."""
-    asked = [price for price in assets if price.oracle.startswith("C")]
-    oracles = list(dict.fromkeys(price.oracle for price in asked))
-    results = await view.call(_calls(assets))
-    decimals = dict(zip(oracles, results[: len(oracles)], strict=True))
+    calls = _calls_by_price(assets)
+    ordered = _in_order(calls.values())
+    results = dict(zip(ordered, await view.call(ordered), strict=True))
     quotes = {price: Quote(*price, failure="the market's oracle is not a contract") for price in assets}
-    for price, answer in zip(asked, results[len(oracles) :], strict=True):
-        quotes[price] = _quote(price, decimals[price.oracle], answer)
+    for price, own in calls.items():
+        quotes[price] = _quote(price, results[own.decimals], results[own.last_price])
     return quotes
 
 
