@@ -70,6 +70,11 @@ def common_symbol(symbol: str, address: str, native: str | None) -> str:
     return "XLM" if symbol == "native" and native in (None, address) else symbol
 
 
+def lookup_symbols(symbol: str, address: str, native: str | None) -> set[str]:
+    """The symbols by which a token is found, in lower case: its contract's own, and that which people use."""
+    return {symbol.lower(), common_symbol(symbol, address, native).lower()}
+
+
 def derived_address(label: str) -> str:
     """The address of a contract of the recorded network or of a test. Its id is the SHA-256 of a label."""
     return strkey.encode_contract(hashlib.sha256(label.encode()).digest())

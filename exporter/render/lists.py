@@ -21,7 +21,7 @@ from msgspec.structs import asdict
 from exporter.best import SIDES, Side, best_of_tokens, with_ranks
 from exporter.deployments import app_url
 from exporter.deployments.identified_tokens import identities
-from exporter.deployments.networks import common_symbol
+from exporter.deployments.networks import common_symbol, lookup_symbols
 from exporter.errors import CheckError
 from exporter.exact_sums import Limbs, exact_sum
 from exporter.history.periods import PERIODS
@@ -238,6 +238,12 @@ def with_list_columns(
     )
 
 
+def common_symbols(pools: pl.DataFrame, native: str | None) -> list[str]:
+    """The symbol that people use for the token of each pool (`exporter.deployments.networks.common_symbol`)."""
+    rows = pools.select("symbol", "token_address").iter_rows()
+    return [common_symbol(symbol, address, native) for symbol, address in rows]
+
+
 def _of_period(column: str, periods: Sequence[Sequence[AssetPeriod]]) -> list[int | str | None]:
     """The values of a column of `PeriodColumns` or `PeriodTimes`, out of the periods of each pool."""
     field, _, name = column.rpartition("_")
@@ -286,7 +292,7 @@ def render_tokens(
     yield file_of(every_token)
     by_symbol: dict[str, list[TokenEntry]] = {}
     for entry in every_token.data:
-        for symbol in {entry.symbol.lower(), common_symbol(entry.symbol, entry.address, native).lower()}:
+        for symbol in lookup_symbols(entry.symbol, entry.address, native):
             by_symbol.setdefault(symbol, []).append(entry)
     for symbol, entries in sorted(by_symbol.items()):
         key = TOKENS_OF_SYMBOL.key(symbol=symbol)

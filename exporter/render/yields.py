@@ -14,9 +14,8 @@ import msgspec
 import polars as pl
 from msgspec import UNSET, Struct, UnsetType, field
 
-from exporter.deployments.networks import common_symbol
 from exporter.protocols.protocol import Protocol
-from exporter.render.lists import ListedPool
+from exporter.render.lists import ListedPool, common_symbols
 from exporter.tables import rows_as
 from exporter.tree.documents import encode
 from exporter.tree.families import YIELDS
@@ -121,8 +120,7 @@ def render_yields(pools: pl.DataFrame, native: str | None, protocols: Mapping[st
         for name, protocol in protocols.items()
         for version, project in protocol.words.defillama_projects.items()
     }
-    symbols = [common_symbol(own, token, native) for own, token in pools.select("symbol", "token_address").iter_rows()]
-    pools = pools.with_columns(pl.Series("symbol", symbols, pl.String))
+    pools = pools.with_columns(pl.Series("symbol", common_symbols(pools, native), pl.String))
     priced = pools.filter("listed", pl.col("supplied_usd_cents").is_not_null()).with_columns(
         (pl.col("protocol") + " " + pl.col("version"))
         .replace_strict(projects, default=pl.col("protocol"), return_dtype=pl.String)

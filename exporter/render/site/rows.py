@@ -9,12 +9,11 @@ from typing import Any, Generic, TypedDict, TypeVar
 import polars as pl
 
 from exporter.best import ODD_PRICE, SIDES, Side, best_of_tokens, is_insolvent, why_none_of_tokens, with_ranks
-from exporter.deployments.networks import common_symbol
 from exporter.exact_sums import Limbs, exact_sum, joined
 from exporter.ledger.tokens import Token
 from exporter.protocols.compute import Tables
 from exporter.protocols.numbers import MarketFrameRow
-from exporter.render.lists import IdentityValues, ListedPool
+from exporter.render.lists import IdentityValues, ListedPool, common_symbols
 from exporter.render.site.text import harmless, no_price
 from exporter.tables import rows_as
 
@@ -87,10 +86,7 @@ def with_names(pools: pl.DataFrame, native: str | None) -> pl.DataFrame:
     short id if its market has several pools of the token, and else empty. ``token_label`` is the token's short contract
     id if two tokens have the symbol, and else empty.
     """
-    symbols = [
-        harmless(common_symbol(symbol, token, native))
-        for symbol, token in pools.select("symbol", "token_address").iter_rows()
-    ]
+    symbols = list(map(harmless, common_symbols(pools, native)))
     id_of_pool, id_of_token = (
         pl.concat_str(pl.col(name).str.head(4), pl.lit("…"), pl.col(name).str.tail(4))
         for name in ("pool", "token_address")
@@ -125,9 +121,12 @@ def pool_rows(ranked: pl.DataFrame, cells: Any) -> list[SitePool]:
     ]
 
 
-def by_market(pools: Sequence[SitePool]) -> Mapping[str, list[SitePool]]:
+_Pool = TypeVar("_Pool", bound=NamedPool)
+
+
+def by_market(pools: Sequence[_Pool]) -> Mapping[str, list[_Pool]]:
     """The pools of each market, in their order. Markets are ordered by address."""
-    own: dict[str, list[SitePool]] = {}
+    own: dict[str, list[_Pool]] = {}
     for pool in pools:
         own.setdefault(pool["market"], []).append(pool)
     return dict(sorted(own.items()))

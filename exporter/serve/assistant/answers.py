@@ -17,10 +17,11 @@ import polars.selectors as cs
 from msgspec import DecodeError, ValidationError, convert
 
 from exporter.best import in_order, is_listed, with_ranks
-from exporter.deployments.networks import common_symbol, native_contract
+from exporter.deployments.networks import common_symbol, lookup_symbols, native_contract
 from exporter.errors import ConfigError, SourceError
 from exporter.errors import DecodeError as UnreadableError
 from exporter.parquet_bounds import open_parquet
+from exporter.render.lists import common_symbols
 from exporter.render.site.risk_sentences import risk_words
 from exporter.render.site.text import cut
 from exporter.serve.assistant.dates import Period, period_of
@@ -518,8 +519,7 @@ def _of(pools: pl.DataFrame, token: str | None, protocol: str | None, market: st
 
 def with_common_symbols(pools: pl.DataFrame, native: str | None) -> pl.DataFrame:
     """The pools with the symbols that people use, in a column ``common_symbol``."""
-    symbols = [common_symbol(own, token, native) for own, token in pools.select("symbol", "token_address").iter_rows()]
-    return pools.with_columns(pl.Series("common_symbol", symbols, pl.String))
+    return pools.with_columns(pl.Series("common_symbol", common_symbols(pools, native), pl.String))
 
 
 def _risk_in_words(risk: Json | None, native: str | None) -> str | None:
@@ -541,9 +541,8 @@ def _risk_in_words(risk: Json | None, native: str | None) -> str | None:
 
 
 def _names_token(token: str, entry: Json, native: str | None) -> bool:
-    address, symbol = entry["address"], entry["symbol"]
-    symbols = {symbol.lower(), common_symbol(symbol, address, native).lower()}
-    return address == token.upper() or token.lower() in symbols
+    symbols = lookup_symbols(entry["symbol"], entry["address"], native)
+    return bool(entry["address"] == token.upper() or token.lower() in symbols)
 
 
 def _is_token(token: str) -> pl.Expr:
