@@ -164,15 +164,12 @@ def _operations(number: int, example_base: str) -> Markup:
 
 def _facts_of_markets(tables: Tables, pools: Sequence[NamedPool]) -> Mapping[str, MarketFacts]:
     """What pages say of the safety of each market, by its address."""
-    own: dict[str, list[NamedPool]] = {}
-    for pool in pools:
-        own.setdefault(pool["market"], []).append(pool)
+    own, queued = by_market(pools), pending_by_market(tables.pending)
     admins: dict[str, dict[str, None]] = {}
     for item in tables.held:
         if item.kind == "admin" and item.value != NOBODY:
             admins.setdefault(item.market, {})[item.value] = None
     backstops = {row["market"]: row for row in tables.backstops.iter_rows(named=True)}
-    queued = pending_by_market(tables.pending)
     return {
         row["market"]: MarketFacts(
             market=row,
@@ -180,7 +177,7 @@ def _facts_of_markets(tables: Tables, pools: Sequence[NamedPool]) -> Mapping[str
             pools=own.get(row["market"], []),
             admins=list(admins.get(row["market"], {})),
             backstop=backstops.get(row["market"]),
-            queued=len(queued.get(row["market"], [])),
+            pending=queued.get(row["market"], []),
         )
         for row in rows_as(MarketFrameRow, tables.markets)
     }
@@ -293,12 +290,12 @@ class _Site:
             yield self._page(page.key, name, page=page)
 
     def _pool_pages(self) -> Iterator[RenderedFile]:
-        tables, queued = self.tables, pending_by_market(self.tables.pending)
+        tables = self.tables
         times = tables.pools.select(time_text(pl.col("price_timestamp"))).to_series()
         curves, trends = rate_curves(tables.pools, tables.parameters, PROTOCOLS), self.trends.of_pools()
         for pool, time, points, trend in zip(self.named_pools, times, curves, trends, strict=True):
             key = PoolKey.of(pool)
-            risk = self._risk(key.market, pool["token_address"])
+            risk, facts = self._risk(key.market, pool["token_address"]), self.facts_of_markets[key.market]
             now = (
                 basis_points(pool["accrued_utilization"], pool["utilization_decimals"]),
                 basis_points(pool["accrued_borrow_apr"], pool["apr_decimals"]),
@@ -315,20 +312,19 @@ class _Site:
                 price_time=time,
                 parameters=tables.parameters.get(key, ()),
                 spokes=tables.spokes.get(key, ()),
-                pending=[item for item in queued.get(key.market, ()) if item.pool in (None, key.pool)],
+                pending=[item for item in facts.pending if item.pool in (None, key.pool)],
                 curve=points and curve([(point.utilization_bps, point.borrow_apr_bps) for point in points], now),
                 charts=pool_charts(trend),
                 risk=risk,
-                safety=of_pool(pool, self.facts_of_markets[key.market], has_risk=risk is not None),
+                safety=of_pool(pool, facts, has_risk=risk is not None),
                 bucket=trend.every,
             )
 
     def _market_pages(self, markets: Sequence[SiteMarket], rows: Sequence[SitePool]) -> Iterator[RenderedFile]:
-        tables, trends = self.tables, self.trends.of_groups("market")
-        queued, by_address = pending_by_market(tables.pending), {row["market"]: row for row in markets}
+        trends, by_address = self.trends.of_groups("market"), {row["market"]: row for row in markets}
         read = by_market(rows)
         for name in chain(read, (name for name in by_address if name not in read)):
-            pools, risk = read.get(name, []), self._risk(name)
+            pools, risk, facts = read.get(name, []), self._risk(name), self.facts_of_markets[name]
             yield from self._group_pages(
                 f"markets/{name}",
                 "market",
@@ -336,11 +332,11 @@ class _Site:
                 trends.get(name),
                 self.common["symbols"],
                 market=by_address[name],
-                pending=queued.get(name, ()),
-                backstop=self.facts_of_markets[name].backstop,
+                pending=facts.pending,
+                backstop=facts.backstop,
                 changes=[change for change in self.changes if change.market == name][:MAX_NEWEST_CHANGES],
                 risk=risk,
-                safety=of_market(self.facts_of_markets[name], has_risk=risk is not None),
+                safety=of_market(facts, has_risk=risk is not None),
             )
 
     def _group_pages(

@@ -11,10 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from exporter.errors import lasting, pluralize
+from exporter.protocols.base import Pending
 from exporter.protocols.numbers import MarketFrameRow
 from exporter.protocols.protocol import Protocol
 from exporter.render.site.rows import NamedPool
-from exporter.render.site.text import cut, dollars, exact_amount, harmless, no_price, percent, round_amount, why, words
+from exporter.render.site.text import (
+    SYMBOL_LENGTH,
+    cut,
+    dollars,
+    exact_amount,
+    harmless,
+    no_price,
+    percent,
+    round_amount,
+    why,
+    words,
+)
 
 MAX_NAMED = 6
 """Largest number of admins and of tokens that a fact names."""
@@ -44,7 +56,7 @@ class MarketFacts:
         pools: the pools of the market that were read.
         admins: the addresses that may change the market, as far as they were read, each once.
         backstop: its row of the backstops frame; None if there is none.
-        queued: the number of queued changes.
+        pending: the changes that are queued for the market or its pools.
     """
 
     market: MarketFrameRow
@@ -52,7 +64,7 @@ class MarketFacts:
     pools: Sequence[NamedPool]
     admins: Sequence[str]
     backstop: Mapping[str, Any] | None
-    queued: int
+    pending: Sequence[Pending]
 
 
 def of_market(facts: MarketFacts, *, has_risk: bool) -> list[SafetyFact]:
@@ -96,7 +108,7 @@ def _listing(market: MarketFrameRow) -> SafetyFact:
 
 def _changes(facts: MarketFacts) -> SafetyFact:
     question = "Who may change it?"
-    queued = f" {pluralize(facts.queued, 'change')} queued; see above." if facts.queued else ""
+    queued = f" {pluralize(len(facts.pending), 'change')} queued; see above." if facts.pending else ""
     if not facts.admins:
         return SafetyFact(question, f"Not known: no admin was read.{queued}", is_known=False)
     named = ", ".join(
@@ -108,7 +120,7 @@ def _changes(facts: MarketFacts) -> SafetyFact:
         f"{'The admins are' if is_several else 'The admin is'} {named}{more}. "
         f"Who signs for {'them' if is_several else 'it'} was not read.{queued}"
     )
-    return SafetyFact(question, answer, warns=bool(facts.queued))
+    return SafetyFact(question, answer, warns=bool(facts.pending))
 
 
 def _age(pool: NamedPool) -> str:
@@ -168,7 +180,7 @@ def _leaving_pool(pool: NamedPool) -> SafetyFact:
         return SafetyFact(question, f"Not known: {reason}.", is_known=False)
     if not supplied:
         return SafetyFact(question, "Nothing is supplied.")
-    symbol, decimals = cut(pool["symbol"], 14), pool["decimals"]
+    symbol, decimals = cut(pool["symbol"], SYMBOL_LENGTH), pool["decimals"]
     return SafetyFact(
         question,
         f"{round_amount(left, decimals)} of {round_amount(supplied, decimals)} {symbol} can be withdrawn at this "
@@ -204,7 +216,7 @@ def _cover_of_pool(pool: NamedPool) -> SafetyFact:
     question = "Is what lenders are owed there?"
     if pool["shortfall"] is None:
         return SafetyFact(question, f"Not known: {_BY_BOOKS}.", is_known=False)
-    symbol, decimals = cut(pool["symbol"], 14), pool["decimals"]
+    symbol, decimals = cut(pool["symbol"], SYMBOL_LENGTH), pool["decimals"]
     if pool["shortfall"]:
         missing = f"{exact_amount(pool['shortfall'], decimals)} of {round_amount(pool['total_supplied'], decimals)}"
         answer = f"No: {missing} {symbol} are missing. Suppliers are owed more than the pool has in tokens and loans."
@@ -214,7 +226,7 @@ def _cover_of_pool(pool: NamedPool) -> SafetyFact:
 
 def _cover_of_market(pools: Sequence[NamedPool]) -> SafetyFact:
     question = "Is what lenders are owed there?"
-    insolvent = [cut(pool["symbol"], 14) for pool in pools if pool["shortfall"]]
+    insolvent = [cut(pool["symbol"], SYMBOL_LENGTH) for pool in pools if pool["shortfall"]]
     unknown = sum(pool["shortfall"] is None for pool in pools)
     if insolvent:
         named = ", ".join(insolvent[:MAX_NAMED])
@@ -240,7 +252,8 @@ def _collateral(pools: Sequence[NamedPool]) -> SafetyFact:
         return SafetyFact(question, "No token of the market is taken as collateral.", warns=True)
     taken.sort(key=lambda pool: (-(pool["tvl_usd_cents"] or 0), pool["symbol"], pool["pool"]))
     named = ", ".join(
-        f"{cut(pool['symbol'], 14)} at {percent(pool['collateral_factor_bps'] or 0)}" for pool in taken[:MAX_NAMED]
+        f"{cut(pool['symbol'], SYMBOL_LENGTH)} at {percent(pool['collateral_factor_bps'] or 0)}"
+        for pool in taken[:MAX_NAMED]
     )
     more = f" and {len(taken) - MAX_NAMED} more" if len(taken) > MAX_NAMED else ""
     missing = f" Of {unknown} of {len(pools)} pools that was not read." if unknown else ""

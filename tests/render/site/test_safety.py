@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from exporter.protocols import PROTOCOLS
+from exporter.protocols.base import Pending
 from exporter.protocols.numbers import MarketFrameRow
 from exporter.render.site.rows import NamedPool
 from exporter.render.site.safety import MarketFacts, SafetyFact, of_market, of_pool
@@ -31,7 +32,7 @@ def named(**changes: object) -> NamedPool:
 def facts(pool: NamedPool, protocol: str = "blend", **market: object) -> MarketFacts:
     """The facts of the market of this one pool."""
     row = cast(MarketFrameRow, market_row(pool["market"], borrowed_usd_cents=10**6, oracle=contract(1), **market))
-    return MarketFacts(row, PROTOCOLS[protocol], [pool], [ADMIN], None, 0)
+    return MarketFacts(row, PROTOCOLS[protocol], [pool], [ADMIN], None, [])
 
 
 def fact(question: str, pool: NamedPool, own: MarketFacts | None = None, *, has_risk: bool = False) -> SafetyFact:
@@ -104,7 +105,7 @@ def test_the_price_has_an_owner_and_an_age() -> None:
 def test_who_may_change_a_market_is_named_or_said_not_to_be_known() -> None:
     """An account and a contract are told apart; what is queued is counted."""
     own = facts(named())
-    several = replace(own, admins=[ADMIN, contract(2)], queued=2)
+    several = replace(own, admins=[ADMIN, contract(2)], pending=[Pending(contract(9), None, "admin", ADMIN)] * 2)
 
     assert f"The admin is the account {ADMIN}. Who signs for it was not read." == fact("Who may", named(), own).answer
     said = fact("Who may", named(), several)
