@@ -47,6 +47,16 @@ def bucket(**fields: Any) -> PoolDay:
     return replace(PoolDay(**asdict(day), **more), **fields)
 
 
+def published_days(historian: Historian, place: tuple[str, str]) -> tuple[list[dict[str, str]], list[dict[str, Any]]]:
+    """The rows of a pool's file of days as CSV, and the buckets of its newest document of days."""
+    market, pool = place
+    stored = historian.store.get(f"v1/assets/{market}/{pool}/history.csv")
+    document = historian.store.get(f"v1/assets/{market}/{pool}/history/1d.json")
+    assert stored is not None
+    assert document is not None
+    return list(csv.DictReader(stored.data.decode().splitlines())), json.loads(document.data)["data"]
+
+
 def test_a_file_has_the_closed_days() -> None:
     """Each closed day is a row with the fields of the document, and the open one is not there yet."""
     historian, place = Historian(MemoryStore()), places(1, 1)
@@ -56,13 +66,7 @@ def test_a_file_has_the_closed_days() -> None:
             100 + number,
             MONDAY + 86_400 * number,
         )
-    market, pool = place[0]
-    stored = historian.store.get(f"v1/assets/{market}/{pool}/history.csv")
-    document = historian.store.get(f"v1/assets/{market}/{pool}/history/1d.json")
-    assert stored is not None
-    assert document is not None
-    rows = list(csv.DictReader(stored.data.decode().splitlines()))
-    days = json.loads(document.data)["data"]
+    rows, days = published_days(historian, place[0])
 
     assert [*EXACT, *APPROXIMATE] == list(rows[0])
     assert 2 == len(rows) == len(days) == len(buckets_of(historian.observations, LENGTHS["1d"])[place[0]]) - 1
@@ -126,19 +130,14 @@ def test_a_file_has_all_closed_days_up_to_ten_years() -> None:
     for ledger, number in enumerate(numbers, 100):
         time = MONDAY + 86_400 * number
         historian.run(observe(Random(number), place, ledger, time), ledger, time)
-    market, pool = place[0]
-    stored = historian.store.get(f"v1/assets/{market}/{pool}/history.csv")
-    document = historian.store.get(f"v1/assets/{market}/{pool}/history/1d.json")
-    assert stored is not None
-    assert document is not None
-    found = list(csv.DictReader(stored.data.decode().splitlines()))
+    rows, newest_days = published_days(historian, place[0])
     days = buckets_of(historian.observations, LENGTHS["1d"])[place[0]][:-1]
     kept = [day for day in days if day["last_ledger"] >= 103]
 
     assert 20 < len(kept) < len(days)
-    assert len(json.loads(document.data)["data"]) < len(kept)
-    assert [str(day["last_ledger"]) for day in kept] == [row["last_ledger"] for row in found]
-    assert [as_text(day["total_supplied"]) for day in kept] == [row["total_supplied"] for row in found]
+    assert len(newest_days) < len(kept)
+    assert [str(day["last_ledger"]) for day in kept] == [row["last_ledger"] for row in rows]
+    assert [as_text(day["total_supplied"]) for day in kept] == [row["total_supplied"] for row in rows]
 
 
 def test_each_observation_counts_for_the_four_columns_of_the_file_alone() -> None:
