@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import starmap
 from types import NoneType
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar, cast, get_args
 
@@ -17,8 +18,9 @@ import polars as pl
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
+from exporter.tree.columns import Source, column_note
 from exporter.tree.documents import MarketBackstop, MarketEntry
-from exporter.tree.pools import AssetDetail, Source, column_note
+from exporter.tree.pools import AssetDetail
 from exporter.tree.values import ParquetType
 
 MAX_DECIMAL = 10**38 - 1
@@ -42,6 +44,7 @@ _PLAIN = {str: ParquetType.UTF8, int: ParquetType.INT64, bool: ParquetType.BOOLE
 
 
 _Row = TypeVar("_Row")
+_Document = TypeVar("_Document", bound=Struct)
 
 
 class _RowOfPool(TypedDict):
@@ -73,7 +76,7 @@ class Column:
     Attributes:
         name: the column's name, which is the field's.
         document_type: the annotated type of the field in documents.
-        source: who gives the column (`exporter.tree.pools.ColumnNote`).
+        source: who gives the column (`exporter.tree.columns.ColumnNote`).
         position: the column's position in a Parquet file.
         meaning: what the column holds, with its unit.
     """
@@ -164,6 +167,14 @@ def written(name: str, kind: Any) -> pl.Expr:
 def document_fields(model: type[Struct]) -> Sequence[pl.Expr]:
     """The fields of a document in its form, each from the column with its name."""
     return [written(item.name, item.type) for item in fields(model)]
+
+
+def documents_of(model: type[_Document], frame: pl.DataFrame) -> Iterator[_Document]:
+    """The rows of a frame as documents, each field from the column with its name.
+
+    Raises `polars.exceptions.ColumnNotFoundError` if the frame lacks a column.
+    """
+    return starmap(model, frame.select(document_fields(model)).iter_rows())
 
 
 def _columns_in(model: type[Struct]) -> Iterator[Column]:

@@ -11,7 +11,7 @@ import pytest
 
 from exporter import docstrings as docstrings_module
 from exporter.docstrings import docstrings
-from exporter.tree import documents, pools, problems, risk_documents
+from exporter.tree import documents, pool_parts, pool_periods, pool_rows, pools, problems, risk_documents
 
 SHOWN = """
 import hashlib
@@ -26,7 +26,10 @@ for command in main.commands.values():
 """
 
 
-@pytest.mark.parametrize("module", [documents, pools, problems, risk_documents, docstrings_module])
+MODULES = [documents, pool_parts, pool_periods, pool_rows, pools, problems, risk_documents, docstrings_module]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_the_source_has_what_python_has(module: ModuleType) -> None:
     """What is restored is what a usual Python keeps."""
     expected = []

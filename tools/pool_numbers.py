@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 from msgspec.structs import fields
 
 from exporter.tables import COLUMNS, FRAME_DTYPES, MARKETS_SCHEMA, SHARED, Column, column_type
-from exporter.tree import pools
+from exporter.tree import pool_parts, pools
 from exporter.tree.documents import MarketBackstop, MarketEntry
 from exporter.tree.values import ParquetType
 
@@ -26,7 +26,7 @@ HEAD: Final = '''\
 """The numbers of one pool, typed. Generated from `exporter/tree/pools.py` by ``python -m tools.pool_numbers``.
 
 A protocol's math returns `PoolNumbers`. `PoolFrameRow` is a row of the pools frame while it is computed, and when it is
-compared with a contract's own views; documents have `exporter.tree.pools.PoolRow`. `MarketFrameRow` and
+compared with a contract's own views; documents have `exporter.tree.pool_rows.PoolRow`. `MarketFrameRow` and
 `BackstopFrameRow` are rows of the markets and backstops frames. Amounts are in base units, ``_bps`` are basis points,
 times are unix seconds.
 """
@@ -112,7 +112,7 @@ def _optional(column: Column) -> str:
 
 
 def _spoke_fields() -> Iterator[str]:
-    for found in fields(pools.AssetSpoke):
+    for found in fields(pool_parts.AssetSpoke):
         optional = " | None" if _can_be_null(found.type) else ""
         yield f"{found.name}: {PYTHON_TYPES[column_type(found.type)]}{optional}\n{_meaning(found.type)}"
 

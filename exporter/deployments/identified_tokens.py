@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 
 from exporter.errors import ConfigError
 from exporter.ledger.codec import strkey
-from exporter.tree.pools import TokenIdentity
+from exporter.tree.pool_parts import TokenIdentity
 
 LIST = "tokens.toml"
 

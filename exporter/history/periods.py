@@ -24,7 +24,7 @@ from exporter.history.closed_buckets import Histories
 from exporter.history.realized import realized_column
 from exporter.history.time_buckets import DAY, HOUR, Bucket
 from exporter.tables import PoolKey, time_text
-from exporter.tree.pools import AssetPeriod
+from exporter.tree.pool_periods import AssetPeriod
 
 _CHANGING_FIELDS = ("supply_apy_bps", "borrow_apy_bps", "utilization_bps", "tvl_usd_cents")
 """Fields of a bucket for which a period has a mean and a change."""

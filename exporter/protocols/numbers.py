@@ -1,7 +1,7 @@
 """The numbers of one pool, typed. Generated from `exporter/tree/pools.py` by ``python -m tools.pool_numbers``.
 
 A protocol's math returns `PoolNumbers`. `PoolFrameRow` is a row of the pools frame while it is computed, and when it is
-compared with a contract's own views; documents have `exporter.tree.pools.PoolRow`. `MarketFrameRow` and
+compared with a contract's own views; documents have `exporter.tree.pool_rows.PoolRow`. `MarketFrameRow` and
 `BackstopFrameRow` are rows of the markets and backstops frames. Amounts are in base units, ``_bps`` are basis points,
 times are unix seconds.
 """

@@ -29,7 +29,7 @@ from exporter.ledger.tokens import Token
 from exporter.protocols.compute import Tables
 from exporter.protocols.numbers import PoolFrameRow
 from exporter.render.run_documents import digits, token_documents
-from exporter.tables import PoolKey, document_fields, pool_keys, rows_as
+from exporter.tables import PoolKey, documents_of, pool_keys, rows_as
 from exporter.tree.documents import BestRate, TokenEntry, TokenList, encode, token_of
 from exporter.tree.families import (
     EMPTY_PAGE_KEY,
@@ -41,7 +41,10 @@ from exporter.tree.families import (
     pools_of_key,
 )
 from exporter.tree.files import FileKind, RenderedFile
-from exporter.tree.pools import AssetPeriod, PoolRow, PoolSnapshot, TokenIdentity
+from exporter.tree.pool_parts import TokenIdentity
+from exporter.tree.pool_periods import AssetPeriod
+from exporter.tree.pool_rows import PoolRow
+from exporter.tree.pools import PoolSnapshot
 from exporter.tree.read_back import file_of
 
 PAGE_ROWS = 500
@@ -101,7 +104,7 @@ def render_assets(
 
 def snapshots(pools: pl.DataFrame) -> list[PoolSnapshot]:
     """The rows of the pools frame as documents have them."""
-    return [PoolSnapshot(*row) for row in pools.select(document_fields(PoolSnapshot)).iter_rows()]
+    return [*documents_of(PoolSnapshot, pools)]
 
 
 def check_pools(pools: pl.DataFrame) -> None:
@@ -161,7 +164,7 @@ def _assets_list(
 
 
 class PeriodColumns(TypedDict):
-    """The columns of periods in lists and on the site: a field of `exporter.tree.pools.AssetPeriod`, and the period."""
+    """The columns of periods in lists and on the site: a field of `AssetPeriod`, and the period."""
 
     mean_supply_apy_bps_7d: int | None
     mean_supply_apy_bps_30d: int | None
@@ -182,7 +185,7 @@ class PeriodColumns(TypedDict):
 
 
 class PeriodTimes(TypedDict):
-    """Where the realized yields of each period begin and end, as text (`exporter.tree.pools.AssetPeriod`)."""
+    """Where the realized yields of each period begin and end, as text (`AssetPeriod`)."""
 
     realized_from_24h: str | None
     realized_from_7d: str | None
@@ -257,7 +260,7 @@ def render_pool_lists(pools: pl.DataFrame, protocols: Iterable[str], ledger: int
     ``pools`` is a frame of `with_list_columns`. A protocol without pools has a list, too.
     """
     written: set[str] = set()  # lists can share their last pages
-    rows = [encode(PoolRow(*row)) for row in pools.select(document_fields(PoolRow)).iter_rows()]
+    rows = [encode(row) for row in documents_of(PoolRow, pools)]
     for first_key, indices in _flat_lists(pools, protocols):
         for page in chain([rows[index] for index in indices], PAGE_ROWS, ledger):
             kind = FileKind.PAGE if page.start else FileKind.DOCUMENT

@@ -15,7 +15,16 @@ from exporter.render import yields
 from exporter.render.operations import OPERATIONS, TAGS, Operation
 from exporter.render.site.templates import environment
 from exporter.render.yields import YieldsBorrows, YieldsPools
-from exporter.tree import documents, pools, problems, risk_documents, values
+from exporter.tree import (
+    documents,
+    pool_parts,
+    pool_periods,
+    pool_rows,
+    pools,
+    problems,
+    risk_documents,
+    values,
+)
 from exporter.tree.documents import EXPORTER_VERSION, ApiIndex, Endpoint, LaterEndpoint, OpenApiDocument
 from exporter.tree.families import FAMILIES, LLMS, OPENAPI
 from exporter.tree.files import FileKind, RenderedFile
@@ -267,7 +276,7 @@ def _responses(model: type[msgspec.Struct], operation: Operation) -> dict[str, o
 
 def _schemas() -> dict[str, object]:
     models = [*{model: None for _, model, _ in DESCRIBED}, Problem]
-    restore(documents, pools, problems, risk_documents, yields)
+    restore(documents, pool_parts, pool_periods, pool_rows, pools, problems, risk_documents, yields)
     _, components = msgspec.json.schema_components(models, ref_template=_SCHEMAS + "{name}")
     for schema in components.values():
         for name, described in schema["properties"].items():

@@ -24,26 +24,22 @@ from exporter.protocols.compute import Tables, pending_by_market
 from exporter.protocols.numbers import SpokeTerms
 from exporter.protocols.protocol import Protocol, RateRow
 from exporter.render.site.templates import environment
-from exporter.tables import COLUMNS, MAX_DECIMAL, VALID_PRICE, PoolKey, document_fields, rows_as, written
+from exporter.tables import COLUMNS, MAX_DECIMAL, VALID_PRICE, PoolKey, documents_of, rows_as, written
 from exporter.tree import documents
 from exporter.tree.families import METRICS, SKIPPED, SKIPPED_PAGE
 from exporter.tree.files import FileKind, RenderedFile
+from exporter.tree.pool_parts import AssetSpoke, PendingChange, RateModelParameter, RatePoint, TokenIdentity
+from exporter.tree.pool_periods import AssetPeriod
+from exporter.tree.pool_rows import MarketPool
 from exporter.tree.pools import (
     AssetDetail,
     AssetIndexes,
     AssetLiquidity,
     AssetOperations,
-    AssetPeriod,
     AssetPrice,
     AssetRates,
     AssetRewards,
     AssetRisk,
-    AssetSpoke,
-    MarketPool,
-    PendingChange,
-    RateModelParameter,
-    RatePoint,
-    TokenIdentity,
 )
 from exporter.tree.read_back import file_of
 from exporter.tree.values import SkipReason
@@ -63,14 +59,13 @@ def render_markets(tables: Tables, cap: int) -> Iterator[RenderedFile]:
     Raises `CheckError` if the frames of markets and pools contradict each other.
     """
     check_markets(tables.pools, tables.markets)
-    rows = tables.markets.select(document_fields(documents.MarketEntry)).iter_rows()
-    entries = [documents.MarketEntry(*row) for row in rows]
+    entries = [*documents_of(documents.MarketEntry, tables.markets)]
     yield file_of(documents.MarketList(observed_ledger=tables.ledger, data=entries))
     pools: dict[str, list[MarketPool]] = {}
-    for market, *values in tables.pools.select("market", *document_fields(MarketPool)).iter_rows():
-        pools.setdefault(market, []).append(MarketPool(*values))
-    backstops = tables.backstops.select("market", *document_fields(documents.MarketBackstop)).iter_rows()
-    insured = {market: documents.MarketBackstop(*values) for market, *values in backstops}
+    for market, pool in zip(tables.pools["market"], documents_of(MarketPool, tables.pools), strict=True):
+        pools.setdefault(market, []).append(pool)
+    backstops = documents_of(documents.MarketBackstop, tables.backstops)
+    insured = dict(zip(tables.backstops["market"], backstops, strict=True))
     queued = pending_by_market(tables.pending)
     more = tables.markets.select("config_hash", "listed_source").iter_rows()
     for entry, (config_hash, listed_source) in zip(entries, more, strict=True):

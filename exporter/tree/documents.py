@@ -18,7 +18,9 @@ from msgspec import Meta, Struct, field
 
 import exporter
 from exporter.tree.dates import DAY
-from exporter.tree.pools import MarketPool, NullableIdentity, PendingChange, PoolRow, PoolSnapshot
+from exporter.tree.pool_parts import NullableIdentity, PendingChange
+from exporter.tree.pool_rows import MarketPool, PoolRow
+from exporter.tree.pools import PoolSnapshot
 from exporter.tree.risk_documents import MarketRisk
 from exporter.tree.values import (
     AccountAddress,

@@ -3,34 +3,31 @@
 The frames (`exporter.tables`), the Parquet files and their data package (`exporter.history.parquet`), the JSON
 documents, their description (`exporter.render.openapi`) and the table in docs/history.md all follow from the fields of
 `AssetDetail` and its parts. A field states its name, its type, whether it can be null, and its meaning. Its class says
-where documents have it: the fields of `AssetOperations`, `AssetLiquidity`, `AssetRisk` and `PoolRewards` are also in
-the rows of ``/v1/pools``.
+where documents have it (docs/architecture.md has a table): the fields of `AssetOperations`, `AssetLiquidity`,
+`AssetRisk` and `PoolRewards` are also in the rows of ``/v1/pools``. `exporter.tree.pool_rows`, which is generated,
+repeats these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Literal, TypeVar, cast
+from typing import Annotated
 
-from msgspec import Meta, Struct, defstruct, field
-from msgspec.structs import FieldInfo, fields
+from msgspec import Struct, field
 
+from exporter.tree.columns import derived, optional, required
+from exporter.tree.pool_parts import AssetSpoke, PendingChange, RateModelParameter, RatePoint, TokenIdentity
+from exporter.tree.pool_periods import AssetPeriod
 from exporter.tree.values import (
     AccountAddress,
     Amount,
     BasisPoints,
-    CentsChange,
-    Change,
     Compounding,
     ContractAddress,
-    Count,
     Digest,
     FixedPoint,
     Ledger,
     LiquidationKind,
     ListedReasonName,
-    PeriodName,
     PoolId,
     Price,
     PriceTime,
@@ -45,43 +42,6 @@ from exporter.tree.values import (
     Words,
     doc,
 )
-
-Source = Literal["required", "optional", "derived"]
-"""Who gives a column: every protocol, some protocols, or a computation from other columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnNote:
-    """What the annotation of a field says about its column in the pools frame.
-
-    Attributes:
-        source: who gives the column.
-        position: the column's position in a Parquet file. It never changes, and a new column takes the next position.
-        meaning: what the column holds, with its unit, and when it is null. It can be read alone.
-    """
-
-    source: Source
-    position: int
-    meaning: str
-
-
-def _column(source: Source, position: int, meaning: str) -> Meta:
-    return Meta(description=meaning, extra={"column_note": ColumnNote(source, position, meaning)})
-
-
-def required(position: int, meaning: str) -> Meta:
-    """A column that every protocol gives."""
-    return _column("required", position, meaning)
-
-
-def optional(position: int, meaning: str) -> Meta:
-    """A column that a protocol may give. It is null when unknown, unless the meaning says what null is."""
-    return _column("optional", position, meaning if "null" in meaning else f"{meaning}; null when unknown")
-
-
-def derived(position: int, meaning: str) -> Meta:
-    """A column that is computed from the columns that protocols give."""
-    return _column("derived", position, meaning)
 
 
 class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,22 +82,6 @@ class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
         derived(22, "floor((total_supplied + total_collateral) * price * 100) in US cents; null without a valid price"),
     ]
     observed_ledger: Annotated[Ledger, derived(23, "the ledger at which every value of this row was observed")]
-
-
-class TokenIdentity(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who stands behind a token, by a source that the exporter's list of identified tokens names.
-
-    The list identifies a token by its contract's address, never by what a contract says about itself.
-    """
-
-    who: Annotated[str, doc("Who issues the token or answers for it.")]
-    home_domain: Annotated[str | None, doc("The domain that the issuer names as its own; null where it names none.")]
-    stable: Annotated[bool, doc("Whether the token is meant to be worth one unit of a national currency at any time.")]
-
-
-NullableIdentity = Annotated[
-    TokenIdentity | None, doc("Who stands behind the token; null if it is not on the list of identified tokens.")
-]
 
 
 class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
@@ -295,28 +239,6 @@ class AssetIndexes(
     ]
 
 
-class RateModelParameter(Struct, frozen=True, forbid_unknown_fields=True):
-    """One parameter of the pool's configuration, under the contract's own name.
-
-    The number is `value` divided by 10^`decimals`. Yes is 1, no is 0. If `no_limit` is true, the contract takes
-    this value to mean that there is no limit.
-    """
-
-    name: Annotated[Words, doc("The parameter's name in the contract.")]
-    value: Annotated[FixedPoint, doc("The parameter's value, times 10^`decimals`; yes is 1, no is 0.")]
-    decimals: Annotated[Scale, doc("Decimals of `value`.")]
-    no_limit: Annotated[bool, doc("Whether the contract takes this value to mean that there is no limit.")]
-
-
-class RatePoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """A point of the curve of the borrow rate over the utilization. Between two points the curve is a straight line."""
-
-    utilization_bps: Annotated[BasisPoints, doc("Utilization, in basis points, rounded down.")]
-    borrow_apr_bps: Annotated[
-        BasisPoints, doc("Annual rate of borrowers at this utilization, in basis points, rounded down.")
-    ]
-
-
 class AssetOperations(Struct, frozen=True, forbid_unknown_fields=True):
     """The operations that the contract allows in the pool now, before caps, balances and health are looked at.
 
@@ -407,45 +329,6 @@ class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
     available_to_borrow_usd_cents: Annotated[
         UsdCents | None, derived(90, "floor(available_to_borrow * price * 100); null without a valid price")
     ]
-
-
-class AssetSpoke(Struct, frozen=True, forbid_unknown_fields=True):
-    """One spoke's terms for a pool. A spoke is a set of limits for the accounts that belong to it.
-
-    The terms have the meaning that they have in `operations`, `liquidity` and `risk`, for this spoke alone. A spoke
-    that is `deprecated`, or in which the pool is `frozen`, takes nothing new. A spoke that is `paused` takes nothing
-    but liquidations of what secures a debt. What cannot be seized secures no liquidation. A cap of "0" is closed.
-    """
-
-    spoke: Annotated[Count, doc("The spoke's number.")]
-    deprecated: Annotated[bool, doc("Whether the spoke takes nothing new.")]
-    paused: Annotated[bool, doc("Whether the spoke takes nothing but liquidations of what secures a debt.")]
-    frozen: Annotated[bool, doc("Whether the pool takes nothing new in the spoke.")]
-    can_supply: Annotated[bool, doc("Whether the spoke takes supplies.")]
-    can_withdraw: Annotated[bool, doc("Whether the spoke lets its accounts withdraw.")]
-    can_borrow: Annotated[
-        bool | None, doc("Whether the spoke lends; null if it is not known whether the market has a price.")
-    ]
-    can_repay: Annotated[bool, doc("Whether the spoke takes repayments.")]
-    can_liquidate: Annotated[
-        bool | None, doc("Whether debt can be liquidated; null if it is not known whether the market has a price.")
-    ]
-    can_be_seized: Annotated[bool, doc("Whether liquidators can get the supply.")]
-    available_to_supply: Annotated[Amount, doc("Most that the spoke's cap lets in, in token base units.")]
-    available_to_borrow: Annotated[
-        Amount | None, doc("Most that can be borrowed, in token base units; null when `can_borrow` is.")
-    ]
-    collateral_factor_bps: Annotated[
-        BasisPoints, doc("Share of the value of collateral that counts when a debt is opened, in basis points.")
-    ]
-    liquidation_threshold_bps: Annotated[
-        BasisPoints, doc("Share of the value of collateral that counts against liquidation, in basis points.")
-    ]
-    liquidation_bonus_bps: Annotated[BasisPoints, doc("What a liquidator gets above the debt, in basis points.")]
-    supply_cap: Annotated[Amount, doc("Most that may be supplied, in token base units; 0 is closed.")]
-    borrow_cap: Annotated[Amount, doc("Most that may be borrowed, in token base units; 0 is closed.")]
-    can_be_collateral: Annotated[bool, doc("Whether the spoke's configuration lets the supply secure a debt.")]
-    can_be_borrowed: Annotated[bool, doc("Whether the spoke's configuration lets the pool be borrowed.")]
 
 
 class AssetRisk(Struct, frozen=True, forbid_unknown_fields=True):
@@ -611,106 +494,6 @@ class AssetRewards(PoolRewards, frozen=True, forbid_unknown_fields=True):
     ]
 
 
-class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
-    """The means and changes of a pool over a `period`.
-
-    The period ends at the start of the present hour or, for `30d`, of the present day. Means are over the
-    `observed_count` closed buckets of the period in which the pool was observed. Each bucket counts once, and the mean
-    is rounded down. A bucket is an hour for `24h` and `7d`, and a day for `30d`. A change is the number in this
-    document minus that of the newest bucket before the period. If no bucket ended within a quarter of the period before
-    its start, the history is too short: the count is 0 and everything else is null. The value and its change are also
-    null without a price.
-    """
-
-    period: PeriodName
-    observed_count: Annotated[Count, doc("Closed buckets of the period in which the pool was observed.")]
-    mean_supply_apy_bps: Annotated[
-        BasisPoints | None,
-        doc(
-            "Mean annual yield of suppliers, compounded as the protocol does it, in basis points; null where the "
-            "history is too short."
-        ),
-    ]
-    mean_borrow_apy_bps: Annotated[
-        BasisPoints | None,
-        doc(
-            "Mean annual cost of borrowers, compounded as the protocol does it, in basis points; null where the "
-            "history is too short."
-        ),
-    ]
-    mean_utilization_bps: Annotated[
-        BasisPoints | None, doc("Mean utilization, in basis points; null where the history is too short.")
-    ]
-    mean_tvl_usd_cents: Annotated[
-        UsdCents | None,
-        doc("Mean value of the pool, in US cents; null where the history is too short or has no price."),
-    ]
-    mean_comparable_supply_apy_bps: Annotated[
-        BasisPoints | None,
-        doc(
-            "Mean annual yield of suppliers compounded daily, alike for every protocol, in basis points; null where "
-            "the history is too short or does not have it."
-        ),
-    ]
-    mean_comparable_borrow_apy_bps: Annotated[
-        BasisPoints | None,
-        doc(
-            "Mean annual cost of borrowers compounded daily, alike for every protocol, in basis points; null where the "
-            "history is too short or does not have it."
-        ),
-    ]
-    realized_supply_apy_bps: Annotated[
-        Change | None,
-        doc(
-            "What a supply share really gained over the period: its mean gain of a day, compounded daily for a year, "
-            "in basis points, rounded down; null where the history is too short."
-        ),
-    ]
-    realized_borrow_apy_bps: Annotated[
-        Change | None,
-        doc(
-            "What a debt really grew over the period: its mean growth of a day, compounded daily for a year, in basis "
-            "points, rounded down; null where the history is too short."
-        ),
-    ]
-    realized_from: Annotated[
-        Timestamp | None,
-        doc("Close time of the observation where the realized yields begin; null where the history is too short."),
-    ]
-    realized_to: Annotated[
-        Timestamp | None,
-        doc("Close time of the observation where the realized yields end; null where the history is too short."),
-    ]
-    supply_apy_bps_change: Annotated[
-        Change | None, doc("Change of `supply_apy_bps`, in basis points; null where the history is too short.")
-    ]
-    borrow_apy_bps_change: Annotated[
-        Change | None, doc("Change of `borrow_apy_bps`, in basis points; null where the history is too short.")
-    ]
-    utilization_bps_change: Annotated[
-        Change | None, doc("Change of `utilization_bps`, in basis points; null where the history is too short.")
-    ]
-    tvl_usd_cents_change: Annotated[
-        CentsChange | None,
-        doc("Change of `tvl_usd_cents`, in US cents; null where the history is too short or has no price."),
-    ]
-
-
-class PendingChange(Struct, frozen=True, forbid_unknown_fields=True):
-    """A change that the market's contracts have queued and that is not in effect yet.
-
-    From `takes_effect` on, anybody who may do so can put it into effect. It is listed until that is done, or until the
-    contracts drop it.
-    """
-
-    pool: Annotated[PoolId | None, doc("The pool's id inside its market; null for a change of the market.")]
-    kind: Annotated[Words, doc("What would change: terms, admin, code or oracle.")]
-    value: Annotated[Words, doc("The value that is queued, as text.")]
-    takes_effect: Annotated[
-        Timestamp | None, doc("The time from which it can be put into effect; null if none is set, or known.")
-    ]
-
-
 class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
     """The pool snapshot with everything else that is known of the pool.
 
@@ -743,113 +526,3 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
     rewards: Annotated[AssetRewards, doc("What is paid in addition to interest, in another token.")]
     periods: Annotated[list[AssetPeriod], doc("How the pool did over the last day, week and 30 days.")]
     pending: Annotated[list[PendingChange], doc("Changes that are queued for the pool or its market.")]
-
-
-class RecentMeans(Struct, frozen=True, forbid_unknown_fields=True):
-    """The mean yields of a pool over the last 7 and 30 days. A row of pools has this part of `periods`."""
-
-    mean_supply_apy_bps_7d: Annotated[
-        BasisPoints | None,
-        doc(
-            "Mean annual yield of suppliers over 7 days, compounded as the protocol does it, in basis points; "
-            "null while the history is too short."
-        ),
-    ]
-    mean_supply_apy_bps_30d: Annotated[
-        BasisPoints | None,
-        doc(
-            "Mean annual yield of suppliers over 30 days, compounded as the protocol does it, in basis points; "
-            "null while the history is too short."
-        ),
-    ]
-    mean_borrow_apy_bps_7d: Annotated[
-        BasisPoints | None,
-        doc(
-            "Mean annual cost of borrowers over 7 days, compounded as the protocol does it, in basis points; "
-            "null while the history is too short."
-        ),
-    ]
-    mean_borrow_apy_bps_30d: Annotated[
-        BasisPoints | None,
-        doc(
-            "Mean annual cost of borrowers over 30 days, compounded as the protocol does it, in basis points; "
-            "null while the history is too short."
-        ),
-    ]
-    mean_comparable_supply_apy_bps_7d: Annotated[
-        BasisPoints | None,
-        doc(
-            "Mean annual yield of suppliers over 7 days, compounded daily, alike for every protocol, in basis points; "
-            "null while the history is too short."
-        ),
-    ]
-    mean_comparable_supply_apy_bps_30d: Annotated[
-        BasisPoints | None,
-        doc(
-            "Mean annual yield of suppliers over 30 days, compounded daily, alike for every protocol, in basis points; "
-            "null while the history is too short."
-        ),
-    ]
-    mean_comparable_borrow_apy_bps_7d: Annotated[
-        BasisPoints | None,
-        doc(
-            "Mean annual cost of borrowers over 7 days, compounded daily, alike for every protocol, in basis points; "
-            "null while the history is too short."
-        ),
-    ]
-    mean_comparable_borrow_apy_bps_30d: Annotated[
-        BasisPoints | None,
-        doc(
-            "Mean annual cost of borrowers over 30 days, compounded daily, alike for every protocol, in basis points; "
-            "null while the history is too short."
-        ),
-    ]
-
-
-def column_note(field_info: FieldInfo) -> ColumnNote | None:
-    """The note about a field's column. None if the field is not a column of the pools frame."""
-    extras = [meta.extra or {} for meta in getattr(field_info.type, "__metadata__", ())]
-    return next((extra["column_note"] for extra in extras if "column_note" in extra), None)
-
-
-def _columns_in(*models: type[Struct]) -> list[FieldInfo]:
-    """The fields of models that are columns of the pools frame."""
-    return [one for model in models for one in fields(model) if column_note(one)]
-
-
-Model = TypeVar("Model", bound=Struct)
-
-
-def _with_fields(*added: FieldInfo) -> Callable[[type[Model]], type[Model]]:
-    """A decorator that appends fields of other models to a model.
-
-    Inheritance cannot do that, because msgspec allows only one base class with fields.
-    """
-
-    def extend(model: type[Model]) -> type[Model]:
-        extended = defstruct(
-            model.__name__,
-            [(one.name, one.type) for one in added],
-            bases=(model,),
-            module=model.__module__,
-            namespace={"__doc__": model.__doc__},
-            frozen=True,
-            forbid_unknown_fields=True,
-        )
-        return cast(type[Model], extended)
-
-    return extend
-
-
-@_with_fields(*(one for one in fields(PoolSnapshot) if one.name not in ("market", "observed_ledger")))
-class MarketPool(Struct, frozen=True, forbid_unknown_fields=True):
-    """A pool snapshot inside its market. It lacks `market` and `observed_ledger`, which the market's document has."""
-
-
-@_with_fields(*_columns_in(AssetOperations, AssetLiquidity, AssetRisk, PoolRewards), *fields(RecentMeans))
-class PoolRow(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
-    """One pool in one flat row: the snapshot, then what is needed to compare it with other pools.
-
-    Each field has the meaning that it has in `/v1/assets/{market}/{pool}`, in its `operations`, `liquidity`, `risk`,
-    `rewards` and `periods`. The means are those of the last 7 and 30 days.
-    """

@@ -8,7 +8,7 @@ from stellar_sdk import Asset
 from exporter.deployments.identified_tokens import IdentifiedToken, identified_tokens, identities, read_list
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError
-from exporter.tree.pools import TokenIdentity
+from exporter.tree.pool_parts import TokenIdentity
 from tools.recording import token_address
 
 ADDRESS = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"

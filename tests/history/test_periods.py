@@ -15,7 +15,7 @@ from exporter.history.buckets import observations_of
 from exporter.history.periods import periods_of
 from exporter.history.series import Series
 from exporter.tree.documents import timestamp
-from exporter.tree.pools import AssetPeriod
+from exporter.tree.pool_periods import AssetPeriod
 from tests.history.bucket_judge import LENGTHS, Observation, buckets_of, mean, realized, start_of
 from tests.history.runs import MONDAY, frame_of, observe, places
 

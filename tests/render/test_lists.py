@@ -23,7 +23,7 @@ from exporter.render import lists, yields
 from exporter.render.yields import hundredths
 from exporter.serve.preview import create_app as serve
 from exporter.tables import MARKETS_SCHEMA
-from exporter.tree.pools import TokenIdentity
+from exporter.tree.pool_parts import TokenIdentity
 from exporter.tree.values import as_written
 from tests.history.frames import CLOSE_TIME, LEDGER
 from tests.render.rendering import contract, pool, pools_frame
