@@ -7,15 +7,24 @@ rates were in between.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 import polars as pl
 
-from exporter.exact import annual_yield_bps
+from exporter.exact import JSON_INTEGER_MAX
 from exporter.tables import YEAR
 
-_RATE_SCALE = 10**18
-_MAX_RATE = 10**24
-"""Largest rate that is shown, in units of 1 / `_RATE_SCALE`: a million times a year. Higher rates are shown as this."""
+_DECIMAL = Context(prec=80, rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999)
+"""How logarithms and powers of e are computed: with 80 digits.
+
+The specification of `decimal` says that both are rounded correctly, so their digits are the same on every platform.
+It does not say so of its powers."""
+
+_MAX_LOGARITHM = Decimal(40)
+"""The growth of a year is between e^-40, which is -100 % in basis points, and e^40, which is above any yield."""
+
+_HAIR = Decimal("1e-50")
+"""A yield that lies less than this below a whole basis point is taken for that: it has an error of at most 1e-55."""
 
 _MAX_INTEREST = 10**34
 """Largest interest between two observations that is counted, so that no sum of a week exceeds 128 bits."""
@@ -31,18 +40,25 @@ class IndexAt:
 
 
 def realized_apy_bps(first: IndexAt, last: IndexAt) -> int | None:
-    """The growth of an index from one time to another as an annual yield, in basis points.
+    """The growth of an index from one time to another as an annual yield, in basis points, rounded down.
 
-    The growth is divided by the days, and that is compounded daily for a year, rounded down. Growth over many days has
-    interest on interest already, so that its yield is slightly too high. None if both times are the same, if one index
-    is not known, or if the decimals changed.
+    If the index grew by a factor G in s seconds, a year of the same growth makes G^(31,536,000 / s). A yield above
+    2^53 - 1 is shown as this. None if the second time is not the later one, if an index is not known or is not above
+    0 at first, or if the decimals changed.
     """
     if first.index is None or last.index is None or first.time is None or last.time is None:
         return None
-    if first.time == last.time or first.decimals != last.decimals or not first.index:
+    if first.time >= last.time or first.decimals != last.decimals or first.index <= 0 or last.index < 0:
         return None
-    rate = (last.index - first.index) * YEAR * _RATE_SCALE // (first.index * (last.time - first.time))
-    return annual_yield_bps(max(-365 * _RATE_SCALE, min(rate, _MAX_RATE)), 365, _RATE_SCALE)
+    if first.index == last.index:
+        return 0
+    if last.index == 0:
+        return -10_000
+    growth = _DECIMAL.ln(_DECIMAL.divide(Decimal(last.index), Decimal(first.index)))
+    of_a_year = _DECIMAL.divide(_DECIMAL.multiply(growth, YEAR), last.time - first.time)
+    bounded = max(-_MAX_LOGARITHM, min(of_a_year, _MAX_LOGARITHM))
+    factor_bps = _DECIMAL.multiply(_DECIMAL.exp(bounded), 10_000)
+    return min(int(_DECIMAL.add(factor_bps, _HAIR)) - 10_000, JSON_INTEGER_MAX)
 
 
 def realized_column(rows: pl.DataFrame, side: str, name: str) -> pl.Series:

@@ -811,8 +811,8 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
     realized_supply_apy_bps: Annotated[
         Change | None,
         doc(
-            "What a supply share really gained from the first to the last observation: its mean gain of a day, "
-            "compounded daily for a year, in basis points, rounded down; null with one observation."
+            "What a supply share gained from the first to the last observation, as the annual yield of a year with the "
+            "same growth, in basis points, rounded down; null with one observation."
         ),
     ]
     realized_supply_reward: Annotated[
@@ -829,8 +829,8 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
     realized_borrow_apy_bps: Annotated[
         Change | None,
         doc(
-            "What a debt really grew from the first to the last observation: its mean growth of a day, compounded "
-            "daily for a year, in basis points, rounded down; null with one observation."
+            "What a debt grew from the first to the last observation, as the annual cost of a year with the same "
+            "growth, in basis points, rounded down; null with one observation."
         ),
     ]
     comparable_supply_apy_bps: Annotated[

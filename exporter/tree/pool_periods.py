@@ -69,15 +69,15 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
     realized_supply_apy_bps: Annotated[
         Change | None,
         doc(
-            "What a supply share really gained over the period: its mean gain of a day, compounded daily for a year, "
-            "in basis points, rounded down; null where the history is too short."
+            "What a supply share gained from `realized_from` to `realized_to`, as the annual yield of a year with the "
+            "same growth, in basis points, rounded down; null where the history is too short."
         ),
     ]
     realized_borrow_apy_bps: Annotated[
         Change | None,
         doc(
-            "What a debt really grew over the period: its mean growth of a day, compounded daily for a year, in basis "
-            "points, rounded down; null where the history is too short."
+            "What a debt grew from `realized_from` to `realized_to`, as the annual cost of a year with the same "
+            "growth, in basis points, rounded down; null where the history is too short."
         ),
     ]
     realized_from: Annotated[

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import floor
 from typing import Any
@@ -14,6 +15,8 @@ LENGTHS = {"5m": 300, "1h": 3600, "1d": 86_400, "1w": 604_800}
 PAGE_BUCKETS = {"5m": 36, "1h": 48, "1d": 48, "1w": 48}
 SPANS = {"5m": 0, "1h": 4, "1d": 4, "1w": 3}
 """Whole spans before the newest one in the newest document."""
+
+YEAR = 365 * 86_400
 
 INDEX_DECIMALS = 12
 
@@ -123,13 +126,16 @@ def median_price(prices: Sequence[tuple[int, int]]) -> str | None:
 
 
 def realized(members: Sequence[Observation], index: Callable[[Observation], int]) -> int | None:
-    """The yield a year, compounded daily, of a share from the first to the last ledger, in basis points."""
+    """The yield of a share in a year of the same growth as from the first to the last ledger, in basis points."""
     first, *_, last = sorted(members, key=lambda item: item.ledger) * 2
     if first.time == last.time:
         return None
-    daily = Fraction(index(last) - index(first), index(first)) * 86_400 / (last.time - first.time)
-    daily = max(Fraction(floor(daily * 365 * 10**18), 365 * 10**18), Fraction(-1))
-    return floor((1 + daily) ** 365 * 10_000) - 10_000
+    growth, elapsed = Fraction(index(last), index(first)), last.time - first.time
+    if YEAR % elapsed == 0 and YEAR // elapsed <= 365:
+        return min(floor(growth ** (YEAR // elapsed) * 10_000) - 10_000, 2**53 - 1)
+    with localcontext(prec=120):
+        base = Decimal(growth.numerator) / growth.denominator
+        return min(int(base ** (Decimal(YEAR) / elapsed) * 10_000) - 10_000, 2**53 - 1)
 
 
 def realized_reward(members: Sequence[Observation]) -> str | None:
