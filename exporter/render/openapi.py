@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -15,16 +16,7 @@ from exporter.render import yields
 from exporter.render.operations import OPERATIONS, TAGS, Operation
 from exporter.render.site.templates import environment
 from exporter.render.yields import YieldsBorrows, YieldsPools
-from exporter.tree import (
-    documents,
-    pool_parts,
-    pool_periods,
-    pool_rows,
-    pools,
-    problems,
-    risk_documents,
-    values,
-)
+from exporter.tree import documents, pool_parts, pool_periods, pool_rows, pools, problems, risk_documents, values
 from exporter.tree.documents import EXPORTER_VERSION, ApiIndex, Endpoint, LaterEndpoint, OpenApiDocument
 from exporter.tree.families import FAMILIES, LLMS, OPENAPI
 from exporter.tree.files import FileKind, RenderedFile
@@ -70,6 +62,18 @@ DESCRIBED: tuple[tuple[str, type[msgspec.Struct], Operation], ...] = tuple(
 
 VERSION_FIELD = "x-exporter-version"
 """The field of `info` with the version of the exporter that wrote the document."""
+
+MODULES_WITH_MODELS: tuple[ModuleType, ...] = (
+    *(module for module in vars(documents).values() if isinstance(module, ModuleType)),
+    pool_parts,
+    pool_periods,
+    pool_rows,
+    pools,
+    problems,
+    risk_documents,
+    yields,
+)
+"""The modules whose docstrings are descriptions of the API."""
 
 _CURSOR = {name: msgspec.json.schema(values.Cursor)[name] for name in ("type", "pattern", "maxLength")}
 
@@ -276,7 +280,7 @@ def _responses(model: type[msgspec.Struct], operation: Operation) -> dict[str, o
 
 def _schemas() -> dict[str, object]:
     models = [*{model: None for _, model, _ in DESCRIBED}, Problem]
-    restore(documents, pool_parts, pool_periods, pool_rows, pools, problems, risk_documents, yields)
+    restore(*MODULES_WITH_MODELS)
     _, components = msgspec.json.schema_components(models, ref_template=_SCHEMAS + "{name}")
     for schema in components.values():
         for name, described in schema["properties"].items():

@@ -2,7 +2,7 @@
 
 A family is all files whose keys have one form. Everything that depends on the kind of a key follows from `FAMILIES`.
 
-To add a family of documents, write a model in `exporter/tree/documents.py`, a row here, the code that renders it (in
+To add a family of documents, write a model in `exporter/tree/documents`, a row here, the code that renders it (in
 `exporter/render/run_documents.py` or near it), and its description in `exporter/render/operations.py`. If its URL has
 parameters in its path or query, it also needs a rule in `exporter/tree/routes.py` and the ports of that rule at the
 edge. A URL without parameters is found by the file's name.
