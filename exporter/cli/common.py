@@ -126,9 +126,7 @@ config_option = click.option("--config", type=FILE, envvar="EXPORTER_CONFIG", he
 pools_option = click.option(
     "--pools",
     type=click.IntRange(1, 100_000),
-    default=24,
-    show_default=True,
-    help="Number of pools. 24 are recorded; more are copies of Blend's.",
+    help="Number of pools; more than were recorded are copies of Blend's.  [default: those that were recorded]",
 )
 network_option = click.option("--network", help="mainnet (default), testnet or local.")
 source_options = options(

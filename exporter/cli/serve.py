@@ -114,7 +114,7 @@ def mcp(uri: str) -> None:
 )
 @click.option("--report", help="Where the run report is written; - is standard output.  [default: run-report.json]")
 @reporting
-def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, report: str | None) -> None:
+def demo(console: Console, out: str, pools: int | None, seed: int, past: timedelta, report: str | None) -> None:
     """Try a run against a recorded network.
 
     The markets were recorded and then changed at random, as every page says. If the output is new, it also gets a
@@ -136,7 +136,7 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
     # the same past again, so that the markets are where the earlier demo left them.
     now = int(time.time())
     ledger = _FIRST_LEDGER + (now - _FIRST_TIME) // CLOSE_SECONDS
-    console.event("demo", f"a recorded network of {pools} pools, at ledger {ledger}", ledger=ledger)
+    console.event("demo", f"a recorded network, at ledger {ledger}", ledger=ledger)
     store = open_store(out)
     new = read_history_manifest(store, older=True) is None
     if new:
@@ -228,7 +228,7 @@ def demo(console: Console, out: str, pools: int, seed: int, past: timedelta, rep
 def localnet(
     host: str,
     port: int,
-    pools: int,
+    pools: int | None,
     seed: int,
     start_ledger: int | None,
     snapshot: Path | None,

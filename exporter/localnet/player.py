@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from random import Random
 from typing import Final
 
@@ -32,16 +33,24 @@ LIFE_LEDGERS: Final = 2_000_000
 _PRICE_LIFE_LEDGERS: Final = 17_281
 
 MOVES_PER_LEDGER: Final = 3
-RECORDED_POOLS: Final = 24
 POOLS_OF_A_COPY: Final = 6
 
 Event = tuple[str, tuple[ScVal, ...], ScVal]
 """An event: the contract that publishes it, its topics, and its value."""
 
 
-def copies_for(pools: int) -> int:
-    """The number of copies of Blend's markets that make at least this many pools."""
-    return 1 + max(-(-(pools - RECORDED_POOLS) // POOLS_OF_A_COPY), 0)
+def copies_for(pools: int | None) -> int:
+    """How many times each of Blend's markets has to exist for at least this many pools; None: those that are recorded.
+
+    That is `RecordedNetwork`'s argument ``copies``.
+    """
+    return 1 if pools is None else 1 + max(-(-(pools - recorded_pools()) // POOLS_OF_A_COPY), 0)
+
+
+@cache
+def recorded_pools() -> int:
+    """The number of recorded pools that move."""
+    return len(RecordedNetwork().pools)
 
 
 class RecordedNetwork(LocalNetwork):

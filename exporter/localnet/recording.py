@@ -18,7 +18,11 @@ from exporter.ledger.codec.scval import ContractInstance, ScVal
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.source import ContractCall
 
-FILE: Final = "recording.bin"
+FOLDER: Final = "recorded"
+"""The folder of the package with the files of the recording: one of each protocol, and that of the tokens."""
+
+TOKENS_FILE: Final = "tokens"
+"""The name of the file with the tokens and the oracle's prices."""
 
 NOT_TIMES: Final = frozenset({"eps"})
 """Names of 64-bit fields that look like times, but are none."""
@@ -61,9 +65,14 @@ class Recording(msgspec.Struct, frozen=True):
 
 @cache
 def shipped() -> Recording:
-    """The packaged recording."""
-    content = files("exporter.localnet").joinpath(FILE).read_bytes()
-    return msgspec.msgpack.decode(lzma.decompress(content), type=Recording)
+    """The packaged recording, of all its files."""
+    folder = files("exporter.localnet").joinpath(FOLDER)
+    contents = {file.name: file.read_bytes() for file in folder.iterdir() if file.name.endswith(".bin")}
+    recordings = [msgspec.msgpack.decode(lzma.decompress(contents[name]), type=Recording) for name in sorted(contents)]
+    entries = {entry.key: entry for recording in recordings for entry in recording.entries}
+    answers = [answer for recording in recordings for answer in recording.answers]
+    ledger, close_time = recordings[0].ledger, recordings[0].close_time
+    return Recording(ledger, close_time, [entries[key] for key in sorted(entries)], answers)
 
 
 def answer_key(call: ContractCall) -> tuple[str, str, tuple[bytes, ...]]:

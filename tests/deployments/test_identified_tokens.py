@@ -9,7 +9,7 @@ from exporter.deployments.identified_tokens import IdentifiedToken, identified_t
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError
 from exporter.tree.pool_parts import TokenIdentity
-from tools.recording import token_address
+from tools.recording.tokens import token_address
 
 ADDRESS = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"
 ISSUER = "GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN"
