@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from exporter.tree.files import FileKind
 from exporter.tree.headers import content_type
 from exporter.tree.read_back import parse_back
 from exporter.tree.routes import Served, route
+from exporter.tree.run_listing import RunListing
 from tests.audit.trees import good_tree
 from tests.render.rendering import contract
 
@@ -79,6 +81,38 @@ def test_every_file_is_of_exactly_one_family(keys: list[str]) -> None:
     seen = {template for templates in (*found.values(), *others.values()) for template in templates}
     assert [] == [family.template for family in FAMILIES if family.template not in seen]
     assert len(keys) > 400
+
+
+LISTED_BY_LARGER_RUNS = {
+    *("v1/skipped/{number}.json", "{list}-{number}.html", "markets/{market}-{number}.html", "sitemap.xml"),
+    *("tokens/{address}-{number}.html", "tokens/{token_symbol}.html", "v1/pool-pages/{cursor}.json"),
+    "v1/assets/market/{market}/token/{token}/limit/{limit}.json",
+    *("v1/buckets/{cursor}.json", "v1/buckets/totals/{cursor}.json", "v1/buckets/5m-{recent}.json"),
+    "history/pools/date={day}/{ledger}-{last}-{digest}.parquet",
+    "history/pools/month={month}/{ledger}-{last}-{digest}.parquet",
+}
+"""Families that the last run of a small tree does not list, but others do, or the manifest of their history."""
+
+
+def test_a_list_has_each_public_file_or_the_page_says_why(project_root: Path) -> None:
+    """A run or the history's manifest lists every file that is published, but for those in the table of docs/api.md."""
+    tree = good_tree()
+    run = json.loads(tree[json.loads(tree["v1/system/status.json"])["manifest_key"]])
+    listed = {template_of(file.key) for file in RunListing(tree[run["files_key"]])}
+    text = (project_root / "docs" / "api.md").read_text("utf-8")
+    table = text.partition("Not listed | Named by | Why\n---|---|---\n")[2].partition("\n\n")[0]
+    told = {name for line in table.splitlines() for name in re.findall("`([^`]+)`", line.partition(" | ")[0])}
+
+    assert told == {family.template for family in FAMILIES if family.public} - listed - LISTED_BY_LARGER_RUNS
+    history = json.loads(tree["v1/history.json"])
+    assert {"history/daily.parquet", "history/hourly.parquet"} <= {each["key"] for each in history["rollups"]}
+
+
+def template_of(key: str) -> str:
+    """The template of a key's family."""
+    family = family_of(key)
+    assert family is not None
+    return family.template
 
 
 @pytest.mark.parametrize(
