@@ -19,11 +19,14 @@ from exporter.render.site.text import (
     SYMBOL_LENGTH,
     cut,
     dollars,
+    dollars_at_most,
     exact_amount,
     harmless,
     no_price,
     percent,
+    percent_at_most,
     round_amount,
+    round_amount_at_most,
     why,
     words,
 )
@@ -169,6 +172,10 @@ def _part(part: int, whole: int) -> str:
     return percent(part * 10_000 // whole) if part and whole else "nothing"
 
 
+def _part_at_most(part: int, whole: int) -> str:
+    return percent_at_most(part * 10_000 // whole) if part and whole else "nothing"
+
+
 def _leaving_pool(pool: NamedPool) -> SafetyFact:
     question = "Can lenders leave?"
     if pool["can_withdraw"] is False:
@@ -183,8 +190,8 @@ def _leaving_pool(pool: NamedPool) -> SafetyFact:
     symbol, decimals = cut(pool["symbol"], SYMBOL_LENGTH), pool["decimals"]
     return SafetyFact(
         question,
-        f"{round_amount(left, decimals)} of {round_amount(supplied, decimals)} {symbol} can be withdrawn at this "
-        f"ledger ({_part(left, supplied)}); the rest can leave when borrowers repay or others supply.",
+        f"{round_amount_at_most(left, decimals)} of {round_amount(supplied, decimals)} {symbol} can be withdrawn at "
+        f"this ledger ({_part_at_most(left, supplied)}); the rest can leave when borrowers repay or others supply.",
         warns=left * 100 < supplied,
     )
 
@@ -204,7 +211,8 @@ def _leaving_market(pools: Sequence[NamedPool]) -> SafetyFact:
     left, supplied = sum(cents for cents, _ in counted), sum(cents for _, cents in counted)
     of = "" if len(counted) == len(pools) else f" That is of {len(counted)} of {len(pools)} pools."
     answer = (
-        f"{dollars(left)} of {dollars(supplied)} can be withdrawn at this ledger ({_part(left, supplied)}).{of}{shut}"
+        f"{dollars_at_most(left)} of {dollars(supplied)} can be withdrawn at this ledger "
+        f"({_part_at_most(left, supplied)}).{of}{shut}"
     )
     return SafetyFact(question, answer, warns=bool(closed))
 

@@ -1,6 +1,8 @@
 """Numbers for people, from exact integers: short where they are read, exact where they are asked for.
 
-Short forms are rounded to the nearest, halves up, in integer arithmetic. A value that is not known never shows as 0.
+Short forms are rounded to the nearest, halves up, in integer arithmetic. A bound of what somebody can do is rounded to
+the safe side instead: what can leave, be borrowed or be supplied is never shown as more (`..._at_most`), and the least
+that the contract takes is never shown as less (`amount_at_least`). A value that is not known never shows as 0.
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 _TINY = f"<{THIN}0.01{THIN}%"
 """The text for 0 basis points. They are rounded down, so 0 stands for any rate below one basis point."""
+
+_TINY_AMOUNT = "<0.0001"
+"""The text for an amount above 0 that has only zeros in the digits that are shown."""
 
 
 def rate_percent(basis_points: int, exact: int) -> str:
@@ -85,9 +90,28 @@ def dollars(cents: int | None) -> str:
     return f"${_sized((cents + 50) // 100)}"
 
 
+def dollars_at_most(cents: int | None) -> str:
+    """US cents as `dollars`, but never more than there is: 199,999 is ``$1,999``."""
+    if cents is None or cents < 10_000:
+        return dollars(cents)
+    return dollars(cents - cents % 100 if cents < 1_000_000 else _first_three_digits(cents // 100) * 100)
+
+
 def worth(cents: int | None, units: int) -> str:
     """US cents as `dollars`, rounded down from what ``units`` of a token are worth. If there are units, it is not 0."""
     return f"<{THIN}$0.01" if cents == 0 and units else dollars(cents)
+
+
+def worth_at_most(cents: int | None, units: int) -> str:
+    """US cents as `worth`, but never more than there is."""
+    return worth(cents, units) if not cents else dollars_at_most(cents)
+
+
+def percent_at_most(basis_points: int) -> str:
+    """Basis points from 0 on as `percent`, but never more than there is: 9,996 is ``99.9 %``."""
+    return percent(
+        basis_points - basis_points % (100 if basis_points >= 99_950 else 10 if basis_points >= 1_000 else 1)
+    )
 
 
 def exact_dollars(cents: int | None) -> str:
@@ -105,18 +129,52 @@ def amount(units: int, decimals: int) -> str:
         return _scientific(whole)
     if whole >= 1000 or not part:
         return f"{(units + one // 2) // one:,}"
-    places = 4 - len(str(whole)) if whole else 4
+    places = _places(whole)
     scaled = (units * 10**places + one // 2) // one
     if not scaled:
-        return "<0.0001"
+        return _TINY_AMOUNT
     digits = str(scaled).rjust(places + 1, "0")
     return f"{digits[:-places]}.{digits[-places:]}".rstrip("0").rstrip(".")
+
+
+def amount_at_most(units: int, decimals: int) -> str:
+    """An amount as `amount`, but never more than there is: ``12,643,067`` for 12,643,067.9."""
+    lower = units - units % _step(units, decimals)
+    return _TINY_AMOUNT if units and not lower else amount(lower, decimals)
+
+
+def amount_at_least(units: int, decimals: int) -> str:
+    """An amount of less than a trillion tokens as `amount`, but never less than there is: ``0.0001`` for 0.00003."""
+    return amount(units + -units % _step(units, decimals), decimals)
+
+
+def _places(whole: int) -> int:
+    """The decimals with which `amount` shows an amount below a thousand tokens, of which ``whole`` are whole."""
+    return 4 - len(str(whole)) if whole else 4
+
+
+def _step(units: int, decimals: int) -> int:
+    """The base units between an amount that `amount` shows and the next one."""
+    if not 0 <= decimals <= MAX_DECIMALS:
+        return 1
+    one: int = 10**decimals
+    whole, part = divmod(units, one)
+    if whole >= 1000 or not part:
+        return one
+    step: int = 10 ** max(decimals - _places(whole), 0)
+    return step
 
 
 def round_amount(units: int, decimals: int) -> str:
     """An amount as `amount` has it, but from a billion tokens on in three digits: ``1.00T``."""
     whole = units // 10**decimals if 0 <= decimals <= MAX_DECIMALS else 0
     return _sized(whole) if 10**9 <= whole < 10**15 else amount(units, decimals)
+
+
+def round_amount_at_most(units: int, decimals: int) -> str:
+    """An amount as `round_amount`, but never more than there is."""
+    whole = units // 10**decimals if 0 <= decimals <= MAX_DECIMALS else 0
+    return _sized(_first_three_digits(whole)) if 10**9 <= whole < 10**15 else amount_at_most(units, decimals)
 
 
 def no_price(reason: str) -> str:
@@ -251,6 +309,12 @@ def moment(seconds: int) -> str:
 def moment_of(written: str) -> str:
     """The time of a document, such as ``2026-11-21T12:00:00Z``, as people write it."""
     return moment(int(datetime.fromisoformat(written).timestamp()))
+
+
+def _first_three_digits(number: int) -> int:
+    """The number with zeros after its first three digits."""
+    unit: int = 10 ** max(len(str(number)) - 3, 0)
+    return number - number % unit
 
 
 def _sized(number: int) -> str:

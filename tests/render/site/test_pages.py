@@ -232,6 +232,29 @@ def test_the_first_table_is_the_best_offer_of_each_token(site: dict[str, str]) -
     assert text.index('id="lend"') < text.index('id="borrow"') < text.index("Total value")
 
 
+def test_no_page_shows_more_than_somebody_can_take_out_borrow_or_supply() -> None:
+    """What can leave, be borrowed or be supplied is rounded down on every page, in tokens and in dollars."""
+    room = {"available_to_withdraw": 19_999_999_999, "available_usd_cents": 199_999}
+    room |= {"available_to_borrow": 29_999_999_999, "available_to_borrow_usd_cents": 299_999}
+    room |= {"available_to_supply": 39_999_999_999, "available_to_supply_usd_cents": 399_999}
+    open_pool = pool_row(0, 0, decimals=7, can_withdraw=True, **room)
+    unpriced_room = {name: None if name.endswith("cents") else value for name, value in room.items()}
+    pages = site_of(
+        tables_of([open_pool, pool_row(1, 1, decimals=7, can_withdraw=True, **(unpriced() | unpriced_room))])
+    )
+    texts = {key: Page(page).text for key, page in pages.items() if key.endswith(".html")}
+    said = {key: set(re.findall(r"(?<![\d,.$])\$?[1-4],(?:999|000)(?![\d,.])", text)) for key, text in texts.items()}
+    rounded_up = {"$2,000", "$3,000", "$4,000", "2,000", "3,000", "4,000"}
+
+    assert [] == [key for key, numbers in said.items() if numbers & rounded_up]
+    in_dollars, in_tokens = {"$1,999", "$2,999", "$3,999"}, {"1,999", "2,999", "3,999"}
+    assert in_dollars | in_tokens <= said[f"pools/{contract(100)}/{contract(10_000)}.html"]
+    assert in_tokens <= said[f"pools/{contract(101)}/{contract(10_001)}.html"]
+    assert in_dollars <= said["index.html"]
+    assert {"$1,999", "$2,999"} <= said["tokens.html"]
+    assert "$1,999" in said[f"markets/{contract(100)}.html"]
+
+
 def test_where_nothing_is_priced_the_first_screen_says_so() -> None:
     """No table of nothing: a sentence, with the way to the pools and to the reasons."""
     site = site_of(tables_of([pool_row(0, 0, **unpriced())]))

@@ -102,6 +102,54 @@ def test_amounts_are_whole_tokens(write: Callable[[int, int], str | None]) -> No
     assert AMOUNTS[write] == {given: plain(write(*given)) for given in AMOUNTS[write]}
 
 
+_SIZES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+
+
+def value_of(shown: str) -> Fraction:
+    """The number that a short form says; 0 for one that only says that there is less than something."""
+    found = re.fullmatch(r"\$?([\d.,]+|<.*?)([KMBT]?)(?:x10([⁰¹²³⁴⁵⁶⁷⁸⁹]+))?(?: %)?", plain(shown) or "")
+    assert found is not None, shown
+    number, size, power = found.groups()
+    if number.startswith("<"):
+        return Fraction(0)
+    exponent = (power or "⁰").translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789"))
+    return Fraction(number.replace(",", "")) * _SIZES[size] * Fraction(10) ** int(exponent)
+
+
+@given(st.integers(0, 2**70) | st.integers(0, 10**7), st.integers(0, 18))
+def test_a_bound_is_on_the_safe_side(units: int, decimals: int) -> None:
+    """What somebody can do at most is never shown as more, and the least that is taken never as less.
+
+    Neither is further from the exact number than a part in a hundred, or than the last digit that is shown.
+    """
+    tokens = Fraction(units, 10**decimals)
+    shown: dict[Fraction, list[str]] = {
+        tokens: [text.amount_at_most(units, decimals), text.round_amount_at_most(units, decimals)],
+        Fraction(units, 100): [
+            text.dollars_at_most(units),
+            text.worth_at_most(units, units),
+            text.percent_at_most(units),
+        ],
+    }
+    for exact, forms in shown.items():
+        for form in forms:
+            assert value_of(form) <= exact <= value_of(form) * Fraction(101, 100) + Fraction(1, 1_000), form
+    if tokens < 10**12:
+        least = value_of(text.amount_at_least(units, decimals))
+        assert tokens <= least <= tokens * Fraction(101, 100) + Fraction(1, 1_000)
+
+
+def test_a_short_form_of_a_bound_is_that_of_the_nearest_where_that_is_not_more() -> None:
+    """A bound differs from the nearest form only where that would be more."""
+    for cents in (0, 5, 9_999, 10_049, 999_900, 1_004_899, 123_000_000, 10**18):
+        assert text.dollars(cents) == text.dollars_at_most(cents)
+    assert ("$1,999", "$9,999", "$12.9M") == tuple(map(text.dollars_at_most, (199_999, 999_999, 1_299_999_999)))
+    assert ("12,643,067", "1.234", "<0.0001", "0.0001") == (
+        *(text.amount_at_most(units, 7) for units in (126_430_679_999_999, 12_349_999, 9)),
+        text.amount_at_least(9, 7),
+    )
+
+
 @pytest.mark.parametrize(
     ("value", "decimals", "shown"),
     [
