@@ -212,7 +212,7 @@ def _add_risk(store: Store, risk: RiskDocument, console: Console) -> None:
         try:
             rows = with_checkpoint(None if earlier is None else earlier.data, risk)
         except DecodeError as error:
-            console.warning(f"the table of risk begins again with this checkpoint: {error}")
+            console.warning(f"history/risk.parquet cannot be read and begins again with this checkpoint: {error}")
             rows = with_checkpoint(None, risk)
         store.put(RISK_TABLE.template, rows)
         store.put(key, data)  # last, because a census that finds no document writes both

@@ -351,7 +351,7 @@ class Job:
         for text in damage[:MAX_NAMED_DAMAGE]:
             self.log.warning(f"damage in the history: {text}")
         for text in find_lost_rollups(held, manifest):
-            self.log.warning(f"{text}; it is made again of the history's files")
+            self.log.warning(f"{text}; it is made again from the history's files")
         return damage
 
     def _catch_up(
@@ -380,7 +380,7 @@ class Job:
         watched = None
         if self.replaced_ledger is None:
             before = ledger_of(run_id) + 1
-            with self.log.optional("what changed since the run before is not known"):
+            with self.log.optional("what changed since the previous run is not known, so no change is reported"):
                 watched = watched_by(held, run_id)
         table = held.get(families.CHANGES_TABLE.template)
         try:
@@ -456,7 +456,7 @@ class Job:
     def _missed_before(self, held: HeldStore) -> frozenset[PoolKey]:
         """The pools whose prices the previous run missed; empty, with a warning, if that cannot be read."""
         missed = frozenset[PoolKey]()
-        with self.log.optional("the prices that earlier runs missed are not known"):
+        with self.log.optional("earlier runs' list of missing prices cannot be read; this run may report them again"):
             missed |= load_missed(held)
         return missed
 
@@ -478,7 +478,7 @@ class Job:
     def proven(self, held: HeldStore) -> dict[str, dict[str, int]]:
         """The ledger and the counts of the newest proof in the tree, for the report; empty if there is no proof."""
         proofs = list[Proof]()
-        with self.log.optional("which runs are proven is not known"):
+        with self.log.optional("the list of proofs cannot be read, so the report names none"):
             proofs += published_proofs(held)
         if not proofs:
             return {}

@@ -249,7 +249,7 @@ class Collector:
         self.reading.unknown_code.add(market)
         self.notice(
             f"market {market} runs contract code {wasm_hash}, which is not known for {self.protocol}; its entries have "
-            f"the form of {form} and were read as such"
+            f"the form of {form} and were read in that form"
         )
 
     def check_code(self, market: str, wasm_hash: str | None, deployments: Sequence[Deployment], form: str) -> None:

@@ -55,7 +55,8 @@ async def watch_prices_contained(
     with Barrier() as barrier:
         await watch_prices(view, readings, oracle_forms)
     if barrier.failure:
-        readings[0].notices.append(f"who is behind prices could not be compared: {barrier.failure}")
+        notice = f"who is behind prices was not read, so changes of it are not reported: {barrier.failure}"
+        readings[0].notices.append(notice)
 
 
 def _oracles_used(readings: Sequence[ProtocolReading]) -> tuple[list[dict[str, set[str]]], dict[str, dict[str, None]]]:

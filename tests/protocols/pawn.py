@@ -184,7 +184,7 @@ COVERAGE = Coverage(
     borrow_compounding="simple",
     rates="as stored",
     totals="brought to the ledger's close time",
-    prices="the shop's SEP-40 oracle; refused when not above zero, of after the ledger, or older than a day",
+    prices="the shop's SEP-40 oracle; refused if not above zero, later than the ledger, or older than a day",
 )
 
 PAWN = Protocol(

@@ -89,7 +89,7 @@ NOTICES: list[tuple[str, Change, int, list[str]]] = [
         4,
         ["its price is asked for by its address"],
     ),
-    ("peridot", UNSUPPORTED, 4, [f"market {M_PERIDOT} does not list the known vault {VAULT} (any more)"]),
+    ("peridot", UNSUPPORTED, 4, [f"market {M_PERIDOT} does not list the known vault {VAULT}, or no longer"]),
     ("peridot", each(UNSUPPORTED, put(instance_key(VAULT), None)), 3, ["does not exist, and market"]),
     ("peridot", put(variant_key(M_PERIDOT, "SupportedMarkets"), None), 4, ["has no list of its vaults"]),
     ("peridot", put(balance_key(XLM, VAULT), None), 4, [f"what vault {VAULT} can pay out", "has no balance of"]),

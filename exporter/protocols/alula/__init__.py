@@ -20,16 +20,16 @@ MAX_PRICE_AGE = 360
 WORDS = Words(
     coverage=Coverage(
         title="Alula",
-        structure="a market is a contract, its pools one a token",
+        structure="a market is a contract, with a pool for each token",
         year_seconds=31_556_926,
         supply_yield="the contract's own: the rate compounded every second",
         borrow_yield="the contract's own: the rate compounded every second",
         supply_compounding="31556926",
         borrow_compounding="31556926",
-        rates="the stored utilization and rate modifier, as the contract's get_apy",
-        totals="as stored at the last accrual; plain collateral is apart from what is supplied",
+        rates="from the stored utilization and rate modifier, as in the contract's get_apy",
+        totals="as stored at the last accrual; plain collateral is not in what is supplied",
         prices=(
-            "the market's own SEP-40 oracle; refused when not above zero, older than 360 s, or later than the ledger"
+            "the market's own SEP-40 oracle; refused if not above zero, older than 360 s, or later than the ledger"
         ),
     ),
     market_statuses={

@@ -24,17 +24,17 @@ MAX_PRICE_AGE = 86_400
 WORDS = Words(
     coverage=Coverage(
         title="K2 (Kinetic)",
-        structure="a market is a router contract, its pools the router's reserves, one a token",
+        structure="a market is a router contract, and its pools are the router's reserves, one for each token",
         year_seconds=31_536_000,
-        supply_yield="the contract's own growth of supply over a year: the rate itself, not compounded",
-        borrow_yield="the contract's own growth of debt over a year: three terms of the rate compounded every second",
+        supply_yield="what supply grows by in a year in the contract: the rate itself, not compounded",
+        borrow_yield="what debt grows by in a year in the contract: three terms of the rate compounded every second",
         supply_compounding="simple",
         borrow_compounding="31536000",
-        rates="the rates as stored at the last action, which are charged until the next one",
+        rates="as stored at the last operation: what the contract charges until the next one",
         totals="scaled totals times the indexes, which are brought to the ledger's close time",
         prices=(
-            "the oracle that the router names, all reserves in one call; refused by the oracle, when zero or of after "
-            "the ledger, or when older than the router's own limit: the asset's, else that for all, else an hour"
+            "the oracle that the router names; refused if the oracle refuses it, if it is zero, later than the ledger, "
+            "or older than the router's limit for the token or, without one, for all tokens or, without one, an hour"
         ),
     ),
     market_statuses={

@@ -173,8 +173,8 @@ class _Reader(Collector):
             balance = Balance(None, f"it has no balance of {asset}, although not all of the supply is lent")
         if balance.amount is None:
             self.notice(
-                f"market {market}: what can be withdrawn and borrowed of {asset} cannot be determined; of its aToken, "
-                f"{balance.failure}"
+                f"market {market}: what can be withdrawn and borrowed of {asset} cannot be determined, because of its "
+                f"aToken: {balance.failure}"
             )
         max_age = router.asset_price_ages.get(asset, router.price_age)
         self.reading.price_limits[PoolKey(market, asset)] = PriceLimits(max_age)

@@ -21,28 +21,28 @@ The controller takes prices of up to twice its oracle's resolution, which is 300
 WORDS = Words(
     coverage=Coverage(
         title="Peridot",
-        structure="a market is the controller contract, its pools are the vault contracts, one a token",
+        structure="a market is a controller contract, and its pools are vault contracts, one for each token",
         year_seconds=31_536_000,
         supply_yield="simple: the annual rate of lending itself, not compounded",
         borrow_yield="simple: the annual rate itself, not compounded",
         supply_compounding="simple",
         borrow_compounding="simple",
         rates=(
-            "the utilization of the state as stored: what the contract charges until the next accrual. It follows from "
-            "the vault's balance of the token and from boosted cash as the vault's code counts it; a vault of unknown "
-            "code is unread where that matters"
+            "from the stored utilization: what the contract charges until the next accrual. It follows from the "
+            "vault's balance of the token and from boosted cash as the vault's code counts it; a vault of unknown code "
+            "is unread if that makes a difference"
         ),
         totals=(
             "brought to the ledger's close time, as the contract would; supplied is cash + borrowed - reserves - "
             "admin fees, which is what the receipt tokens are worth"
         ),
         prices=(
-            "the controller's SEP-40 oracle, by the symbol the controller keeps for a token; refused when not above "
+            "the controller's SEP-40 oracle, by the symbol the controller keeps for a token; refused if not above "
             "zero, or older than 600 s; the controller's own fallback prices are not used"
         ),
         limits=(
-            "base rate only: cash boosted in DeFindex or Aquarius earns elsewhere, and rewards are not part of the "
-            "yields; what DeFindex deposits in a Blend market is counted there, too. A vault whose contract refuses "
+            "what cash that is boosted in DeFindex or Aquarius earns there, and rewards, are not in the yields; what "
+            "DeFindex deposits in a Blend market is counted there, too. A vault whose contract refuses "
             "every operation, because its receipt tokens have no value, is unread"
         ),
     ),

@@ -138,7 +138,7 @@ class _Reader(Collector):
                     self.notice(f"the known vault {vault} does not exist, and market {market} does not list it")
                 continue
             if not supported:
-                self.notice(f"market {market} does not list the known vault {vault} (any more); it was read anyway")
+                self.notice(f"market {market} does not list the known vault {vault}, or no longer; it was read anyway")
             self.take_code(market, f"vault {vault}", self.entries[instance_key(vault)])
             self.take_admin(market, f"admin of vault {vault}", vault)
             self.take_queued(market, vault, vault, layout.OF_VAULT)

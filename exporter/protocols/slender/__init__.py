@@ -15,16 +15,16 @@ MAX_PRICE_AGE = 86_400
 WORDS = Words(
     coverage=Coverage(
         title="Slender",
-        structure="a market is the pool contract, its pools are the reserves, one a token",
+        structure="a market is a pool contract, and its pools are the contract's reserves, one for each token",
         year_seconds=31_557_600,
         supply_yield="simple: the lenders' stored rate on the lent share of what they own, not compounded",
         borrow_yield="simple: the stored annual rate, not compounded",
         supply_compounding="simple",
         borrow_compounding="simple",
-        rates="as stored at the last update: what the contract's own coefficients grow by until the next",
+        rates="as stored at the last operation: what the contract's own coefficients grow by until the next one",
         totals="brought to the ledger's close time by the contract's own coefficients, in whole windows of time",
         prices=(
-            "the last price of the reserve's first feed, taken as US dollars; refused when not above zero, of after "
+            "the last price of the reserve's first feed, taken as US dollars; refused if not above zero, later than "
             "the ledger, or older than the pool's own limit for the feed; the contract itself weighs several records "
             "by time and takes the median of its feeds, in its base asset"
         ),
@@ -33,7 +33,7 @@ WORDS = Words(
     pool_statuses={
         "active": "the reserve is open",
         "borrowing_disabled": "nothing can be borrowed from the reserve",
-        "grace": "a pause has just ended: until its grace is over one can supply and repay only",
+        "grace": "a pause has just ended: until the grace period is over, one can only supply and repay",
         "inactive": "the reserve is switched off: nothing can be done with it",
     },
 )

@@ -24,16 +24,16 @@ from exporter.protocols.xoxno.views import VIEWS
 WORDS = Words(
     coverage=Coverage(
         title="XOXNO Lending",
-        structure="a market is a controller, its pools one for each hub and token: a token in two hubs has two pools",
+        structure="a market is a controller, with a pool for each hub and token: a token in two hubs has two pools",
         year_seconds=31_556_926,
         supply_yield="the annual rate compounded 365 times, a day's part of it each time, as XOXNO's own API shows it",
         borrow_yield="the annual rate compounded 365 times, a day's part of it each time, as XOXNO's own API shows it",
         supply_compounding="365",
         borrow_compounding="365",
-        rates="the stored utilization: what the contract charges until the next operation, and what its own views give",
+        rates="from the stored utilization: what the contract charges until the next operation, and its views give",
         totals="brought to the ledger's close time, as the contract would; the protocol's own revenue is in them",
-        prices="the price aggregator that the controller names; refused when it says not valid, or by its limit of age",
-        limits="a pool that no list has is found by its events only; limits belong to spokes, and a pool sums them up",
+        prices="the price aggregator that the controller names; refused if it says not valid, or by its limit of age",
+        limits="a pool that no list has is found only by its events; limits belong to spokes, and a pool has their sum",
     ),
     market_statuses={
         "active": "the controller is open",

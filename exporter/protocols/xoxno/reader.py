@@ -90,7 +90,8 @@ class _Reader(Collector):
             listed_contract = None if listed is None else listed.address(role)
             if contract is not None and listed_contract not in (None, contract):
                 self.notice(
-                    f"market {market} {uses} contract {contract}, not the listed {listed_contract}, and was read so"
+                    f"market {market} {uses} contract {contract}, not the {listed_contract} of the package's list; the "
+                    "contract that it uses was read"
                 )
         self.controllers[market] = controller
         last = controller.last_spoke
