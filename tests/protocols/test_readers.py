@@ -104,7 +104,7 @@ NOTICES: list[tuple[str, Change, int, list[str]]] = [
         "xoxno",
         put(instance_key(M_XOXNO), address(contract("a")), "PriceAggregator"),
         4,
-        [f"takes its prices from contract {contract('a')}, not the listed"],
+        [f"takes its prices from contract {contract('a')}, not the"],
     ),
     ("xoxno", put(instance_key(M_XOXNO), u32(1), "PriceAggregator"), 4, ["names no price aggregator"]),
     ("xoxno", put(instance_key(M_XOXNO), None, "LastSpokeId"), 4, ["was not read; their number is not known"]),
