@@ -67,7 +67,7 @@ def best_of_tokens(ranked: pl.DataFrame, side: Side) -> pl.DataFrame:
 
 
 def why_none_of_tokens(ranked: pl.DataFrame, side: Side) -> pl.DataFrame:
-    """For each token without a row that counts, the row that passed the most checks. Its reason explains the token."""
+    """For a token without a row that counts: the row that passed the most checks. Its reason explains the token."""
     reason = pl.col(f"no_{side}")
     checks_passed = reason.replace_strict(list(REASONS), list(range(len(REASONS))), return_dtype=pl.Int64)
     none_counts = ranked.filter(reason.is_not_null().all().over("token_address"))
@@ -81,7 +81,7 @@ def is_listed() -> pl.Expr:
 
 
 def is_insolvent() -> pl.Expr:
-    """Whether the pool of a row owes its suppliers more than it has. A pool of which that is not known is not."""
+    """Whether the pool of a row owes its suppliers more than it has. False if that is not known."""
     return (pl.col("shortfall") > 0).fill_null(value=False)
 
 

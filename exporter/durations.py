@@ -68,7 +68,7 @@ class DurationRange(NamedTuple):
     lowest: str
     highest: str
     unit: str = "ms"
-    """The unit of which a duration must be a whole number."""
+    """The unit in which a duration must be a whole number."""
 
     def parse(self, written: object) -> timedelta:
         """The duration in a text. Raises `ValueError`, also if it is out of range."""

@@ -60,7 +60,7 @@ _COSTS = re.compile(r"(?<=^<!-- made by scripts/docs: costs -->\n).*?(?=^<!-- en
 
 
 def cli(_: str) -> str:
-    """docs/cli.md: the help of the program, of each of its commands, and of the commands of these."""
+    """The text of docs/cli.md: the help of the program, of its commands, and of their commands."""
     parts: list[str] = []
     common: dict[str, str] = {}
     for names in _commands(main):
@@ -86,7 +86,7 @@ def _commands(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
 
 
 def protocols(_: str) -> str:
-    """docs/protocols.md, from what the protocols say of themselves."""
+    """The text of docs/protocols.md, from what the protocols say about themselves."""
     lines = [PROTOCOL_PAGE]
     for name, protocol in sorted(PROTOCOLS.items()):
         about = protocol.words.coverage
@@ -108,7 +108,7 @@ def protocols(_: str) -> str:
 
 
 def messages(_: str) -> str:
-    """docs/messages.txt: each kind of message, sorted."""
+    """The text of docs/messages.txt: each kind of message, sorted."""
     found: dict[str, set[str]] = {kind: set() for kind in MESSAGE_KINDS}
     for path in sorted((ROOT / "exporter").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -161,7 +161,7 @@ def _words(node: ast.expr) -> str:
 
 
 def columns(page: str) -> str:
-    """docs/history.md with the table of columns that `exporter.tree.pools` has."""
+    """The text of docs/history.md with the table of columns that `exporter.tree.pools` has."""
     return _COLUMNS.sub(lambda _: "".join(map(_row, COLUMNS)), page)
 
 
@@ -173,12 +173,12 @@ def _row(column: Column) -> str:
 
 
 def digests(page: str) -> str:
-    """docs/proofs.md with the digests of the program that checks proofs, as ``sha256sum`` prints them."""
+    """The text of docs/proofs.md with the digests of the proof checker, in the form of ``sha256sum``."""
     return _DIGESTS.sub("".join(f"{digest}  {name}\n" for name, digest in checker_digests().items()), page)
 
 
 def prices(page: str) -> str:
-    """docs/operations.md with the tables of `tools.costs`."""
+    """The text of docs/operations.md with the tables of `tools.costs`."""
     return _COSTS.sub(f"\n{costs.tables()}\n\n", page)
 
 
@@ -190,7 +190,7 @@ PAGES: Final[dict[str, Callable[[str], str]]] = {
     "proofs.md": digests,
     "operations.md": prices,
 }
-"""By page: gives its new text for its text."""
+"""The function that gives the new text of a page for its text, keyed by page."""
 
 
 if __name__ == "__main__":

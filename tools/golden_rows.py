@@ -1,4 +1,4 @@
-"""What is published of every pool of the recorded network: the golden file, and how it is written again.
+"""Writes the golden file: what is published about every pool of the recorded network.
 
 python -m tools.golden_rows
 """

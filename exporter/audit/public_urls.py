@@ -141,7 +141,7 @@ async def _check_error(source: HttpSource, checker: TreeChecker, url: str, code:
 
 
 def _header_faults(answer: Answer, expected_type: str | None) -> Iterator[str]:
-    """What is wrong with the headers of an answer."""
+    """The faults of an answer's headers."""
     actual_type = answer.headers.get("content-type", "").partition(";")[0].strip()
     if actual_type != expected_type:
         yield f"has the content type {actual_type!r}, not {expected_type!r}"

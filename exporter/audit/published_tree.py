@@ -188,7 +188,7 @@ class _Check:
                     checker.add(key, data)
 
     async def _check_single(self, key: str, model: type[Decoded]) -> Decoded | None:
-        """Read and check a document of which a tree has only one; None if it is missing or faulty."""
+        """Read and check a document that a tree has only once; None if it is missing or faulty."""
         data = await self._source.get(key, FILE_BYTES)
         if data is None:
             return None

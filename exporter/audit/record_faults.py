@@ -1,4 +1,4 @@
-"""Faults of what a run says of itself: its status document, manifest, listing, and the list of proofs."""
+"""Finds faults in what a run says about itself: its status document, manifest, listing, and the list of proofs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def proof_list_faults(status: SystemStatus, listed: ProofList) -> Iterator[str]:
 
 
 def proof_faults(proof: Proof, content: bytes, trust: Trust) -> Iterator[str]:
-    """Faults of a proof file, and of what the list of proofs says of it."""
+    """The faults of a proof file, and those of its row in the list of proofs."""
     try:
         proven = check_proof(content, trust)
     except RefusedError as error:

@@ -1,4 +1,4 @@
-"""Faults of the rollups of the history, and of its table of liquidations."""
+"""Finds faults in the history's rollups and in its table of liquidations."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ OBSERVATIONS: dict[str, pl.DataType] = {
     "decimals": pl.Int64(),  # of the token
     "comparable_supply_apy_bps": pl.Int64(),  # null in rows that were written before it was recorded
     "comparable_borrow_apy_bps": pl.Int64(),
-    "total_supply_apy_bps": pl.Int64(),  # likewise, and null if the reward is not known
+    "total_supply_apy_bps": pl.Int64(),  # basis points; null if the reward is not known
     "available_to_withdraw": pl.Int128(),  # null if it is not known
     "supply_index": pl.Int128(),
     "borrow_index": pl.Int128(),

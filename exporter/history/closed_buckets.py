@@ -34,7 +34,7 @@ from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.read_back import file_of
 
 Owner = TypeVar("Owner", bound=PoolKey | TotalKey)
-"""What a history is of: a pool, or a total."""
+"""The subject of a history: a pool, or a total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class HistoryKind(Generic[Owner]):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns that say what a history is of."""
+        """The columns that say what the subject of a history is."""
         return self.owner._fields
 
 

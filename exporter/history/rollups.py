@@ -166,7 +166,7 @@ def _source_rows(manifest: HistoryManifest, last_ledger: int) -> int:
 
 
 def _first_hour(end: int, pool_count: int) -> int:
-    """When the hourly file begins that ends at this time, both in unix seconds."""
+    """The beginning of the hourly file that ends at a time. Both are in unix seconds."""
     end_time = datetime.fromtimestamp(end, UTC)
     first = end_time if pool_count > MAX_POOLS_FOR_WINDOW else end_time - HOURLY_WINDOW
     return int(first.replace(day=1, hour=0, minute=0, second=0).timestamp())
@@ -289,7 +289,7 @@ def _by_group(kind: RollupKind, rows: pl.DataFrame) -> Iterator[Group]:
 
 
 class _Runs:
-    """Reads runs out of the history's files, of which only one is in memory at a time."""
+    """Reads runs out of the history's files. Only one file is in memory at a time."""
 
     def __init__(self, manifest: HistoryManifest, read: ReadFile, most_reads: int | None) -> None:
         self._files = sorted((file for file in manifest.files if file.rows), key=lambda file: file.first_ledger)

@@ -112,7 +112,7 @@ def _encode(memory: Memory, others: dict[str, _NetworkMemory]) -> bytes:
 
 
 def _decode_memory(stored: StoredObject | None, network_id: str) -> tuple[Memory, dict[str, _NetworkMemory], bool]:
-    """The memory of one network, the records of the other networks, and whether every record of the one is valid."""
+    """The memory of one network, the records of the other networks, and whether all records of the first are valid."""
     memory = Memory(network_id)
     if stored is None:
         return memory, {}, True

@@ -397,7 +397,7 @@ class Job:
         """Render and publish the tree. The run's files are checked before anything that readers can find is replaced.
 
         Rollups are made later, while publishing, from checked files of the history. So the manifest of the history that
-        is checked here has the rollups of before; the one with the new rollups is rendered, and read back as it is,
+        is checked here has the previous rollups; the one with the new rollups is rendered, and read back as it is,
         when they are written.
         """
         settings, replaced = self.settings, self.replaced_ledger

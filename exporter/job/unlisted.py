@@ -31,10 +31,10 @@ MIN_POOLS = 20
 """The budget has room for at least this many pools, however few listed pools there are."""
 
 LISTED_POOLS_PER_UNLISTED = 10
-"""So many listed pools make room for one pool that is not listed."""
+"""Number of listed pools that make room for one pool that is not listed."""
 
 LOOKS_PER_POOL = 5
-"""A run looks at so many markets for each pool of its budget. A market that is absent or too large takes no room."""
+"""Number of markets that a run looks at for each pool of its budget. An absent or a too large market takes no room."""
 
 DEADLINE_DIVISOR = 4
 """Unlisted markets get the reading's deadline divided by this number."""

@@ -77,7 +77,7 @@ def by_symbol(name: str) -> ScVal:
 
 
 class TokensOfOracle(NamedTuple):
-    """Some tokens of which one oracle has the prices."""
+    """Tokens whose prices one oracle has."""
 
     oracle: str
     tokens: list[str]

@@ -1,4 +1,4 @@
-"""Writes a ledger lake for the embedded network, as it is written for a real network, and backfills a history from it.
+"""Writes a ledger lake for the embedded network, like that of a real network, and backfills a history from it.
 
 What a simulated chain lacks, such as accounts, fees and the bucket list, is empty or made up. One transaction makes all
 changes of a ledger, and its footprint names them.

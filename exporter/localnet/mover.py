@@ -146,7 +146,7 @@ class Draft:
     written: dict[bytes, bytes] = field(default_factory=dict)
 
     def look(self, key: bytes) -> bytes | None:
-        """The entry of a key as it is now."""
+        """The present entry under a key."""
         return self.written[key] if key in self.written else self.before(key)
 
     def put(self, item: NumberField, number: int) -> None:

@@ -137,7 +137,7 @@ class RecordedNetwork(LocalNetwork):
         return self.close(self._mover.moves(moved, self.look, time) | self.prices.advance(time))
 
     def settle(self, ledgers: int) -> None:
-        """Give every pool its size and the terms that go with it, and move all of them in so many ledgers."""
+        """Give every pool its size and the terms that go with it, and move all of them in that many ledgers."""
         self._mover.changes_terms = True
         for _ in range(ledgers):
             self.advance(self.pools)

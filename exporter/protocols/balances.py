@@ -30,7 +30,7 @@ class Balance:
 
 
 class Holding(NamedTuple):
-    """What a balance is of: the token, and the contract that has it. Both are addresses."""
+    """What identifies a balance: the addresses of the token and of the contract that has it."""
 
     token: str
     holder: str

@@ -1,4 +1,4 @@
-"""What the readers of all protocols share: they collect what was read, and record what could not be read and why."""
+"""The parts that all readers of protocols share: they collect what was read, and record what could not be, and why."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ class Collector:
         return False
 
     def list_is_its_own(self, market: str, listed: Sequence[str], lacking: Sequence[str]) -> bool:
-        """Whether a market's list of pools, of which those in ``lacking`` have no entry, can be its own.
+        """Whether a market's list of pools can be its own. The pools in ``lacking`` have no entry.
 
         If no pool has an entry it cannot, and the market is recorded as unread.
         """

@@ -250,7 +250,7 @@ class TreeChecker:
     _schemas: Schemas = field(default_factory=dict)
 
     def single_document(self, model: type[_Model]) -> _Model | None:
-        """The document of a model of which a tree has only one; None if it was not added."""
+        """The document of a model that a tree has only once; None if it was not added."""
         document: _Model | None = self._documents.get(model)
         return document
 

@@ -147,7 +147,7 @@ class Publication:
         history: the Parquet file of the run, with its entry for the history's manifest.
 
     Attributes:
-        history_manifest: the history's manifest with the run's file, and with the rollups of before. `complete` makes
+        history_manifest: the history's manifest with the run's file and the previous rollups. `complete` makes
             the rollups that are due, and publishes the manifest with their entries.
     """
 

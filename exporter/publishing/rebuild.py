@@ -39,7 +39,7 @@ _REQUIRED_COLUMNS = (*ORDER, "ledger_close_time")
 
 
 class Fate(StrEnum):
-    """What became of a file when the manifest was made again."""
+    """What happened to a file when the manifest was made again."""
 
     TAKEN = "taken"
     REPLACED = "replaced"
@@ -241,7 +241,7 @@ def _of_one_network(
 def _without_overlaps(
     store: Store, candidates: Sequence[_Candidate], findings: dict[str, Finding]
 ) -> list[HistoryFile]:
-    """The files to take, none of which have a ledger in common, ascending. Files with more rows are taken first."""
+    """The files to take, ascending; no two of them have a ledger in common. Files with more rows are taken first."""
     taken = list[HistoryFile]()
     for candidate in sorted(candidates, key=lambda each: (-each.entry.rows, -each.span, each.entry.key)):
         file = candidate.entry

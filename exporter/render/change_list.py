@@ -21,7 +21,7 @@ MAX_CHANGES_OF_MARKET = 25
 """Largest number of changes of one market in the list, so that no market pushes out all others."""
 
 UNLISTED_DIVISOR = 4
-"""Changes of unlisted markets take at most one part in this many of the list, or of a feed."""
+"""Changes of unlisted markets take at most the list's or feed's size divided by this number."""
 
 FIRST_KINDS = frozenset(
     {"paused", "resumed", "admin", "code", "oracle", "pending", "unread", "listed", "unlisted", "frozen", "archived"}

@@ -48,7 +48,7 @@ _QUEUED_WORDS = {"terms": "other terms", "admin": "another admin", "code": "othe
 
 
 class _Place(NamedTuple):
-    """Where a change happened: in a market, or in one of its pools."""
+    """The place of a change: a market, or one of its pools."""
 
     market: str
     pool: str | None = None
@@ -129,7 +129,7 @@ class _Comparison:
         )
 
     def markets(self) -> Iterator[RunChange]:
-        """Markets that are new, and markets of which a value changed."""
+        """Markets that are new, and markets with a changed value."""
         for market in self._now.markets:
             where, was = _Place(market.market), self._earlier_markets.get(market.market)
             name, status = self._title(where), market.status
@@ -167,7 +167,7 @@ class _Comparison:
                     yield self._change(item.kind, where, title, _Values(value, item.value), item.subject)
 
     def pools(self) -> Iterator[RunChange]:
-        """Pools that are new or gone, and pools of which a value changed.
+        """Pools that are new or gone, and pools with a changed value.
 
         If the status of a market changed, the statuses of its pools follow from that and are left out.
         """

@@ -1,4 +1,4 @@
-"""The operations of the API: what its description says of each path.
+"""The operations of the API: what its description says about each path.
 
 `exporter.render.openapi` makes the OpenAPI document from these, from the table of families, and from the models of
 documents. A path without an operation here is not described.
@@ -13,7 +13,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Operation:
-    """What the description says of a path.
+    """What the description says about a path.
 
     Attributes:
         name: the id of the operation. Generated clients name a function after it.

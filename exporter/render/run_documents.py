@@ -182,7 +182,7 @@ def _spoke(terms: SpokeTerms) -> AssetSpoke:
 
 
 class _CurveRow(RateRow):
-    """What a curve needs of a pool's row, and the decimals that it is in."""
+    """The part of a pool's row that a curve needs, and the decimals of its numbers."""
 
     market: str
     pool: str

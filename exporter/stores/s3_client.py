@@ -458,7 +458,7 @@ def _unquoted(etag: str) -> str:
 
 
 def _time_of(answer: Mapping[str, Any]) -> datetime:
-    """When the server answered, by its own clock; by this machine's clock if the answer does not say."""
+    """The time of an answer by the server's clock, or by this machine's if the answer does not say."""
     text = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
         moment = parsedate_to_datetime(text)

@@ -66,7 +66,7 @@ class RefusedError(Exception):
 
 
 def refusal_of(error: BaseException) -> RefusedError | None:
-    """What an error of boto3 reports; None for any other error."""
+    """The report in an error of boto3; None for any other error."""
     if isinstance(error, RefusedError):
         return error
     from botocore import exceptions as botocore

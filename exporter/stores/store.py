@@ -107,7 +107,7 @@ class Store(ABC):
         """
 
     def strangers(self) -> Iterator[str]:
-        """What the store has besides the objects of `list`, in any order: names that are no keys, and links.
+        """What the store has besides the objects of `list`, in any order: names that are not keys, and links.
 
         A web server may serve these all the same. The lock or lease of a publisher is not among them.
         """

@@ -96,7 +96,7 @@ class RiskOfPool(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RiskFall(Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of a market's debt if prices fall and nothing else changes."""
+    """What happens to a market's debt if prices fall and nothing else changes."""
 
     token_address: Annotated[
         ContractAddress | None, doc("The token whose price falls; null if all tokens that are not stable fall.")

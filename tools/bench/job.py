@@ -30,7 +30,7 @@ requests_per_second = 10000.0
 max_in_flight = 8
 """
 
-# The memory of this program alone: what the system counts of a child begins with the memory of its parent.
+# Only the memory of this program. The system begins to count a child's with the memory of its parent.
 _MEASURED = """
 import re, sys
 from pathlib import Path

@@ -194,7 +194,7 @@ def _moved(pools: pl.DataFrame, ledger: int, time: int, random: Random) -> pl.Da
 
 
 def _runs(age: int, first: int, runs: int, clock: Path) -> None:
-    """In a process of its own: do the runs of an age, and print of each what it took."""
+    """Do the runs of an age, and print what each took. The benchmark starts it as a process of its own."""
     settings = settings_for(output__uri=OUT, output__retention="1h", network__name=NETWORK)
     network = network_at(age)
     for _ in range(first):

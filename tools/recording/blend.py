@@ -66,7 +66,7 @@ def mainnet(folder: Path) -> SourcedPart:
 
 
 def _factory(factory: str, backstop: str) -> Iterator[Written]:
-    """The factory, of which the snapshot has nothing: its code, and its word that it deployed the pool."""
+    """The factory, which the snapshot lacks: its code, and its record that it deployed the pool."""
     blnd = "CD25MNVTZDL4Y3XBCPCJXGXATV5WUHHOWMYFF4YBEGU5FCPGMYTVG5JY"
     pool_code: ScVal = (scval.BYTES, POOL_CODE)
     meta = struct_map({"backstop": address(backstop), "blnd_id": address(blnd), "pool_hash": pool_code})

@@ -27,7 +27,7 @@ _OLDEST_CHANGE_LEDGERS = 500_000
 
 
 def code_of(label: str) -> bytes:
-    """In place of a wasm hash that nobody states in full: the SHA-256 of a label."""
+    """The SHA-256 of a label, which stands for a wasm hash that nobody states in full."""
     return hashlib.sha256(f"recorded network {label}".encode()).digest()
 
 
@@ -164,7 +164,7 @@ class SourcedPart:
         )
 
     def address_of(self, old: str) -> str:
-        """Where a contract of the source is in the recording. An account stays where it is."""
+        """The address that a contract of the source has in the recording. An account keeps its address."""
         if old in self.tokens:
             return TOKENS[self.tokens[old]].address
         if old in self.oracles:
@@ -174,7 +174,7 @@ class SourcedPart:
         return derived_address(f"recorded network {self.label} {old}")
 
     def _own_entries(self) -> Iterator[RecordedEntry]:
-        """The entries, but for the instances of tokens and oracles; of tokens only balances are kept."""
+        """The entries without the instances of tokens and oracles. Of a token's entries only balances are kept."""
         for key, stored in self.entries.items():
             data = decode_contract_data(stored.data)
             if data.contract in self.oracles or (data.contract in self.tokens and is_instance_key(key)):

@@ -1,4 +1,4 @@
-"""Where recorded entries come from that no code makes: files of a ledger, and states that contracts' own code wrote."""
+"""The sources of recorded entries that no code makes: files of a ledger, and states that contracts' own code wrote."""
 
 from __future__ import annotations
 
@@ -138,6 +138,6 @@ def recorded_answers(calls: Sequence[Answered], wanted: Callable[[Answered], boo
 
 
 def by_decimals(pools: Iterable[AnyPool], symbols: Mapping[int, Sequence[str]]) -> dict[str, str]:
-    """By token: one of the symbols of its decimals."""
+    """One of the symbols with its decimals, keyed by token."""
     left = {decimals: list(names) for decimals, names in symbols.items()}
     return {pool.token_address: left[pool.decimals].pop(0) for pool in pools}

@@ -73,7 +73,7 @@ TOKENS: Final = {
 
 
 def token_address(symbol: str) -> str:
-    """Where a token is in the recording."""
+    """The address that a token has in the recording."""
     return TOKENS[symbol].address
 
 

@@ -118,7 +118,7 @@ def encode_contract_data(entry: ContractData) -> bytes:
 
 
 def ledger_key_end(data: bytes, position: int) -> int:
-    """Where the LedgerKey that begins at ``position`` ends. Raises `DecodeError`."""
+    """The end of the LedgerKey that begins at ``position``. Raises `DecodeError`."""
     try:
         end = xdr_walk.ledger_key(data, position)
     except struct.error:

@@ -45,7 +45,7 @@ class LedgerHeader:
     result_hash: bytes
     bucket_list_hash: bytes
     value_end: int = 0
-    """Where in ``content`` the StellarValue ends."""
+    """The position in ``content`` at which the StellarValue ends."""
 
     @property
     def set_was_dropped(self) -> bool:

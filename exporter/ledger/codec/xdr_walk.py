@@ -1,4 +1,4 @@
-"""Where XDR structures end: passing over ledger entries, values and results without taking them apart.
+"""Finds the ends of XDR structures: passes over ledger entries, values and results without taking them apart.
 
 Nothing inside a ledger's meta is length-prefixed but opaque data, so whoever wants the tenth entry must know the arms
 of the nine before it. A type is a `Walk`: it takes the bytes and the position at which a structure begins, and gives

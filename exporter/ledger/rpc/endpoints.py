@@ -101,7 +101,7 @@ class Endpoint:
     held_since: float = -math.inf  # it demanded a pause then (on the client's clock) ...
     held_until: float = 0.0  # ... and is not asked at all until then
     next_slot: float = 0.0  # when the next request may start, by the rate
-    most_per_second: float = math.inf  # what is left of the rate after its demands for fewer requests
+    most_per_second: float = math.inf  # the rate, lowered by each of its demands for fewer requests
     most_keys: int = MAX_KEYS_PER_REQUEST  # in one getLedgerEntries
     takes_batches: bool = True  # until the first JSON-RPC batch fails, because gateways may refuse them
     network_check: asyncio.Task[Failure | None] | None = None  # under way, or passed

@@ -22,7 +22,7 @@ REPLACEMENT: Final = "[endpoint]"
 MESSAGE_LENGTH: Final = 300
 """The most characters of somebody else's message that an error of ours may quote."""
 
-# Only so many characters of a text are searched, so that a hostile answer costs no time.
+# Number of characters of a text that are searched; without a limit, a hostile answer would cost time.
 _SEARCHED_LENGTH: Final = 16_384
 # A shorter piece of a path ("v1", "rpc") is not a secret, and replacing it would garble innocent texts.
 _SHORTEST_PIECE: Final = 4

@@ -175,7 +175,7 @@ def read_state(
 
 
 def _used_by(readings: Sequence[ProtocolReading], source: StoredSource, deployments: Sequence[Deployment]) -> Watch:
-    """What a reading looked at: all entries of markets and of contracts that it called or read data of.
+    """What a reading looked at: all entries of markets, and of contracts that it called or whose data it read.
 
     Of tokens it is only the keys that were read, because tokens have entries for everybody. The same is true for
     contracts of which only the instance was read.

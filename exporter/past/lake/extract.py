@@ -28,7 +28,7 @@ _TTL = b"\0\0\0\x09"
 
 
 class Gap(msgspec.Struct, frozen=True, order=True):
-    """A span of ledgers of which nothing is known, and the reason."""
+    """A span of unknown ledgers, and the reason why they are unknown."""
 
     first: int
     last: int

@@ -32,7 +32,7 @@ class Watch:
     """What is watched.
 
     Attributes:
-        contracts: the ids of contracts of which all entries are watched.
+        contracts: the ids of contracts all of whose entries are watched.
         keys: the LedgerKey XDRs of single entries of other contracts.
         events_of: the ids of contracts whose events are kept, too.
     """

@@ -41,7 +41,7 @@ _UPDATED = ("admin_active", "active", "admin_on_ice", "on_ice", "frozen")
 
 
 class EmissionSource(StrEnum):
-    """Where the BLND comes from that a backstop promises next."""
+    """The source of the BLND that a backstop promises next."""
 
     EMITTER = "emitter"
     """The emitter pays this backstop."""

@@ -34,7 +34,7 @@ class Emission(NamedTuple):
     """The time at which the emission ends, in unix seconds."""
     reason: str | None = None
     stored: tuple[int, int] | None = None
-    """What a share of the side was ever paid, and at what time (unix seconds) that was; None in v1."""
+    """The BLND that one share of the side was paid so far, and the time of that (unix seconds); None in v1."""
 
     def at(self, time: int) -> Emission:
         """The emission at a time (unix seconds). It pays nothing if it is over, or if there is none."""
@@ -55,7 +55,7 @@ class Emission(NamedTuple):
 
 
 NOT_READ = Emission(reason=RewardReason.UNREAD)
-"""An emission of which nothing is known."""
+"""An emission about which nothing is known."""
 
 
 def plan_key(market: str) -> bytes:

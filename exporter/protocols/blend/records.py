@@ -42,7 +42,7 @@ def record_key(factory: str, market: str) -> bytes:
 
 
 def recorded_pool(entry: ContractData) -> str | None:
-    """The pool of which a factory's entry is the record; None for other entries."""
+    """The pool that a factory's entry records; None for other entries."""
     kind, parts = entry.key
     if kind != scval.VEC or parts is None or len(parts) != 2 or entry.value != (scval.BOOL, True):
         return None

@@ -65,7 +65,7 @@ BITS = {  # name: (first bit, bits, decimals of the value)
     "borrow_cap": (128, 64, 0),
     "supply_cap": (192, 64, 0),
 }
-"""Where each number is in the bitmap, whose low half is ``data_low`` and whose high half is ``data_high``.
+"""The position of each number in the bitmap, whose low half is ``data_low`` and whose high half is ``data_high``.
 
 ``min_remaining_debt`` and the two caps are in whole tokens.
 """

@@ -83,7 +83,7 @@ def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
 
 
 def operations_of(reserve: Reserve) -> Operations:
-    """Which operations are open to anybody (docs/protocols/k2.md, "Statuses")."""
+    """The operations that are open to anybody (docs/protocols/k2.md, "Statuses")."""
     flags = reserve.configuration
     is_open = bool(flags.active and not flags.paused and not reserve.router_paused)
     takes_new = is_open and not flags.frozen

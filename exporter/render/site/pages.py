@@ -163,7 +163,7 @@ def _operations(number: int, example_base: str) -> Markup:
 
 
 def _facts_of_markets(tables: Tables, pools: Sequence[NamedPool]) -> Mapping[str, MarketFacts]:
-    """What pages say of the safety of each market, by its address."""
+    """What pages say about the safety of each market, keyed by its address."""
     own, queued = by_market(pools), pending_by_market(tables.pending)
     admins: dict[str, dict[str, None]] = {}
     for item in tables.held:

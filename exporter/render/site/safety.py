@@ -53,7 +53,7 @@ class SafetyFact:
 
 @dataclass(frozen=True, slots=True)
 class MarketFacts:
-    """What the pages of a market and of its pools say alike.
+    """What the pages of a market and of its pools have in common.
 
     Attributes:
         pools: the pools of the market that were read.

@@ -586,7 +586,7 @@ def _shown(
 
 
 def _short_token(entry: Json) -> Json:
-    """A token without what is null or zero, but for what null means something: who stands behind it."""
+    """A token without values that are null or zero, except for those whose null means something."""
     telling = ("issuer", "identity", "best_supply", "best_borrow")
     return {name: value for name, value in entry.items() if value not in (None, 0) or name in telling}
 

@@ -111,7 +111,7 @@ def _number(text: str) -> int:
 
 
 def _ago(count: int, unit: str, now: datetime) -> Period:
-    """So many days, weeks, months or years ago: that day."""
+    """The day that is a number of days, weeks, months or years ago."""
     if unit in ("minute", "hour", "day"):
         return _whole(unit, now, count)
     if unit == "week":
@@ -122,7 +122,7 @@ def _ago(count: int, unit: str, now: datetime) -> Period:
 
 
 def _past(count: int, unit: str, now: datetime) -> Period:
-    """The last so many hours, days, weeks, months or years, up to now."""
+    """The last hours, days, weeks, months or years of a given number, up to now."""
     if unit in ("month", "year"):
         return Period(_ago(count, unit, now).start, now)
     return Period(now - count * timedelta(**{f"{unit}s": 1}), now)

@@ -83,12 +83,12 @@ def _percents_of_texts(item: Json, names: Iterable[str]) -> Json:
 
 
 def size(answer: Any) -> int:
-    """The size in bytes of an answer as it is sent."""
+    """The size in bytes of an answer when it is sent."""
     return len(msgspec.json.encode(finished(answer)))
 
 
 def with_note(answer: Json, most: int = MOST_ANSWER_TEXT) -> Json:
-    """An answer that may be sent, with texts of at most so many characters."""
+    """An answer that may be sent. Its texts have at most that many characters."""
     given: Json = finished(answer, most)
     return given | {"note": NOTE}
 

@@ -1,4 +1,4 @@
-"""What is said of a question that cannot be asked: a wrong name, a missing or unknown argument, a wrong value.
+"""The answers to questions that cannot be asked: a wrong name, a missing or unknown argument, a wrong value.
 
 The SDK would answer with the text of the library that checks its types. Here a tool's own description says what it
 takes, all mistakes are said at once, and nothing long is repeated.

@@ -51,7 +51,7 @@ CHANGED_IN_A_LEDGER = 20
 
 FOLDER = Path(__file__).parent
 INSTALLED = PROJECT_ROOT / "build" / "peers"
-"""Where ``scripts/bench peers`` installs Blend's SDK."""
+"""The folder in which ``scripts/bench peers`` installs Blend's SDK."""
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
     "PYTHONPATH": os.pathsep.join((str(FOLDER / "plain"), str(PROJECT_ROOT))),
@@ -164,7 +164,7 @@ class Bench:
 
     @contextmanager
     def moving(self, seconds: float) -> Iterator[None]:
-        """Close a ledger each so many seconds, at the time at which somebody asks next."""
+        """Close a ledger at each interval of seconds. It closes when somebody asks next."""
         self.behaviour.advance_every_seconds = seconds
         yield
         self.behaviour.advance_every_seconds = None
@@ -289,7 +289,7 @@ def _rounded(figure: float) -> str:
 
 
 def _in_turn(bench: Bench, peers: Sequence[Peer], rounds: int) -> dict[str, list[Measured]]:
-    """Readings of each peer, round by round: what disturbs a round disturbs all of them."""
+    """Readings of each peer, round by round, so that what disturbs a round disturbs all of them."""
     readings: dict[str, list[Measured]] = {peer.name: [] for peer in peers}
     for number in range(rounds):
         for peer in peers if number % 2 else reversed(peers):
