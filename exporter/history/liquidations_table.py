@@ -1,17 +1,20 @@
-"""The table of liquidations, ``history/liquidations.parquet``: its columns, its writer, and a check of a file."""
+"""The table of liquidations, ``history/liquidations.parquet``: columns, writer, reader, and a check of a file."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from contextlib import suppress
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from exporter.errors import DecodeError
+from exporter.errors import DecodeError, StoreError
+from exporter.history.manifest import data_of
 from exporter.parquet_bounds import open_parquet
-from exporter.tree.documents import LedgerSpan, LiquidationsFile
+from exporter.stores.store import Store, etag_of
+from exporter.tree.documents import HistoryManifest, LedgerSpan, LiquidationsFile
 from exporter.tree.same_values import same_values
 
 SCHEMA = pa.schema(
@@ -30,11 +33,56 @@ SCHEMA = pa.schema(
 )
 
 
+_UNREADABLE = (DecodeError, pa.ArrowException, pl.exceptions.PolarsError, OSError, ValueError)
+"""The errors of reading a file that is no table of liquidations."""
+
+
 def encode_table(frame: pl.DataFrame) -> bytes:
     """The Parquet file with these rows, which have the columns of `SCHEMA`."""
     target = io.BytesIO()
     pq.write_table(frame.to_arrow().cast(SCHEMA), target, compression="zstd")
     return target.getvalue()
+
+
+def read_table(store: Store, file: LiquidationsFile) -> bytes:
+    """Read the table that the history's manifest names. Raises `StoreError` if it is missing or damaged.
+
+    A backfill writes a table before the manifest that names it. If it dies in between, the file has rows of more
+    ledgers. Without these rows, it is the earlier table again, byte for byte, which is what this function returns.
+    """
+    stored = store.get(file.key)
+    if stored is not None and etag_of(stored.data) != file.sha256:
+        earlier = _rows_inside(stored.data, file)
+        if earlier is not None and etag_of(earlier) == file.sha256:
+            return earlier
+    return data_of(stored, file)
+
+
+def restore_table(store: Store, manifest: HistoryManifest | None) -> bool:
+    """Put back the table that the manifest names, if a backfill died after it wrote a newer one.
+
+    Returns whether that was so. A table that is missing or damaged stays as it is.
+    """
+    if manifest is None or manifest.liquidations is None:
+        return False
+    with suppress(StoreError):
+        return store.put(manifest.liquidations.key, read_table(store, manifest.liquidations))
+    return False
+
+
+def _rows_inside(data: bytes, file: LiquidationsFile) -> bytes | None:
+    """The file with the rows whose ledgers are inside the spans of ``file``; None if ``data`` is no such table."""
+    try:
+        rows = pl.DataFrame(pl.from_arrow(open_parquet(data).read()))
+        return encode_table(rows.filter(_is_inside(file)))
+    except _UNREADABLE:
+        return None
+
+
+def _is_inside(file: LiquidationsFile) -> pl.Expr:
+    ledger = pl.col("observed_ledger")
+    inside = [ledger.is_between(span.first_ledger, span.last_ledger) for span in file.spans]
+    return pl.any_horizontal(pl.lit(False), *inside)
 
 
 def table_fault(data: bytes, file: LiquidationsFile) -> str | None:
@@ -47,15 +95,13 @@ def table_fault(data: bytes, file: LiquidationsFile) -> str | None:
         rows = pl.DataFrame(pl.from_arrow(open_parquet(data).read()))
         if not same_values(file.key, encode_table(rows), data):
             return "is not what writing its rows gives: its columns, metadata or statistics are others"
-    except (DecodeError, pa.ArrowException, pl.exceptions.PolarsError, OSError, ValueError) as error:
+    except _UNREADABLE as error:
         return f"cannot be read: {error}"
     if rows.height != file.rows:
         return f"has {rows.height} rows, but {file.rows} in the history's manifest"
     if file.spans != join_spans(file.spans):
         return "is of spans of ledgers that do not ascend, each apart from the next"
-    ledger = pl.col("observed_ledger")
-    inside = [ledger.is_between(span.first_ledger, span.last_ledger) for span in file.spans]
-    if rows.filter(~pl.any_horizontal(pl.lit(False), *inside)).height:
+    if rows.filter(~_is_inside(file)).height:
         return "has rows of ledgers that its spans do not have"
     if not rows.equals(rows.sort("observed_ledger", "event_index", maintain_order=True)):
         return "has rows that do not ascend by ledger and event"

@@ -33,6 +33,7 @@ from exporter.errors import (
     pluralize,
 )
 from exporter.history.changes_table import NO_ROWS, rows_before
+from exporter.history.liquidations_table import restore_table
 from exporter.history.manifest import find_damage, find_lost_rollups, read_history_manifest
 from exporter.history.series import Series, catch_up, files_before, load_series, save_series
 from exporter.job.evidence import Evidence
@@ -347,6 +348,10 @@ class Job:
     def _report_damage(self, held: HeldStore, manifest: HistoryManifest | None) -> list[str]:
         """Name what is damaged in the history's files, and rollups that are lost. Returns the damage."""
         damage = find_damage(held, manifest)
+        if any(text.startswith(families.LIQUIDATIONS.template) for text in damage) and restore_table(held, manifest):
+            text = "had rows of a backfill that did not end; the earlier table was put back: backfill again"
+            self.log.warning(f"{families.LIQUIDATIONS.template} {text}")
+            damage = find_damage(held, manifest)
         self.log.add(damaged_history=damage)
         for text in damage[:MAX_NAMED_DAMAGE]:
             self.log.warning(f"damage in the history: {text}")

@@ -17,6 +17,12 @@ from exporter.ledger.view import LedgerView
 MAX_SYMBOL_LENGTH = 200
 """The largest number of characters of a symbol. The limit keeps a hostile token from filling every page."""
 
+MAX_TOKEN_DECIMALS = 38
+"""The largest number of decimals for which 10^decimals fits into 128 bits.
+
+Without a limit, a hostile token with 4,294,967,295 decimals would keep a run busy forever with powers of ten.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Token:
@@ -25,7 +31,7 @@ class Token:
     Attributes:
         address: the contract's address.
         symbol: the token's symbol; None if the contract gives none.
-        decimals: the token's decimals; None if the contract gives none.
+        decimals: the token's decimals, at most `MAX_TOKEN_DECIMALS`; None if the contract gives none.
         failure: why the contract gives no symbol and decimals.
         issuer: the account (a strkey) that issues a classic asset. Nobody can forge it, because the contract's code is
             the network's own. None for every other token, and for the native asset.
@@ -96,4 +102,6 @@ def _from_functions(address: str, symbol: CallResult, decimals: CallResult) -> T
 def _checked(address: str, symbol: str, decimals: int) -> Token:
     if len(symbol) > MAX_SYMBOL_LENGTH:
         raise DecodeError(f"the symbol has {len(symbol)} characters, more than {MAX_SYMBOL_LENGTH}")
+    if decimals > MAX_TOKEN_DECIMALS:
+        raise DecodeError(f"the token has {decimals} decimals, more than {MAX_TOKEN_DECIMALS}")
     return Token(address, symbol, decimals)

@@ -34,9 +34,6 @@ from exporter.tree.values import UnreadReason
 MAX_NAME_LENGTH = 200
 """A market's name is cut to this many characters, because anybody can choose one, and every row repeats it."""
 
-MAX_TOKEN_DECIMALS = 38
-"""The largest number of decimals for which 10^decimals fits into 128 bits."""
-
 _MAX_NAMED_ADDRESSES = 10  # in one notice
 
 Pair = tuple[ScVal, ScVal]

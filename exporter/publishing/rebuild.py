@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from exporter import FORMAT
 from exporter.errors import DecodeError, StoreError
+from exporter.history.liquidations_table import read_table
 from exporter.history.manifest import (
     data_of,
     decode_history_manifest,
@@ -115,11 +116,16 @@ def rebuild_history(store: Store, *, dry_run: bool = False, now: Clock = utc_now
         # Rollups are made again from the files. What a backfill wrote besides stays as the previous manifest says.
         manifest = msgspec.structs.replace(previous, observed_ledger=newest, files=taken, rollups=[])
         liquidations = manifest.liquidations
-        if liquidations is not None and not _is_there(held, liquidations.key, liquidations.sha256):
-            manifest = msgspec.structs.replace(manifest, liquidations=None)
-            findings[liquidations.key] = Finding(
-                liquidations.key, Fate.LEFT_OUT, "not the file that the manifest named; backfill again"
-            )
+        if liquidations is not None:
+            try:
+                table = read_table(held, liquidations)
+                if not dry_run:
+                    held.put(liquidations.key, table)
+            except StoreError:
+                manifest = msgspec.structs.replace(manifest, liquidations=None)
+                findings[liquidations.key] = Finding(
+                    liquidations.key, Fate.LEFT_OUT, "not the file that the manifest named; backfill again"
+                )
         if not dry_run:
             recorded = {key: replaced.by for key, replaced in record.history.items()}
             replaced = {each.key: each.because for each in findings.values() if each.fate is Fate.REPLACED}
@@ -272,8 +278,3 @@ def _has_rows_of(store: Store, larger: HistoryFile, smaller: HistoryFile) -> boo
         if not rows.select(columns).sort(ORDER).collect().equals(expected):
             return False
     return True
-
-
-def _is_there(store: Store, key: str, sha256: str) -> bool:
-    stored = store.get(key)
-    return stored is not None and etag_of(stored.data) == sha256

@@ -238,7 +238,11 @@ class FolderStore(Store):
                     self._remove(Path(entry.path))
 
     def try_writing(self) -> None:
-        """Write and remove a trial file. If the folder does not exist yet, the nearest folder above it is tried."""
+        """Write and remove a trial file. If the folder does not exist yet, the nearest folder above it is tried.
+
+        The lock file is opened, but not locked: a lock for a moment would make another run lose that begins to publish
+        in that moment.
+        """
         nearest = next(folder for folder in (self.root, *self.root.parents) if folder.exists())
         trial = nearest / f"{self._temporary_stem}trial"
         with reported("write into", self.uri):
@@ -246,9 +250,8 @@ class FolderStore(Store):
                 write_file(trial, b"trial")
             finally:
                 trial.unlink(missing_ok=True)
-        if (self.root / LOCK_NAME).exists():
-            with suppress(LostRaceError), self.exclusive():
-                pass
+        with reported("lock", str(self.root / LOCK_NAME)), suppress(FileNotFoundError):
+            os.close(os.open(self.root / LOCK_NAME, os.O_RDWR | os.O_NOFOLLOW))
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

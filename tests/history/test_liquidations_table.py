@@ -6,13 +6,25 @@ import io
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import msgspec
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from exporter.history.liquidations_table import SCHEMA, encode_table, join_spans, table_fault
-from exporter.tree.documents import LedgerSpan, LiquidationsFile
+from exporter import FORMAT
+from exporter.errors import StoreError
+from exporter.history.liquidations_table import (
+    SCHEMA,
+    encode_table,
+    join_spans,
+    read_table,
+    restore_table,
+    table_fault,
+)
+from exporter.stores.memory import MemoryStore
+from exporter.stores.store import etag_of
+from exporter.tree.documents import HistoryManifest, LedgerSpan, LiquidationsFile
 
 
 def rows_at(*ledgers: int) -> pl.DataFrame:
@@ -97,3 +109,41 @@ def test_an_invented_table() -> None:
         (GOOD[:-3], "cannot be read"),
     ):
         assert said in str(table_fault(data, entry(data, 2, (10, 12)))), said
+
+
+class TestBackfillThatDied:
+    """A backfill died after it wrote the table, and before the manifest that names it."""
+
+    SMALL, LARGE = encode_table(rows_at(10)), encode_table(rows_at(10, 60))
+
+    def tree(self, data: bytes | None) -> tuple[MemoryStore, LiquidationsFile]:
+        """A store with this file as the table, and the entry of a table with the event of ledger 10."""
+        store = MemoryStore()
+        if data is not None:
+            store.put("history/liquidations.parquet", data)
+        file = msgspec.structs.replace(entry(self.SMALL, 1, (1, 50)), sha256=etag_of(self.SMALL))
+        return store, file
+
+    def test_rows_of_other_ledgers_are_left_out(self) -> None:
+        """Without the rows that the manifest does not have, the table is the one that it names, byte for byte."""
+        assert self.SMALL == read_table(*self.tree(self.LARGE))
+        assert self.SMALL == read_table(*self.tree(self.SMALL))
+
+    @pytest.mark.parametrize(
+        ("data", "fault"),
+        [
+            (None, "is missing"),
+            (b"garbage", "is not the file"),
+            (encode_table(rows_at(10, 12)), "is not the file"),  # another row in the same span
+            (encode_table(rows_at(60)), "is not the file"),
+        ],
+        ids=["missing", "garbage", "another row", "a row less"],
+    )
+    def test_another_table_is_damage(self, data: bytes | None, fault: str) -> None:
+        """A table that has other rows of the manifest's ledgers is refused, and stays as it is."""
+        store, file = self.tree(data)
+        with pytest.raises(StoreError, match=f"history/liquidations.parquet {fault}"):
+            read_table(store, file)
+
+        assert not restore_table(store, HistoryManifest(format=FORMAT, observed_ledger=0, files=[], liquidations=file))
+        assert data == (None if (stored := store.get(file.key)) is None else stored.data)

@@ -126,6 +126,8 @@ class TestFunctions:
             (string("T"), "trap", "decimals() failed: trap"),
             (u32(1), u32(7), "symbol(): expected string, found u32"),
             (string("x" * 10_000), u32(7), "the symbol has 10000 characters, more than 200"),
+            (string("T"), u32(39), "the token has 39 decimals, more than 38"),
+            (string("T"), u32(2**32 - 1), "the token has 4294967295 decimals, more than 38"),
         ],
     )
     def test_no_answer(self, token_symbol: ScVal | str, decimals: ScVal | str, reason: str) -> None:

@@ -227,6 +227,12 @@ class TestRewardsOfK2:
         other = token("EURC")
         assert (other, 10, "no_reward_price") == self.reward(self.world(other))
 
+    def test_a_token_with_absurd_decimals(self) -> None:
+        """Its reward has no rate. With the decimals in a power of ten, the run would never end."""
+        world = self.world(USDC)
+        world.put(instance_key(USDC), u32(2**32 - 1), "METADATA", "decimal")
+        assert (USDC, 10, "no_reward_price") == self.reward(world)
+
     def test_switched_off_and_odd(self) -> None:
         """What is switched off pays nothing; an entry of another form is unread, and costs nothing else."""
         assert (None, 0, "no_emissions") == self.reward(self.world(USDC, is_active=False))

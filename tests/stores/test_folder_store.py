@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -263,6 +264,23 @@ def test_a_folder_is_left_as_it_was(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "file" / "public"):
         with pytest.raises(StoreError, match=f"cannot write into {path}"):
             FolderStore(path).try_writing()
+
+
+def test_trying_does_not_lock(tmp_path: Path) -> None:
+    """While one run publishes or begins to, another may try the folder, and the first one loses nothing by it."""
+    store = FolderStore(tmp_path)
+    with store.exclusive():
+        FolderStore(tmp_path).try_writing()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fcntl, "flock", pytest.fail)
+        FolderStore(tmp_path).try_writing()
+
+
+def test_a_lock_that_cannot_be_opened_is_named_before_a_run(tmp_path: Path) -> None:
+    """A lock file that publishing could not open is an error at the beginning, before anything is read."""
+    (tmp_path / LOCK_NAME).symlink_to("elsewhere")
+    with pytest.raises(StoreError, match="cannot lock "):
+        FolderStore(tmp_path).try_writing()
 
 
 HOLDER = """

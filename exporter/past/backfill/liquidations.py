@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from exporter.errors import DecodeError, StoreError
-from exporter.history.liquidations_table import SCHEMA, encode_table, join_spans
-from exporter.history.manifest import data_of, file_reference
+from exporter.history.liquidations_table import SCHEMA, encode_table, join_spans, read_table
+from exporter.history.manifest import file_reference
 from exporter.parquet_bounds import open_parquet
 from exporter.past.lake.close_meta import EVENT, decode_event
 from exporter.past.lake.extract import LedgerChanges
@@ -59,7 +59,7 @@ def with_liquidations(
     """
     before, spans_before = pl.DataFrame(pl.from_arrow(SCHEMA.empty_table())), list[LedgerSpan]()
     if manifest.liquidations is not None:
-        data = data_of(store.get(KEY), manifest.liquidations)
+        data = read_table(store, manifest.liquidations)
         try:
             open_parquet(data)
         except DecodeError as error:

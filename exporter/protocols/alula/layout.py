@@ -13,9 +13,9 @@ from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, decoded_o
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
+from exporter.ledger.tokens import MAX_TOKEN_DECIMALS
 from exporter.protocols.base import Market, Parameter
 from exporter.protocols.collector import (
-    MAX_TOKEN_DECIMALS,
     Queued,
     by_key,
     config_hash_of,

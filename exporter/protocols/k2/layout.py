@@ -17,8 +17,9 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import asset_config_key
+from exporter.ledger.tokens import MAX_TOKEN_DECIMALS
 from exporter.protocols.base import Parameter
-from exporter.protocols.collector import MAX_TOKEN_DECIMALS, by_key, config_hash_of
+from exporter.protocols.collector import by_key, config_hash_of
 
 VERSION = "v1"
 """The version of all markets, because only one form of entries is known."""

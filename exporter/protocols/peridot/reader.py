@@ -25,7 +25,7 @@ from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, Holding, balance_key, read_balances
 from exporter.protocols.base import Candidate, Held, Market, Parameter, PoolRead, ProtocolReading
-from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, instance_keys
+from exporter.protocols.collector import Collector, UnreadError, instance_keys
 from exporter.protocols.peridot import layout
 from exporter.tables import PoolKey
 from exporter.tree.values import UnreadReason
@@ -185,8 +185,6 @@ class _Reader(Collector):
         supply_speed, borrow_speed = self.speeds(market.address, vault)
         if token.decimals is None:
             raise DecodeError(f"its token gives no decimals: {token.failure}")
-        if token.decimals > MAX_TOKEN_DECIMALS:
-            raise DecodeError(f"its token has {token.decimals} decimals, more than {MAX_TOKEN_DECIMALS}")
         receipt_supply = numbers.receipt_supply
         if receipt_supply is None:
             receipt_supply = self.answer(vault, "get_total_ptokens")

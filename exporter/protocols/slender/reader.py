@@ -14,10 +14,10 @@ from exporter.deployments import Deployment
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import PriceKey, read_asset_quotes
-from exporter.ledger.tokens import read_tokens
+from exporter.ledger.tokens import MAX_TOKEN_DECIMALS, read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.base import Candidate, Market, PoolRead, PriceLimits, ProtocolReading
-from exporter.protocols.collector import MAX_TOKEN_DECIMALS, Collector, UnreadError, instance_keys, required
+from exporter.protocols.collector import Collector, UnreadError, instance_keys, required
 from exporter.protocols.slender import layout
 from exporter.tree.values import UnreadReason
 

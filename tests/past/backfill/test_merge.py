@@ -12,13 +12,18 @@ import pytest
 
 from exporter import FORMAT
 from exporter.errors import CheckError, LostRaceError
-from exporter.history.manifest import HistoryPart
+from exporter.history.liquidations_table import restore_table
+from exporter.history.manifest import HistoryPart, find_damage, read_history_manifest
 from exporter.history.parquet import render_history
 from exporter.past.backfill import merge
-from exporter.past.backfill.merge import MergeResult, merge_into_history
+from exporter.past.backfill.liquidations import Row
+from exporter.past.backfill.merge import MergeResult, finish_history, merge_into_history
+from exporter.publishing.rebuild import rebuild_history
 from exporter.publishing.sweep_record import SUPERSEDED_KEY
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import Store
+from exporter.stores.store import Store, Written
+from exporter.tree.documents import LedgerSpan
+from exporter.tree.families import HISTORY_MANIFEST_KEY
 from tests.history.runs import MONDAY, frame_of, observe, places
 from tests.past.backfill.recorded_lake import history_of, rows_of
 from tests.publishing.held import compact_history
@@ -131,3 +136,47 @@ def test_a_publisher_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     now, ends_at = 0.0, 200.0
     assert {LEDGERS[0]} == merge_into_history(store, parts, NETWORK).added
     assert 200 <= now < 215
+
+
+class DyingStore(MemoryStore):
+    """A store whose process dies before it writes the history's manifest."""
+
+    dies = False
+
+    def put_many(self, files: Iterable[tuple[str, bytes]], *, immutable: bool = False) -> Written:
+        files = list(files)
+        if self.dies and any(key == HISTORY_MANIFEST_KEY for key, _ in files):
+            raise KeyboardInterrupt
+        return super().put_many(files, immutable=immutable)
+
+
+def liquidation_at(ledger: int) -> Row:
+    """A liquidation's row of the table."""
+    names = ("blend", "market", "fill_auction", "user", "owner", "filler")
+    return (ledger, MONDAY * 1_000_000, 0, *names, 100, "lot", "token", 5)
+
+
+def test_a_backfill_that_died_before_the_manifest_is_repeated_or_undone() -> None:
+    """Liquidations are written before the manifest. The same backfill goes on; a run or a rebuild puts them back."""
+    store = DyingStore()
+    fill(store)
+    finish_history(store, [], [liquidation_at(10)], [LedgerSpan(1, 50)])
+    manifest, table = read_history_manifest(store), store.get("history/liquidations.parquet")
+    store.dies = True
+    with pytest.raises(KeyboardInterrupt):
+        finish_history(store, [], [liquidation_at(60)], [LedgerSpan(51, 90)])
+    store.dies = False
+    assert ["history/liquidations.parquet"] == [text.split()[0] for text in find_damage(store, manifest)]
+
+    undone, repeated = MemoryStore(store), MemoryStore(store)
+    assert restore_table(undone, manifest)
+    assert table == undone.get("history/liquidations.parquet")
+    assert [] == find_damage(undone, manifest)
+    assert "history/liquidations.parquet" not in {finding.key for finding in rebuild_history(store).findings}
+    assert table == store.get("history/liquidations.parquet")
+    finish_history(repeated, [], [liquidation_at(60)], [LedgerSpan(51, 90)])
+    finished = read_history_manifest(repeated)
+    assert finished is not None
+    assert finished.liquidations is not None
+    assert (2, [LedgerSpan(1, 90)]) == (finished.liquidations.rows, finished.liquidations.spans)
+    assert [] == find_damage(repeated, finished)
