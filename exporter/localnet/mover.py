@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from exporter.exact import ceil_divide
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
 from exporter.localnet.market_sizes import MarketSize, market_sizes, size_by_chance
@@ -72,7 +73,7 @@ class Mover:
         owed, free = pool.owed(draft.look), pool.free(draft.look)
         supplied, borrowed = self._operation(pool, owed, free)
         draft.add(pool.supply, supplied, owed + free)
-        draft.add(pool.debt, borrowed, owed)
+        draft.add(pool.debt, borrowed, owed, up=True)
         for item in pool.cash:
             draft.put(item, max(item.read(draft.look) + supplied - borrowed, 0))
         for name in pool.settled:  # changed, so that the rule computes it from what it follows from
@@ -94,8 +95,10 @@ class Mover:
             return
         new_total = self._tokens(pool, size.dollars)
         fees = () if pool.fees is None else (pool.accrued(pool.fees),)
-        for item in (*pool.supply, *pool.debt, *pool.cash, *pool.aside, *fees):
+        for item in (*pool.supply, *pool.aside, *fees):
             draft.put(item, item.read(draft.look) * new_total // total)
+        for item in (*pool.debt, *pool.cash):
+            draft.put(item, ceil_divide(item.read(draft.look) * new_total, total))
         for item in pool.supply:
             if not item.read(draft.look):  # the pool has cash that nobody supplied
                 draft.put(item, new_total * item.first)
@@ -155,9 +158,18 @@ class Draft:
         if data is not None:
             self.written[item.key] = data
 
-    def add(self, items: Sequence[NumberField], amount: int, total: int) -> None:
-        """Change fields by an amount of tokens. Each changes in its own unit, in proportion to the total."""
+    def add(self, items: Sequence[NumberField], amount: int, total: int, *, up: bool = False) -> None:
+        """Change fields by an amount of tokens. Each changes in its own unit, in proportion to the total.
+
+        The total is rounded down, and so is each change, or with ``up`` the other way: like contracts, a pool never
+        owes its suppliers more for a rounding.
+        """
         for item in items if amount else ():
             number = item.read(self.look)
-            change = number * amount // total if number and total else amount * item.first
+            if not (number and total):
+                change = amount * item.first
+            elif up:
+                change = ceil_divide(number * amount, total if amount > 0 else total + 1)
+            else:
+                change = number * amount // (total + 1 if amount > 0 else total)
             self.put(item, max(number + change, 0))

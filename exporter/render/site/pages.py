@@ -224,7 +224,7 @@ class _Site:
 
     def files(self) -> Iterator[RenderedFile]:
         """Render all pages. The overview is last, so that whatever it links to is there before it."""
-        markets = market_rows(self.tables)
+        markets = market_rows(self.tables, self.pools)
         ranked = ranked_by_value(self.pools)
         pools = pool_rows(ranked, environment().get_template("macros.j2").module)
         yield from self._pool_pages()

@@ -9,12 +9,13 @@ from typing import Any, Generic, TypedDict, TypeVar
 import polars as pl
 
 from exporter.best import ODD_PRICE, SIDES, Side, best_of_tokens, is_insolvent, why_none_of_tokens, with_ranks
+from exporter.errors import pluralize
 from exporter.exact_sums import Limbs, exact_sum, joined
 from exporter.ledger.tokens import Token
 from exporter.protocols.compute import Tables
 from exporter.protocols.numbers import MarketFrameRow
 from exporter.render.lists import IdentityValues, ListedPool, common_symbols
-from exporter.render.site.text import harmless, no_price
+from exporter.render.site.text import harmless, insolvency, is_serious, no_price
 from exporter.tables import rows_as
 
 PAGE_ROWS = 100
@@ -27,8 +28,8 @@ class SiteMarket(MarketFrameRow):
 
     closed: bool | None
     """Whether all of its pools are closed to suppliers and borrowers; null if no pool was read."""
-    insolvent_count: int | None
-    """Its pools that owe their suppliers more than they have; null if no pool was read."""
+    insolvent: str | None
+    """Which of its pools owe their suppliers more than they have, in words; null if none is known to."""
 
 
 class NamedPool(ListedPool):
@@ -54,14 +55,40 @@ class SitePool(RankedPool):
     amounts: str
 
 
-def market_rows(tables: Tables) -> list[SiteMarket]:
-    """All markets in the order of `by_value`. Each says whether all of its pools are closed, and how many insolvent."""
-    pools = tables.pools.group_by("market").agg(
-        (~pl.col("can_supply") & ~pl.col("can_borrow")).fill_null(value=False).all().alias("closed"),
-        is_insolvent().sum().alias("insolvent_count"),
+def market_rows(tables: Tables, pools: pl.DataFrame) -> list[SiteMarket]:
+    """All markets in the order of `by_value`. Each says whether all of its pools are closed, and which are insolvent.
+
+    ``pools`` is a frame of `with_names`.
+    """
+    closed = pools.group_by("market").agg(
+        (~pl.col("can_supply") & ~pl.col("can_borrow")).fill_null(value=False).all().alias("closed")
     )
-    markets = tables.markets.join(pools, on="market", how="left", maintain_order="left")
-    return rows_as(SiteMarket, by_value(markets))
+    markets = tables.markets.join(closed, on="market", how="left", maintain_order="left")
+    short: dict[str, list[_ShortPool]] = {}
+    for pool in rows_as(_ShortPool, pools.filter(is_insolvent())):
+        short.setdefault(pool["market"], []).append(pool)
+    said = [_insolvent(short[market]) if market in short else None for market in markets["market"]]
+    words = pl.Series("insolvent", said, pl.String())
+    return rows_as(SiteMarket, by_value(markets.with_columns(words)))
+
+
+class _ShortPool(TypedDict):
+    """What is said of a pool that owes its suppliers more than it has."""
+
+    market: str
+    symbol: str
+    decimals: int
+    total_supplied: int
+    shortfall: int
+
+
+def _insolvent(pools: Sequence[_ShortPool]) -> str:
+    """Which pools of a market are insolvent, in words: one with what it lacks, or how many."""
+    serious = sum(is_serious(pool["shortfall"], pool["total_supplied"]) for pool in pools)
+    if len(pools) == 1:
+        [pool] = pools
+        return insolvency(pool["shortfall"], pool["total_supplied"], pool["decimals"], pool["symbol"])
+    return pluralize(serious, "insolvent pool") if serious else f"{len(pools)} pools short by a rounding"
 
 
 def by_value(rows: pl.DataFrame) -> pl.DataFrame:

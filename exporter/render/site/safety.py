@@ -20,13 +20,14 @@ from exporter.render.site.text import (
     cut,
     dollars,
     dollars_at_most,
-    exact_amount,
     harmless,
+    is_serious,
     no_price,
     percent,
     percent_at_most,
     round_amount,
     round_amount_at_most,
+    small_amount,
     why,
     words,
 )
@@ -217,31 +218,36 @@ def _leaving_market(pools: Sequence[NamedPool]) -> SafetyFact:
     return SafetyFact(question, answer, warns=bool(closed))
 
 
-_BY_BOOKS = "the tokens that the contract holds were not counted"
+_NOT_COUNTED = "how many tokens the contract holds was not read, so it could not be compared with what lenders are owed"
 
 
 def _cover_of_pool(pool: NamedPool) -> SafetyFact:
     question = "Is what lenders are owed there?"
     if pool["shortfall"] is None:
-        return SafetyFact(question, f"Not known: {_BY_BOOKS}.", is_known=False)
-    symbol, decimals = cut(pool["symbol"], SYMBOL_LENGTH), pool["decimals"]
+        return SafetyFact(question, f"Not known: {_NOT_COUNTED}.", is_known=False)
     if pool["shortfall"]:
-        missing = f"{exact_amount(pool['shortfall'], decimals)} of {round_amount(pool['total_supplied'], decimals)}"
+        symbol, decimals = cut(pool["symbol"], SYMBOL_LENGTH), pool["decimals"]
+        missing = f"{small_amount(pool['shortfall'], decimals)} of {round_amount(pool['total_supplied'], decimals)}"
+        rounding = "" if is_serious(pool["shortfall"], pool["total_supplied"]) else " So little can come from rounding."
         answer = f"No: {missing} {symbol} are missing. Suppliers are owed more than the pool has in tokens and loans."
-        return SafetyFact(question, answer, warns=True)
+        return SafetyFact(question, answer + rounding, warns=True)
     return SafetyFact(question, "Yes, as the contract counts its tokens and loans, if all loans are paid back.")
 
 
 def _cover_of_market(pools: Sequence[NamedPool]) -> SafetyFact:
     question = "Is what lenders are owed there?"
-    insolvent = [cut(pool["symbol"], SYMBOL_LENGTH) for pool in pools if pool["shortfall"]]
+    insolvent = [
+        f"{small_amount(pool['shortfall'], pool['decimals'])} {cut(pool['symbol'], SYMBOL_LENGTH)}"
+        for pool in pools
+        if pool["shortfall"]
+    ]
     unknown = sum(pool["shortfall"] is None for pool in pools)
     if insolvent:
         named = ", ".join(insolvent[:MAX_NAMED])
-        answer = f"Not in {pluralize(len(insolvent), 'pool')} ({named}): suppliers are owed more than there is."
+        answer = f"Not in {pluralize(len(insolvent), 'pool')}, where {named} are missing: suppliers are owed more than there is."
         return SafetyFact(question, answer, warns=True)
     if unknown:
-        answer = f"Not known of {unknown} of {pluralize(len(pools), 'pool')}: {_BY_BOOKS}."
+        answer = f"Not known of {unknown} of {pluralize(len(pools), 'pool')}: {_NOT_COUNTED}."
         return SafetyFact(question, answer, is_known=False)
     if not pools:
         return SafetyFact(question, "Not known: no pool was read.", is_known=False)

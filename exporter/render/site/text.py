@@ -267,6 +267,28 @@ def first_digits(value: int, decimals: int) -> str | None:
     return f"{whole}.{part[:places]}…" if places else f"{whole}…"
 
 
+def small_amount(units: int, decimals: int) -> str:
+    """An amount as `round_amount`, but below one token with its first eight digits: ``0.0000001``."""
+    if 0 <= decimals <= MAX_DECIMALS and units < 10**decimals:
+        return first_digits(units, decimals) or fixed_point(units, decimals)
+    return round_amount(units, decimals)
+
+
+_ROUNDED_PART = 10_000
+"""A pool that lacks less than one part in this many is not called insolvent: so little can come from rounding."""
+
+
+def is_serious(shortfall: int, supplied: int) -> bool:
+    """Whether a shortfall is more than rounding explains."""
+    return shortfall * _ROUNDED_PART >= supplied
+
+
+def insolvency(shortfall: int, supplied: int, decimals: int, symbol: str) -> str:
+    """What a pool owes beyond what it has: ``insolvent, short by 12.3 XLM``, or alone ``short by 0.0000001 XLM``."""
+    named = "insolvent, " if is_serious(shortfall, supplied) else ""
+    return f"{named}short by {small_amount(shortfall, decimals)} {cut(symbol, SYMBOL_LENGTH)}"
+
+
 def decimal(value: int | None, decimals: int) -> str | None:
     """An integer of at least 0 in units of 10^-decimals, with all of its digits; None beyond 1,000 decimals."""
     if value is None or decimals > 1_000:

@@ -724,8 +724,35 @@ def test_an_insolvent_pool_is_marked_wherever_it_is_named_and_is_never_the_best(
     offers = re.search(r'<section class="first".*?<section aria-labelledby="network">', pages["index.html"], re.DOTALL)
     assert offers is not None
     assert pool not in offers[0]
-    slightly = site_of(tables_of([sound, short | {"shortfall": 10**9 - 1}]))
-    assert "insolvent by less than 0.01" in slightly[f"pools/{market}/{pool}.html"]
+
+
+@pytest.mark.parametrize(
+    ("shortfall", "said", "never"),
+    [(10**9, "insolvent, short by 100 AAA", "rounding"), (1, "short by 0.0000001 AAA", "insolvent, short")],
+)
+def test_what_an_insolvent_pool_lacks_is_next_to_the_word(shortfall: int, said: str, never: str) -> None:
+    """Wherever the mark is, the amount is; what rounding explains is not called insolvent."""
+    short = pool_row(1, 1, symbol="AAA", decimals=7, total_supplied=10**13, shortfall=shortfall)
+    pages = site_of(tables_of([pool_row(0, 0), short]))
+    marks = {key: re.findall(r'class="status insolvent"[^>]*>([^<]*)<', page) for key, page in pages.items()}
+    own = Page(pages[f"pools/{short['market']}/{short['pool']}.html"]).text
+
+    assert {said} == {mark for found in marks.values() for mark in found}
+    assert said.rpartition("by ")[2] in own
+    assert never not in own
+    two = site_of(tables_of([short, pool_row(1, 2, decimals=7, total_supplied=10**13, shortfall=shortfall)]))
+    assert ("2 insolvent pools" if shortfall > 1 else "2 pools short by a rounding") in two["markets.html"]
+
+
+def test_what_is_not_known_of_a_pool_is_not_said_to_be_sound() -> None:
+    """Of a pool whose tokens were not counted, no page says that what lenders are owed is there, or that it is not."""
+    unknown = pool_row(0, 0, shortfall=None)
+    pages = site_of(tables_of([unknown]))
+    for key in (f"pools/{unknown['market']}/{unknown['pool']}.html", f"markets/{unknown['market']}.html"):
+        [answer] = re.findall(r"Is what lenders are owed there\?</dt><dd[^>]*>(.*?)</dd>", pages[key])
+        assert answer.startswith("Not known")
+        assert "was not read" in answer
+    assert not [key for key, page in pages.items() if "solvent," in page.replace("not known to be insolvent,", "")]
 
 
 def test_a_token_says_why_a_pool_comes_after_those_that_count() -> None:

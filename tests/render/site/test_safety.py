@@ -74,7 +74,7 @@ def test_what_can_leave_is_a_part_of_what_is_supplied() -> None:
     [
         (None, "Not known", False, False),
         (0, "Yes", True, False),
-        (10**12, "No: 100,000.0000000 of 1,000,000 TOK0", True, True),
+        (10**12, "No: 100,000 of 1,000,000 TOK0", True, True),
     ],
 )
 def test_what_lenders_are_owed_is_compared_with_what_there_is(
