@@ -244,7 +244,8 @@ def _cover_of_market(pools: Sequence[NamedPool]) -> SafetyFact:
     unknown = sum(pool["shortfall"] is None for pool in pools)
     if insolvent:
         named = ", ".join(insolvent[:MAX_NAMED])
-        answer = f"Not in {pluralize(len(insolvent), 'pool')}, where {named} are missing: suppliers are owed more than there is."
+        where = pluralize(len(insolvent), "pool")
+        answer = f"Not in {where}, where {named} are missing: suppliers are owed more than there is."
         return SafetyFact(question, answer, warns=True)
     if unknown:
         answer = f"Not known of {unknown} of {pluralize(len(pools), 'pool')}: {_NOT_COUNTED}."
