@@ -21,6 +21,7 @@ from exporter.stores.store import Store
 from tests.audit.trees import read
 from tests.job_runs import run, settings_for
 from tests.localnet.recorded import only
+from tests.protocols.protocol_facts import recorded_pools
 from tests.s3.wire_bucket import WireBucket
 from tests.stores.bucket_simulator import BucketSimulator, Call
 
@@ -57,7 +58,7 @@ class TestEmbeddedNetwork:
         history = duckdb.sql(f"select * from '{tmp_path}/out/history/pools/*/*.parquet' order by market, pool")
         assert history is not None
         assert 0 == code
-        assert 24 == len(rows) == status["pool_count"]
+        assert recorded_pools() == len(rows) == status["pool_count"]
         assert {facts["certificate"]["ledger"]} == {row["observed_ledger"] for row in rows}
         assert ("2026-11-21T12:00:00Z", "2026-11-21T12:15:00Z") == (status["generated_at"], status["next_expected_at"])
         assert [(row["market"], row["pool"], int(row["total_supplied"])) for row in rows] == [

@@ -12,16 +12,7 @@ from exporter.localnet.market_sizes import market_sizes, size_by_chance
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.protocols.movement import NumberField
 from tests.localnet.test_player import tables_of
-
-DOLLARS = {
-    "blend": (50_000_000, 200_000_000),
-    "xoxno": (40_000, 150_000),
-    "peridot": (20_000, 90_000),
-    "alula": (6_000, 25_000),
-    "k2": (50, 300),
-    "slender": (50, 300),
-}
-"""What each protocol holds on mainnet in 2026, within a factor of two."""
+from tests.protocols.protocol_facts import all_facts, recorded_pools
 
 ONE_DOLLAR = {"USDC", "USDT0", "USST"}
 
@@ -40,10 +31,12 @@ def test_a_demo_looks_like_the_market(seed: int, days: int) -> None:
         network.advance(network.pools)
     rows = list(tables_of(network).pools.iter_rows(named=True))
 
-    dollars = dict.fromkeys(DOLLARS, 0)
+    dollars = dict.fromkeys(all_facts(), 0)
     for row in rows:
         dollars[row["protocol"]] += int(row["tvl_usd_cents"]) // 100
-    assert [] == [name for name, (least, most) in DOLLARS.items() if not least <= dollars[name] <= most], dollars
+    assert [] == [
+        name for name, facts in all_facts().items() if not facts.dollars[0] <= dollars[name] <= facts.dollars[1]
+    ], dollars
     strange = {}
     for row in rows:
         price = Fraction(int(row["oracle_price"]), 10 ** int(row["oracle_decimals"]))
@@ -73,7 +66,7 @@ def test_a_first_move_gives_the_size() -> None:
     listed = sum(size.dollars for sizes in market_sizes().values() for size in sizes.values())
     supplied = sum(map(int, tables_of(network).pools["supplied_usd_cents"]))
 
-    assert 24 == sum(map(len, market_sizes().values()))
+    assert recorded_pools() == sum(map(len, market_sizes().values()))
     assert set() == {labels[market] for market in by_market} - market_sizes().keys()
     assert abs(supplied / 100 / listed - 1) < 0.05
 

@@ -21,8 +21,7 @@ from exporter.protocols import storage_answers
 from exporter.protocols.compute import Tables
 from exporter.stores.memory import MemoryStore
 from tests.job_runs import direct, read_tables, settings_for
-
-POOLS = {"alula": 3, "blend": 6, "k2": 4, "peridot": 4, "slender": 3, "xoxno": 4}
+from tests.protocols.protocol_facts import all_facts, recorded_pools
 
 
 def tables_of(network: RecordedNetwork) -> Tables:
@@ -34,7 +33,7 @@ def test_everything_is_read_and_priced() -> None:
     """As recorded, every pool is read and has a price."""
     tables = tables_of(RecordedNetwork())
 
-    assert POOLS == dict(Counter(tables.pools["protocol"]))
+    assert {name: facts.pools for name, facts in all_facts().items()} == dict(Counter(tables.pools["protocol"]))
     assert ([], []) == (tables.unread, tables.unpriced)
 
 
@@ -121,7 +120,7 @@ def test_copies_are_deployed_by_the_factories() -> None:
     assert factories == {event.contract for event in events}
     for market in network.copies:
         assert chain.entry(instance_key(market), chain.latest) is not None
-    assert 24 + 3 * 6 == len(network.pools)
+    assert recorded_pools() + 3 * 6 == len(network.pools)
 
 
 def test_the_latest_ledger_is_left_to_the_run(tmp_path: Path) -> None:

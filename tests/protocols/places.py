@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from exporter.ledger.codec.entries import data_key, instance_key, variant_key
+from exporter.ledger.codec.entries import instance_key, variant_key
 from exporter.ledger.codec.scval_encode import address, symbol, vec
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.alula import layout as alula
@@ -44,12 +44,3 @@ SLENDER_DEBT = field(SLENDER, RESERVE, "reserve_type")[2]
 def vault(name: str) -> bytes:
     """The key of an entry of Peridot's vault."""
     return variant_key(VAULT, name)
-
-
-LISTS: dict[str, tuple[bytes, tuple[Any, ...]]] = {
-    "alula": (variant_key(MARKET["alula"], "AllPools"), ()),
-    "blend": (data_key(BLEND_V2, symbol("ResList")), ()),
-    "k2": (data_key(MARKET["k2"], symbol("RLIST")), ()),
-    "slender": (SLENDER, (vec(symbol("Reserves")),)),
-}
-"""By protocol: where the list of a market's pools is."""

@@ -32,6 +32,7 @@ from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
 from exporter.protocols.numbers import PoolFrameRow
 from exporter.tables import REQUIRED_COLUMNS, rows_as
+from tests.protocols.protocol_facts import all_facts
 from tests.protocols.test_one_entry import name_of, other_kind
 from tests.protocols.world import Answer, Source, World
 from tests.recorded_entries import decode_data_key
@@ -43,23 +44,6 @@ UNFORESEEN: Final = "nobody thought of this"
 
 SAMPLE: Final = 15
 """The fast suite corrupts one in so many."""
-
-SHARED: Final = {
-    "instance.": "the contract of the market, or of the token",
-    "(AllPools)": "Alula: the list of a market's pools",
-    "ResList": "Blend: the list of a market's reserves",
-    "PoolEmis": "Blend: what a market's reserves are paid; rewards alone follow from it",
-    "RLIST": "K2: the list of a market's reserves",
-    "RCOUNT": "K2: how many there are",
-    "(Supported": "Peridot: the list of a market's vaults",
-    "(Oracle": "Peridot: the market's oracle, and how old its prices may be",
-    "(Pause": "Peridot: which operations a market has closed",
-    "(Liquidation": "Peridot: the market's bonus for liquidators",
-    "(PeridotToken": "Peridot: the token of a market's rewards",
-    "(Hub,": "XOXNO: the state of a hub, which has several pools",
-    "(Spoke,": "XOXNO: the terms of a spoke, which several pools have",
-}
-"""What several pools hang on, each with what it is. Whatever else is corrupted costs one pool at the most."""
 
 
 class BrokenEntry(Entry):
@@ -324,7 +308,7 @@ def _only(asked: ContractCall, answer: Any) -> Callable[[ContractCall], Any]:
     return lambda call: answer if call == asked else None
 
 
-@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
+@pytest.mark.parametrize("protocol", all_facts())
 def test_what_several_pools_hang_on_is_named(protocol: str) -> None:
     """An entry that costs more than one pool is on the list, and only a token's contract costs more than one market."""
     twins = Twins(protocol)
@@ -332,7 +316,7 @@ def test_what_several_pools_hang_on_is_named(protocol: str) -> None:
     for key, _ in entries_of(twins):
         places = twins.readers_of(key)
         name = f"{name_of(key)}."
-        if len(places) > 1 and not name.startswith(tuple(SHARED)):
+        if len(places) > 1 and not name.startswith(("instance.", *all_facts()[protocol].shared)):
             unnamed.add(name)
         if len({market for market, _ in places}) > 1:
             wide.add(decode_data_key(key).contract)

@@ -28,6 +28,7 @@ from exporter.protocols.compute import Tables, compute
 from exporter.protocols.containment import read_contained
 from exporter.tables import GATES, OPTIONAL_COLUMNS, POOLS_SCHEMA
 from exporter.tree.documents import Unread
+from tests.protocols.protocol_facts import all_facts
 from tests.protocols.world import Source, World
 from tests.recorded_entries import decode_data_key
 
@@ -41,54 +42,6 @@ ANOTHER = "another's value"
 _UNKNOWN_KIND = 99
 _MOST_OTHERS = 4
 _MORE = (symbol("zz_a_later_field"), u32(1))
-
-
-DEFAULTS: dict[str, tuple[str, ...]] = {
-    "k2": ("(APARAMS,", "(Balance,", "(RDEBTCEIL,", "instance.BVR", "instance.OU", "instance.PAUSED", "instance.VS1"),
-    "peridot": (
-        "(AdminFeeScaled)",
-        "(BoostedUnderly",
-        "(BoostedVault)",
-        "(InterestModel)",
-        "(ManagedCash)",
-        "(Pause",
-        "(ReserveFactorS",
-        "(TotalAdminFees)",
-        "(TotalReserves)",
-        "instance.(TotalSupply)",
-        "(BorrowCap)",
-        "(LiquidationInc",
-        "(MarketCF,",
-        "(Peridottroller)",
-        "(SupplyCap)",
-        "(SupportedMarke",
-    ),
-    "slender": ("instance.(ProtocolFeeVau", "instance.(TokenSupply"),
-    "xoxno": ("(Hub,", "(Spoke,", "(SpokeAsset,", "(SpokeUsage,"),
-}
-"""What may be missing: the contract itself then has another number, and so has the row. Where that is not so, the
-reader has to say that the pool is unread, and the name has no place here."""
-
-SHARED: dict[str, tuple[str, ...]] = {
-    "alula": ("(AllPools)", "instance."),
-    "blend": ("ResList", "instance."),
-    "k2": ("RLIST", "RCOUNT", "instance."),
-    "peridot": (
-        "(SupportedMarke",
-        "(Oracle",
-        "(LiquidationInc",
-        "(PeridotToken",
-        "(Pause",
-        "(JumpMultiplier",
-        "(Kink",
-        "(MultiplierPerY",
-        "(BaseRatePerYea",
-        "instance.",
-    ),
-    "slender": ("instance.(Reserves)", "instance.(PoolConfig)", "instance.(Pause)"),
-    "xoxno": ("instance.",),
-}
-"""What several pools hang on; whatever becomes of another entry costs one pool at the most."""
 
 
 OF_NO_POOL = (
@@ -317,7 +270,7 @@ def sweep(protocol: str, *, every: bool) -> Iterator[Outcome]:
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["of each name", "each"])
-@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
+@pytest.mark.parametrize("protocol", all_facts())
 def test_one_entry(protocol: str, every: bool) -> None:
     """Whatever becomes of one entry, each row is the same or unread with a reason; none is lost, and no run stops.
 
@@ -326,7 +279,8 @@ def test_one_entry(protocol: str, every: bool) -> None:
     field that is added, as by an upgrade, costs nothing. Another's value may be all right in its place.
     """
     outcomes = list(sweep(protocol, every=every))
-    defaults = DEFAULTS.get(protocol, ("-",))
+    facts = all_facts()[protocol]
+    defaults = facts.may_be_missing
 
     def is_wrong(item: Outcome) -> bool:
         match item.fate:
@@ -335,7 +289,9 @@ def test_one_entry(protocol: str, every: bool) -> None:
             case "odd":  # a reserve's token is called by its type
                 return not item.what.startswith((*defaults, "instance.(ReserveAssetKe"))
             case "dear":
-                return item.kind != ANOTHER and item.what != "instance" and not item.what.startswith(SHARED[protocol])
+                return (
+                    item.kind != ANOTHER and item.what != "instance" and not item.what.startswith(facts.unread_together)
+                )
             case "changed":
                 may_be_missing = item.kind in ("absent", "field less") and item.what.startswith(defaults)
                 return item.kind != ANOTHER and not may_be_missing

@@ -26,14 +26,13 @@ from exporter.protocols.compute import row_of
 from exporter.tables import POOLS_SCHEMA, REQUIRED_COLUMNS
 from exporter.tree.documents import Absent, Unread
 from tests.protocols.made_ledger import MadeLedger
-from tests.protocols.places import DATA, MARKET, RESERVE, SLENDER, SLENDER_DEBT, USDC, XLM
+from tests.protocols.places import DATA, MARKET, RESERVE, SLENDER, SLENDER_DEBT
+from tests.protocols.protocol_facts import PriceAge, all_facts, missing_facts
 from tests.protocols.room import room_made
 from tests.protocols.world import World, contract
 from tools.golden_rows import PATH, golden_rows
 
 NOW = World("k2").time
-OF_XLM = dict.fromkeys(PROTOCOLS, XLM) | {"xoxno": USDC}
-"""By protocol: a token of one of its pools."""
 
 EVERY = pytest.mark.parametrize("name", PROTOCOLS)
 
@@ -42,6 +41,17 @@ def read(name: str, *candidates: Candidate) -> ProtocolReading:
     """What a protocol reads of an empty ledger."""
     source = MadeLedger()
     return asyncio.run(read_at_one_ledger(source, lambda view: PROTOCOLS[name].read(view, candidates, []))).result
+
+
+def test_every_protocol_has_its_facts() -> None:
+    """What the tests of all protocols compare a protocol with is there for each of them."""
+    missing = [
+        f"tests/protocols/facts/{name}.py is missing: it says what tests compare {name} with, as the others in its "
+        "folder do (docs/adding-a-protocol.md, 5. The tests)"
+        for name in missing_facts()
+    ]
+
+    assert [] == missing
 
 
 def test_no_code_of_two_protocols() -> None:
@@ -164,16 +174,16 @@ def test_something_else_at_the_address(name: str) -> None:
     assert World(name).compute().pools.equals(tables.pools)
 
 
-@pytest.mark.parametrize("name", sorted(set(PROTOCOLS) - {"peridot"}))
+@pytest.mark.parametrize("name", [name for name, facts in all_facts().items() if facts.keeps_decimals])
 def test_decimals_are_the_markets(name: str) -> None:
     """Amounts count in the decimals that the contract computes with; a token that says otherwise is noticed."""
-    world = World(name)
-    world.put(instance_key(OF_XLM[name]), u32(9), "METADATA", "decimal")
+    world, token = World(name), all_facts()[name].token
+    world.put(instance_key(token), u32(9), "METADATA", "decimal")
     tables = world.compute()
 
     assert World(name).compute().pools["decimals"].equals(tables.pools["decimals"])
-    said = f"computes with 7 decimals of token {OF_XLM[name]}, whose contract says 9"
-    markets = tables.pools.filter(pl.col("token_address") == OF_XLM[name])["market"].unique()
+    said = f"computes with 7 decimals of token {token}, whose contract says 9"
+    markets = tables.pools.filter(pl.col("token_address") == token)["market"].unique()
     assert [f"market {market} {said}" for market in sorted(markets)] == [
         notice.split(";")[0] for notice in tables.notices if "computes with" in notice
     ]
@@ -221,21 +231,16 @@ def test_price_rule(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "most", "future"),
-    [
-        ("alula", 360, False),
-        ("blend", 86_400, True),
-        ("k2", 86_400, False),
-        ("peridot", 600, True),
-        ("slender", 86_400, False),
-    ],
+    ("name", "rule"), [(name, facts.price_age) for name, facts in all_facts().items() if facts.price_age is not None]
 )
-def test_age_of_a_price(name: str, most: int, future: bool) -> None:
+def test_age_of_a_price(name: str, rule: PriceAge) -> None:
     """A price of exactly the longest age is good, one of after the ledger where the contract takes it."""
 
     def refused(age: int) -> str | None:
         return PROTOCOLS[name].prices.failure(Quote("O", "T", 7, 1, NOW - age), NOW)
 
-    assert refused(most) is None
-    assert f"the price is {lasting(most + 1)} old, more than {lasting(most)}" == refused(most + 1)
-    assert (None if future else "the price is of 1 second after the ledger") == refused(-1)
+    assert refused(rule.seconds) is None
+    assert f"the price is {lasting(rule.seconds + 1)} old, more than {lasting(rule.seconds)}" == refused(
+        rule.seconds + 1
+    )
+    assert (None if rule.takes_future else "the price is of 1 second after the ledger") == refused(-1)

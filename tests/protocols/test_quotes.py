@@ -16,7 +16,8 @@ from exporter.protocols.k2.reader import FRESH, PLAIN
 from exporter.protocols.xoxno import layout as xoxno
 from exporter.protocols.xoxno import prices as xoxno_prices
 from exporter.tables import VALID_PRICE
-from tests.protocols.places import FEED, LISTS, MARKET, SLENDER, USDC, VAULT, XLM, field
+from tests.protocols.places import FEED, MARKET, SLENDER, USDC, VAULT, XLM, field
+from tests.protocols.protocol_facts import list_key
 from tests.protocols.world import Result, World, account
 
 NOW = World("k2").time
@@ -86,7 +87,7 @@ class TestK2:
         world.answers |= dict.fromkeys(((self.ORACLE, FRESH), (self.ORACLE, PLAIN)), MISSING)
 
         assert {f"{PLAIN}() failed: {MISSING}"} == set(reasons(world).values())
-        world.put(LISTS["k2"][0], vec(address(XLM)))
+        world.put(list_key("k2"), vec(address(XLM)))
         world.put(router_keys(MARKET["k2"])[2], u32(1))
         assert {"native": f"{PLAIN}() failed: {MISSING}"} == reasons(world)
 

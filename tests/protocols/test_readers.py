@@ -10,7 +10,7 @@ import pytest
 
 from exporter.ledger.codec.entries import instance_key, variant_key
 from exporter.ledger.codec.scval import BOOL, ScVal
-from exporter.ledger.codec.scval_encode import VOID, address, i128, struct_map, symbol, u32, u64, u128, vec
+from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, u64, u128, vec
 from exporter.protocols.alula import layout as alula
 from exporter.protocols.balances import balance_key
 from exporter.protocols.base import Candidate, Origin
@@ -24,7 +24,6 @@ from tests.protocols.places import (
     DEBT_TOKEN,
     FEED,
     K2,
-    LISTS,
     MARKET,
     PARAMETERS,
     POOL_CONTRACT,
@@ -38,95 +37,34 @@ from tests.protocols.places import (
     field,
     vault,
 )
-from tests.protocols.world import Change, World, account, answer, contract, each, put, token
-
-WAVES = {
-    "alula": [2, 12],
-    "blend": [16, 54],
-    "k2": [3, 17, 18],
-    "peridot": [160, 37],
-    "slender": [1, 10],
-    "xoxno": [5, 26, 8],
-}
-"""How many keys each wave asks for, of everything that the protocol's recorded markets have."""
+from tests.protocols.protocol_facts import NoticeCase, all_facts, list_key
+from tests.protocols.world import Change, World, account, answer, contract, put, token
 
 
-@pytest.mark.parametrize("protocol", WAVES)
+@pytest.mark.parametrize("protocol", all_facts())
 def test_requests(protocol: str) -> None:
     """Few waves, the busiest entries first, and each call once."""
     world = World(protocol)
     world.read()
 
-    assert WAVES[protocol] == world.source.waves
+    assert all_facts()[protocol].waves == world.source.waves
     assert {1} == set(Counter(world.source.calls).values())
 
 
 M_PERIDOT, M_XOXNO, M_ALULA = (MARKET[name] for name in ("peridot", "xoxno", "alula"))
-UNSUPPORTED = put(variant_key(M_PERIDOT, "SupportedMarkets"), (BOOL, False), address(VAULT))
 
 
-NOTICES: list[tuple[str, Change, int, list[str]]] = [
-    (
-        "alula",
-        put(instance_key(M_ALULA), None, "DeployerHost"),
-        3,
-        ["because a list or [[markets]] names it", "names no market manager"],
-    ),
-    ("alula", put(instance_key(M_ALULA), address(account("m")), "DeployerHost"), 3, ["names no market manager"]),
-    (
-        "alula",
-        put(instance_key(M_ALULA), address(contract("m")), "DeployerHost"),
-        3,
-        [f"{contract('m')} has no record of it"],
-    ),
-    ("alula", put(instance_key(XLM), None, "METADATA"), 3, ["does not give its symbol", "is the copy in pool"]),
-    ("alula", put(ALULA, None, "config", "status"), 3, ["lacks flags; what depends on that is null"]),
-    ("k2", put(balance_key(XLM, field(K2, "a_token_address")), None), 4, ["cannot be determined"]),
-    ("peridot", put(variant_key(M_PERIDOT, "OracleMaxAgeMultiplier"), u64(9)), 4, ["of up to 9 times"]),
-    (
-        "peridot",
-        put(variant_key(M_PERIDOT, "OracleAssetSymbol", address(XLM)), u128(1)),
-        4,
-        ["its price is asked for by its address"],
-    ),
-    ("peridot", UNSUPPORTED, 4, [f"market {M_PERIDOT} does not list the known vault {VAULT}, or no longer"]),
-    ("peridot", each(UNSUPPORTED, put(instance_key(VAULT), None)), 3, ["does not exist, and market"]),
-    ("peridot", put(variant_key(M_PERIDOT, "SupportedMarkets"), None), 4, ["has no list of its vaults"]),
-    ("peridot", put(balance_key(XLM, VAULT), None), 4, [f"what vault {VAULT} can pay out", "has no balance of"]),
-    ("slender", put(SLENDER, vec(symbol("RWA")), RESERVE, "reserve_type"), 2, ["is of type RWA, which lends nothing"]),
-    (
-        "xoxno",
-        put(instance_key(M_XOXNO), address(contract("p")), "Pool"),
-        0,
-        ["keeps its pools in contract", "announced but not deployed: 1-", "none of its pools is known"],
-    ),
-    (
-        "xoxno",
-        put(instance_key(M_XOXNO), address(contract("a")), "PriceAggregator"),
-        4,
-        [f"takes its prices from contract {contract('a')}, not the"],
-    ),
-    ("xoxno", put(instance_key(M_XOXNO), u32(1), "PriceAggregator"), 4, ["names no price aggregator"]),
-    ("xoxno", put(instance_key(M_XOXNO), None, "LastSpokeId"), 4, ["was not read; their number is not known"]),
-    (
-        "xoxno",
-        put(instance_key(M_XOXNO), u32(4_000), "LastSpokeId"),
-        4,
-        ["was not read; their number is 4000, too many"],
-    ),
-    ("xoxno", put(xoxno.controller_key(M_XOXNO, "Hub", 1), VOID), 4, ["whether hub 1 is active is not known"]),
-]
-
-
-@pytest.mark.parametrize(("protocol", "change", "pools", "parts"), NOTICES)
-def test_notices(protocol: str, change: Change, pools: int, parts: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "case"), [(protocol, case) for protocol, facts in all_facts().items() for case in facts.notices]
+)
+def test_notices(protocol: str, case: NoticeCase) -> None:
     """What is not as the lists or the contracts usually have it is said, and costs no pool that can be read."""
     world = World(protocol)
-    change(world)
+    case.change(world)
     tables = world.compute()
 
-    assert ([], pools) == (tables.unread, tables.pools.height)
-    assert [] == [part for part in parts if not any(part in notice for notice in tables.notices)], tables.notices
+    assert ([], case.pools) == (tables.unread, tables.pools.height)
+    assert [] == [part for part in case.parts if not any(part in notice for notice in tables.notices)], tables.notices
 
 
 def test_records_of_alula() -> None:
@@ -146,7 +84,7 @@ def test_pool_of_alula_with_another_address_than_its_token() -> None:
     entry: Any = world.value(ALULA)
     world.put(alula.pool_key(world.market, pool), entry)
     world.put(alula.pool_key(world.market, pool), address(pool), "pool_address")
-    world.put(LISTS["alula"][0], vec(address(pool)))
+    world.put(list_key("alula"), vec(address(pool)))
     tables = world.compute()
 
     assert [(pool, XLM, "native", "valid")] == tables.pools.select(
@@ -187,7 +125,7 @@ def test_k2_without_what_it_need_not_have() -> None:
     world.put(instance_key(own), None)
     assert f"the reserve's rate contract {own} is missing" in {item.detail for item in world.compute(named).unread}
 
-    world.put(LISTS["k2"][0], vec())
+    world.put(list_key("k2"), vec())
     world.put(k2.router_keys(world.market)[2], u32(0))
     tables = world.compute(named)
     assert [(world.market, 0, None)] == tables.markets.select("market", "pool_count", "tvl_usd_cents").rows()

@@ -2,76 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec.scval import ScVal
-from exporter.ledger.codec.scval_encode import address, i128, struct_map, u32, u128, vec
+from exporter.ledger.codec.scval_encode import i128, struct_map, u128, vec
 from exporter.ledger.source import ContractCall
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import AnyPool, ComputedPool
+from exporter.protocols.base import ComputedPool
 from exporter.protocols.numbers import PoolFrameRow
 from exporter.protocols.peridot.views import VIEWS as PERIDOT
 from exporter.protocols.protocol import NoView, ViewCall
 from exporter.protocols.xoxno.views import VIEWS as XOXNO
 from tests.protocols.judged import plain, with_numbers
 from tests.protocols.places import MARKET
+from tests.protocols.protocol_facts import all_facts
 from tests.protocols.world import World
 
-Calls = list[tuple[str, str, tuple[ScVal, ...]]]
-"""Contract, function and arguments of each."""
 
-
-def of_market(pool: AnyPool, *functions: str) -> Calls:
-    """Calls of a market about a token."""
-    return [(pool.market.address, function, (address(pool.pool),)) for function in functions]
-
-
-def of_slender(pool: AnyPool) -> Calls:
-    market, s_token = pool.market.address, address(pool.state.s_token)
-    return [
-        *of_market(pool, "get_reserve", "collat_coeff", "debt_coeff"),
-        (market, "token_total_supply", (s_token,)),
-        (market, "token_total_supply", (address(pool.state.debt_token),)),
-        (market, "token_balance", (address(pool.pool), s_token)),
-    ]
-
-
-def of_peridot(pool: AnyPool) -> Calls:
-    functions = "get_available_liquidity", "get_total_borrowed", "get_total_reserves", "get_exchange_rate"
-    return [(pool.pool, function, ()) for function in functions]
-
-
-def of_xoxno(pool: AnyPool) -> Calls:
-    hub, token = pool.pool.split("-")
-    key = struct_map({"asset": address(token), "hub_id": u32(int(hub))})
-    singles = (
-        "get_borrow_rate",
-        "get_borrowed_amount",
-        "get_deposit_rate",
-        "get_reserves",
-        "get_revenue",
-        "get_supplied_amount",
-        "get_utilisation",
-    )
-    contract = pool.state.pool_contract
-    return [*((contract, function, (key,)) for function in singles), (contract, "get_bulk_indexes", (vec(key),))]
-
-
-EXPECTED: dict[str, Callable[[AnyPool], Calls]] = {
-    "alula": lambda pool: of_market(pool, "get_pool_data"),
-    "blend": lambda pool: of_market(pool, "get_reserve") if pool.market.version == "v2" else [],
-    "k2": lambda pool: of_market(pool, "get_current_reserve_data", "get_current_var_borrow_idx"),
-    "peridot": of_peridot,
-    "slender": of_slender,
-    "xoxno": of_xoxno,
-}
-
-
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("name", all_facts())
 def test_every_view_of_every_pool_is_asked_for(name: str) -> None:
     """Each pool is compared by all of its protocol's views, in their order, and a market without one is named."""
     reading, views = World(name).read().result, PROTOCOLS[name].views
@@ -83,8 +34,10 @@ def test_every_view_of_every_pool_is_asked_for(name: str) -> None:
         if isinstance(item, ViewCall)
     ]
 
-    assert [(pool.market.address, pool.pool, *call) for pool in reading.pools for call in EXPECTED[name](pool)] == calls
-    assert {market.address for market in reading.markets if market.version == "v1" and name == "blend"} == {
+    views_of = all_facts()[name].views
+    assert [(pool.market.address, pool.pool, *call) for pool in reading.pools for call in views_of(pool)] == calls
+    with_views = {pool.market.address for pool in reading.pools if views_of(pool)}
+    assert {market.address for market in reading.markets} - with_views == {
         item.market for item in asked if isinstance(item, NoView)
     }
 

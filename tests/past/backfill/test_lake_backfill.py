@@ -32,6 +32,7 @@ from exporter.past.backfill.start_state import StartState
 from exporter.past.lake.extract import RangeOfLedgers, extract
 from exporter.past.lake.objects import Lake
 from exporter.past.lake.watch import Watch
+from exporter.protocols import accrual_rules
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
@@ -100,7 +101,7 @@ def whole(lake: RecordedLake) -> MemoryStore:
     assert (BOUNDARIES, BOUNDARIES) == (result.boundaries, result.added)
     manifest = read_history_manifest(store)
     assert manifest is not None
-    assert {"alula", "blend", "k2", "peridot", "slender", "xoxno"} == {item.protocol for item in manifest.transitions}
+    assert accrual_rules().keys() == {item.protocol for item in manifest.transitions}
     assert all(item.confirmed and not item.differing for item in manifest.transitions)
     assert 2 == result.rounds  # the pool that was deployed is watched only in the second
     return store

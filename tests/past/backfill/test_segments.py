@@ -11,6 +11,7 @@ from exporter.past.backfill.segments import read_state
 from exporter.past.lake.watch import DATA
 from exporter.protocols import storage_answers
 from tests.job_runs import settings_for
+from tests.protocols.protocol_facts import recorded_pools
 
 
 def test_what_a_reading_looks_at_is_watched() -> None:
@@ -24,7 +25,7 @@ def test_what_a_reading_looks_at_is_watched() -> None:
     looked_at = [key for key in source.asked if key[:4] == DATA]
     with_own_entry = {key[8:40] for key in looked_at if not is_instance_key(key)}
 
-    assert 24 == sum(len(reading.pools) for reading in readings)
+    assert recorded_pools() == sum(len(reading.pools) for reading in readings)
     assert set() == with_own_entry - by_key - watched.contracts
     assert set() == by_key & watched.contracts
     assert {32} == {len(contract) for contract in watched.contracts}
