@@ -57,7 +57,7 @@ class Chain:
 
 @dataclass
 class Reader:
-    """What a contract function of the simulated chain reads with; it records the footprint."""
+    """Reads entries for a contract function of the simulated chain, and records the footprint."""
 
     chain: Chain
     ledger: int

@@ -34,7 +34,7 @@ settings.register_profile(
 settings.register_profile("thorough", settings.get_profile("fast"), max_examples=2_000, derandomize=False)
 settings.load_profile("fast")
 
-# Until the tests are collected there is no garbage; afterwards the collector leaves them and their modules alone.
+# There is no garbage until the tests are collected; afterwards the collector leaves them and their modules alone.
 gc.disable()
 
 # Nothing that a test reaches has a certificate. Reading the machine's own again for each client would take 80 ms.

@@ -38,7 +38,7 @@ INTERVAL_MINUTES = 30
 
 
 class Documented(NamedTuple):
-    """What the page says of a failure: the exit code, a part of the message, and the alerts with their hours."""
+    """What the page says about a failure: the exit code, a part of the message, and the alerts with their hours."""
 
     code: int
     message: str
@@ -227,7 +227,7 @@ class Outcome:
 
 
 def outcome_of(drill: Drill, code: int, message: str) -> Outcome:
-    """What a run left in the folders of a drill."""
+    """What a run left behind in the folders of a drill."""
     published_metrics = (drill.out / "metrics.txt").read_text()
     return Outcome(code, message, (drill.out / STATUS).read_bytes(), drill.metrics.read_text(), published_metrics)
 

@@ -55,7 +55,7 @@ def naming(network: RecordedNetwork) -> dict[str, Any]:
 
 
 def direct(network: LocalNetwork, *, moving: bool = False) -> OpenSource:
-    """The network without a server between, of which calls are simulated; ``moving`` closes a ledger at each answer."""
+    """The network without a server between; calls are simulated. With ``moving``, each answer closes a ledger."""
     return OpenSource(DirectSource(network, moving), NETWORKS[NETWORK], [], "direct", None)
 
 

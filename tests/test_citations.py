@@ -22,7 +22,7 @@ ELSEWHERE = {
     ".github/workflows/markets.yml",  # of a repository that is made from templates/
     "exporter/_site_templates",  # in the wheel
     "exporter/protocols/pawn",
-    "tests/protocols/test_pawn_reader.py",  # what a test of the recipe makes
+    "tests/protocols/test_pawn_reader.py",  # made by a test of the recipe
     "scripts/NAME",
 }
 

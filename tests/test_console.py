@@ -62,7 +62,7 @@ def test_json_lines() -> None:
 
 
 def test_text_that_is_not_on_a_terminal_can_have_the_time() -> None:
-    """Where a log is kept each line begins with the time, in UTC; a terminal shows none."""
+    """Each line of a log begins with the time, in UTC; a terminal shows no time."""
     kept, terminal = io.StringIO(), Terminal()
     for stream in (kept, terminal):
         Console("text", stream, stamped=True).warning("careful")

@@ -70,7 +70,7 @@ def test_texts_are_read_again(number: int, unit: str) -> None:
 
 
 def test_the_longest_unit_is_written() -> None:
-    """A duration is written in the longest unit of which it is a whole number."""
+    """A duration is written in the longest unit in which it is a whole number."""
     texts = ["60m", "90m", "48h", "1000ms", "1500ms", "0d"]
 
     assert ["1h", "90m", "2d", "1s", "1500ms", "0s"] == [duration_text(parse_duration(text)) for text in texts]

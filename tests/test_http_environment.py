@@ -1,4 +1,4 @@
-"""What the environment says of proxies, certificates and AWS: what is used, and what is refused by its name."""
+"""The environment's settings of proxies, certificates and AWS: which are used, and which are refused by name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_no_proxy(monkeypatch: pytest.MonkeyPatch, rules: str, direct: list[str], proxied: list[str]) -> None:
-    """Names with all below them, addresses, networks and ports work; what is none of these matches nothing."""
+    """Names with their subdomains, addresses, networks and ports work; any other text matches nothing."""
     monkeypatch.setenv("HTTPS_PROXY", "proxy.example:3128")
     monkeypatch.setenv("NO_PROXY", rules)
 
@@ -137,7 +137,7 @@ def test_settings_of_s3_are_looked_at_first(
     ("name", "value"), [("AWS_PROFILE", "nobody"), ("AWS_STS_REGIONAL_ENDPOINTS", "x"), ("AWS_CONFIG_FILE", "/bin/sh")]
 )
 def test_what_boto_refuses_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    """Where boto3 makes no client, the error names the variables of AWS that are set."""
+    """If boto3 makes no client, the error names the variables of AWS that are set."""
     monkeypatch.setenv(name, value)
 
     with pytest.raises(ConfigError, match=name):

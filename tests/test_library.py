@@ -32,7 +32,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_the_example(url: str) -> None:
-    """The example runs as it is against a network, and what it gives is of one ledger throughout."""
+    """The example runs unchanged against a network, and all of its result is of one ledger."""
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     names: dict[str, Any] = {"RPC_URL": url}
     exec(example, names)

@@ -72,7 +72,7 @@ def test_packages_import_downwards(project_root: Path) -> None:
 
 
 def test_the_run_imports_nothing_that_is_built_around_it(project_root: Path) -> None:
-    """What a run needs knows nothing of audits, of the past, of simulated networks or of servers."""
+    """The packages that a run needs import no audits, past, simulated networks or servers."""
     imported = imports_by_package(project_root / "exporter")
     around = {"audit", "past", "localnet", "serve", "cli"}
 

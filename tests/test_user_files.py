@@ -15,7 +15,7 @@ from exporter.user_files import user_path, write_text, writing
 
 @pytest.fixture
 def reader(tmp_path: Path) -> tuple[Path, list[bytes], threading.Thread]:
-    """A pipe, and a thread that reads what comes out of it."""
+    """A pipe, and a thread that reads from it."""
     pipe, read = tmp_path / "pipe", list[bytes]()
     os.mkfifo(pipe)
     thread = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)

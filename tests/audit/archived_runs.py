@@ -1,4 +1,4 @@
-"""Runs of a moving market from history archives alone, one a checkpoint, ten minutes apart."""
+"""Runs of a moving market from history archives alone: one for each checkpoint, ten minutes apart."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.past.archive.simulated_archive import ORGANISATIONS, PASSPHRASE, Simu
 FIRST = 127
 APART_SECONDS = 600
 BEGAN = 1_700_000_000
-"""When the first checkpoint closed."""
+"""The close time of the first checkpoint."""
 
 
 class ArchivedRuns:

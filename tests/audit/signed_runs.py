@@ -22,7 +22,7 @@ CHECKPOINT = 127
 
 
 class SignedNetwork:
-    """A recorded network of which Blend's v2 market of four pools moves, one second a ledger, up to 127.
+    """A recorded network up to ledger 127, one second for each, in which Blend's v2 market of four pools moves.
 
     ``archive`` is the folder of a history archive that proves the state at ledger 127, ``trust`` the file that says
     by whose messages.

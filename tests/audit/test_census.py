@@ -286,7 +286,7 @@ def newer_record(entries: Entries) -> None:
     ],
 )
 def test_a_hidden_market(tmp_path: Path, hidden: str, change: Callable[[Entries], None], said: str) -> None:
-    """A market of the lists, of code that these have, or that a factory has a record of, is missed."""
+    """A census misses a market that is on a list, runs code of a list, or has a factory's record."""
     with pytest.raises(RefutedError, match=f"the run left out {hidden} of {said}"):
         compared(tmp_path, MARKETS - {hidden}, change, ledger=CHECKPOINT - 5 if change is newer_record else CHECKPOINT)
 

@@ -116,7 +116,7 @@ def test_moving_chain() -> None:
 
 
 def test_refused_prices() -> None:
-    """Where the contract refuses a price, the refusal is what is compared."""
+    """If the contract refuses a price, the refusals are compared."""
     refused = pools_of(RecordedNetwork(), ALULA)[0].token
     check = compare(with_views(refused=[refused]), "alula")
 
@@ -136,7 +136,7 @@ def test_wall_clock() -> None:
 
 
 def test_nothing_to_compare(mainnet_snapshot_path: Path) -> None:
-    """Where no call can be made the check fails instead of passing without having looked."""
+    """If no call can be made, the check fails; it does not pass without having looked."""
     with pytest.raises(CheckError, match="nothing could be compared with the contracts: Blend v1 pools have no view"):
         on_chain(settings_for(network__name="mainnet"), mainnet_snapshot_path)
 
@@ -243,7 +243,7 @@ def test_a_call_that_the_node_refused_is_not_compared() -> None:
 
 
 def test_reading_while_the_network_moves() -> None:
-    """While ledgers close between the answers, what is read is the state of one ledger; the rest is named."""
+    """Ledgers close between the answers, and still one ledger's state is read; the rest is named."""
     network = RecordedNetwork()
     for _ in range(4):
         network.advance(network.pools)

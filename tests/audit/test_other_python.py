@@ -43,7 +43,7 @@ def environments() -> dict[str, Path]:
 
 
 def exporter(python: Path, *arguments: str | Path) -> str:
-    """What a command of the exporter says under a Python, which must succeed."""
+    """The output of a command of the exporter under a Python. The command must succeed."""
     command = [python, "-m", "exporter", *arguments]
     ended = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=300)
 

@@ -105,7 +105,7 @@ def test_a_file_too_many_and_one_too_few(tmp_path: Path) -> None:
 
 
 def test_a_wrong_status(tmp_path: Path) -> None:
-    """What the status says of the run follows from the evidence, too."""
+    """What the status says about the run follows from the evidence, too."""
     files = small_tree()
     change(files, STATUS_KEY, lambda status: status.update(unpriced_bps=1))
 

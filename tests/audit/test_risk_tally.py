@@ -127,7 +127,7 @@ def _published(folder: Path, change: Callable[[Entries], None]) -> tuple[Path, F
 
 
 def figures(out: Path) -> RiskOfMarket:
-    """What the risk document of a tree says of the market."""
+    """What the risk document of a tree says about the market."""
     document = msgspec.json.decode((out / KEY).read_bytes(), type=RiskDocument)
     return next(item for item in document.data if item.market == BLEND_V2)
 
@@ -186,7 +186,7 @@ def test_the_run_shows_it(counted: tuple[Path, FromArchive]) -> None:
 
 
 def test_the_table_has_its_rows(counted: tuple[Path, FromArchive]) -> None:
-    """One row as prices are, and one a fall, of the market; a second census of the checkpoint changes nothing."""
+    """The market has a row at present prices and one for each fall; a second census changes nothing."""
     out, given = counted
     before = (out / "history/risk.parquet").read_bytes(), (out / KEY).read_bytes()
     census(settings_for(out), given, open_store(str(out)), Silence())
@@ -290,7 +290,7 @@ def made_positions(count: int) -> Iterator[bytes]:
 
 @pytest.mark.parametrize(("borrowers", "shown"), [(4, False), (5, True)])
 def test_who_borrows_is_shown_from_five_holders_on(borrowers: int, shown: bool) -> None:
-    """Sums of few positions would tell what one of them is; the largest collateral comes first.
+    """Sums of few positions would reveal a single one; the largest collateral comes first.
 
     A position with debt in a pool without a price cannot be judged, and is only counted.
     """

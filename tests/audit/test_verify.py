@@ -586,7 +586,7 @@ def test_rollups_of_another_history(trees: Trees, out: Path) -> None:
 
 
 def test_notices_of_the_evidence(trees: Trees, single: Path, tmp_path: Path) -> None:
-    """Notices that no entry gives are named, and what else the evidence says of itself, in a tree that has them."""
+    """Notices that follow from no entry are named, and so is whatever else the evidence says about itself."""
     evidence = Evidence.decode(evidence_of(single), "evidence")
     forged = replace(evidence, notices=["All is well"], has_all_contracts=False)
     (tmp_path / "forged.jsonl.gz").write_bytes(forged.encode())

@@ -111,7 +111,7 @@ def write(files: Files, folder: Path) -> Path:
 
 
 def read(folder: Path) -> Files:
-    """The files of a folder, but for hidden ones."""
+    """The files of a folder, except for hidden ones."""
     paths = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 

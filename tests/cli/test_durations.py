@@ -62,7 +62,7 @@ def test_a_bare_number_is_refused(name: str) -> None:
 
 
 def test_another_value_is_refused() -> None:
-    """What is out of range is refused with the range; what is no duration, with examples."""
+    """A duration out of range is refused with the range; what is not a duration is refused with examples."""
     late, wrong = (CliRunner().invoke(main, ["status", "x", "--max-age", text]) for text in ("400d", "soon"))
 
     assert (2, True) == (

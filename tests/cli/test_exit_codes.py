@@ -44,7 +44,7 @@ def test_every_command_says_how_it_ends(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["run", "demo"])
 def test_a_run_says_what_the_table_says(name: str) -> None:
-    """The codes of a run are all but those of proofs, in the words of the table."""
+    """A run has all codes except those of proofs, in the words of the table."""
     proofs = {ExitCode.REFUTED, ExitCode.UNPROVEN}
 
     assert {int(code): code.meaning for code in ExitCode if code not in proofs} == listed(name)

@@ -128,7 +128,7 @@ def lint(program: str, *arguments: str | Path, cwd: Path) -> tuple[int, str]:
 
 
 def judged(description: Path, folder: Path) -> list[tuple[int, str]]:
-    """What the default rules of Redocly and of Spectral say of a description; any finding is an error."""
+    """The findings of Redocly's and Spectral's default rules in a description. Any finding is an error."""
     (folder / "spectral.yaml").write_text('extends: ["spectral:oas"]\n')
     redocly = lint("redocly", description, "--extends", "recommended", "--format", "json", cwd=folder)
     spectral = lint("spectral", "-F", "hint", "-r", folder / "spectral.yaml", description, cwd=folder)

@@ -1,4 +1,4 @@
-"""Which markets are listed, and who says so."""
+"""Tests which markets are listed, and who says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which addresses a run tries to read, and whether the lists still hold."""
+"""Tests which addresses a run tries to read, and whether the lists still hold."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ ABSENT = f"drift: the ledger has no contract at factory {X} of blend v1 as liste
         # Other code than listed is a warning with both hashes, the source and its date.
         ("market", LISTED_CODE, UNKNOWN_CODE, True, [f"drift: market {X} of blend v1 {OTHER_CODE}"]),
         ("factory", LISTED_CODE, UNKNOWN_CODE, True, [f"drift: factory {X} of blend v1 {OTHER_CODE}"]),
-        # No contract is a warning, but for markets, which are reported absent, and in a file of some contracts.
+        # A missing contract is a warning, unless it is a market, which is reported absent, or the file has only some.
         ("factory", None, None, True, [ABSENT]),
         ("factory", LISTED_CODE, None, False, []),
         ("market", LISTED_CODE, None, True, []),
@@ -122,7 +122,7 @@ ABSENT = f"drift: the ledger has no contract at factory {X} of blend v1 as liste
     ids=range(9),
 )
 def test_drift(role: str, listed: bytes | None, found: bytes | None, whole: bool, notices: list[str]) -> None:
-    """What is said where a contract of the lists has other code on the ledger, or is not there."""
+    """The notice about a contract of the lists that runs other code on the ledger, or is missing."""
     date = datetime.date(2026, 9, 28)
     known = KnownContract(X, role, "a source", date, wasm_hash=listed.hex() if listed else None)
     ledger = MadeLedger(*([] if found is None else [instance(X, [], found)]))

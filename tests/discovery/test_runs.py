@@ -28,7 +28,7 @@ LOCAL = NETWORKS[NETWORK]
 
 
 LABELS = ("mainnet", "testnet")
-"""Of Blend's deployments, one of each generation."""
+"""One of Blend's deployments of each generation."""
 
 MARKETS = {market for _, market in LISTED}
 FACTORIES = {item.label: item.address(FACTORY) or "" for item in LOCAL.deployments if item.protocol == "blend"}
@@ -82,7 +82,7 @@ def test_market_that_vanishes() -> None:
 
 
 def test_discovery_off_and_dry_runs_remember_nothing(tmp_path: Path) -> None:
-    """With discovery off, a run asks only for events of the close time. A dry run names what it discovers."""
+    """A run without discovery asks only for the event that has the close time. A dry run names what it discovers."""
     network, behaviour = RecordedNetwork(), Behaviour()
     network.deploy("new")
     with running(create_app(network, behaviour)) as url:

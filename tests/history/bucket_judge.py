@@ -44,7 +44,7 @@ class Observation:
     price: tuple[int, int] | None
     """The price and its decimals."""
     listed: bool | None = True
-    """Whether its market was listed; None in rows of before that was said, which count as listed."""
+    """Whether the pool's market was listed; None in rows that are older than that column, which count as listed."""
 
     def worth(self, amount: int) -> int:
         """An amount in US cents, rounded down; of one that has a price."""
@@ -54,12 +54,12 @@ class Observation:
 
     @property
     def supply_index(self) -> int:
-        """What a share is worth: it grows, and falls once in a while."""
+        """The worth of a share of supply: it grows, and falls once in a while."""
         return 10**12 + self.time % 100_003 * 1_234
 
     @property
     def borrow_index(self) -> int:
-        """What a share of debt is worth, likewise."""
+        """The worth of a share of debt, which grows in the same way."""
         return 10**12 + self.time % 90_001 * 2_345
 
     @property
@@ -83,7 +83,7 @@ class Observation:
 
 
 def start_of(time: int, length: int) -> int:
-    """When the bucket that holds a time began; weeks begin on Monday."""
+    """The beginning of the bucket that holds a time; weeks begin on Monday."""
     if length == LENGTHS["1w"]:
         day = time // 86_400
         weekday = datetime.fromtimestamp(time, UTC).weekday()
@@ -92,7 +92,7 @@ def start_of(time: int, length: int) -> int:
 
 
 def span_of(start: int, bucket: str) -> int:
-    """Which page a bucket belongs to, as a number that ascends."""
+    """The page that a bucket belongs to, as a number that ascends."""
     first_monday = 4 * 86_400
     return (start - (first_monday if bucket == "1w" else 0)) // (LENGTHS[bucket] * PAGE_BUCKETS[bucket])
 

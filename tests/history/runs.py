@@ -96,7 +96,7 @@ class Historian:
     now: int = 0
 
     def carry_on(self, observed: Sequence[Observation], ledger: int, time: int) -> tuple[Series, list[RenderedFile]]:
-        """What a run makes of the histories; nothing is written."""
+        """The histories that a run makes. Nothing is written."""
         manifest = read_history_manifest(self.store)
         series = load_series(self.store, manifest, ledger)
         frame = observations_of(frame_of(observed, ledger, time))
@@ -143,7 +143,7 @@ class Historian:
         raise AssertionError("the walk does not end")
 
     def assert_as_recomputed(self) -> int:
-        """Every page of every history is what plain Python makes of all observations; gives the pages compared."""
+        """Assert that every page is what plain Python computes from all observations; returns the pages."""
         compared = 0
         for bucket, length in LENGTHS.items():
             histories = buckets_of(self.observations, length)

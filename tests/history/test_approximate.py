@@ -56,7 +56,7 @@ def test_the_newest_table_has_both() -> None:
 
 
 def test_supplied_is_the_total_in_whole_tokens() -> None:
-    """`supplied` times the unit of the token is `total_supplied`, but for rounding."""
+    """`supplied` times the unit of the token is `total_supplied`, apart from rounding."""
     rows = pl.read_parquet(latest()[1])
     exact = rows["total_supplied"].cast(pl.Int128).to_list()
     again = [value * 10**decimals for value, decimals in rows.select("supplied", "decimals").iter_rows()]

@@ -37,7 +37,7 @@ def test_lengths_are_those_of_the_api() -> None:
 
 @given(st.sampled_from(BUCKETS), st.integers(0, 253_402_300_799))
 def test_starts_and_pages_of_any_time(bucket: object, time: int) -> None:
-    """For any time the column and the number agree with the calendar, and a page begins with one of its buckets."""
+    """The column and the number of any time agree with the calendar, and a page begins with one of its buckets."""
     one = next(item for item in BUCKETS if item is bucket)
     frame = pl.DataFrame({"time": [time]}).select(
         one.start(pl.col("time")).alias("start"), one.page_starts(pl.col("time")).alias("page")

@@ -72,7 +72,7 @@ def test_every_format_is_exact(store: FolderStore, tmp_path: Path, ending: str) 
 
 
 def test_a_spreadsheet_runs_no_cell(tmp_path: Path) -> None:
-    """In CSV a text that would be a formula is marked as text; --raw, and the other formats, leave it as it is."""
+    """CSV marks a text that would be a formula as text; --raw and the other formats do not change it."""
     formulas = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "  =1+1", "\t=1+1", "\r\n=1+1", "\uff1d1+1"]
     symbols = [*formulas, "USD-C", "a=b", "'=", ""]
     store = FolderStore(tmp_path / "tree")

@@ -67,7 +67,7 @@ def test_a_state_that_cannot_be_kept_changes_no_byte() -> None:
 
 
 def test_only_what_closed_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run renders the lengths of which a bucket closed; all of a length of which one is lost; all after a failure.
+    """A run renders the lengths in which a bucket closed, all of a length that has lost one, and all after a failure.
 
     Its files are those of a run that renders everything, as its id says.
     """

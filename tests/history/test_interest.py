@@ -44,7 +44,7 @@ class Contract(Protocol):
     step: Fraction
     """The part of a deposit by which the worth of its shares moves at least: what a share's price is rounded to."""
     index: int
-    """By which all debt grows."""
+    """The factor by which all debt grows."""
 
     def __init__(self, world: World) -> None: ...
 
@@ -255,7 +255,7 @@ OPERATIONS = [
 USERS = ("Ann", "Ben", "Cem", "Dov", "Eva")
 
 WAITING = (96 * HOUR, 240 * HOUR, 252 * HOUR, 265 * HOUR)
-"""When the pool is observed after the last operation: so that a day and a week have a beginning and an end."""
+"""The times after the last operation at which the pool is observed, so that a day and a week begin and end."""
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ class Totals:
 
 @dataclass
 class Played:
-    """A pool's operations, played to a contract, and what is published of it."""
+    """Operations of a pool, played to a contract, and what is published about the pool."""
 
     totals: list[Totals]
     days: dict[int, dict[str, Any]]
@@ -317,7 +317,7 @@ def play(contract: Contract, world: World, observed: Sequence[int]) -> Played:
 
 
 def read(contract: Contract, world: World, time: int) -> pl.DataFrame:
-    """What is published of the pool at the close of a ledger."""
+    """What is published about the pool at the close of a ledger."""
     contract.write(world)
     world.chain.close([], close_time=time)
     world.time = time
@@ -333,7 +333,7 @@ def by_day(played: Played) -> Iterator[tuple[dict[str, Any], list[Totals]]]:
 
 
 def played(contract: type[Contract], observed: Sequence[int]) -> tuple[Contract, Played]:
-    """A new contract of a kind, and what is published of its pool."""
+    """A new contract of a kind, and what is published about its pool."""
     world = World(contract.__name__.lower())
     new = contract(world)
     return new, play(new, world, [*observed, *WAITING])
@@ -346,7 +346,7 @@ def often(request: pytest.FixtureRequest) -> tuple[Contract, Played]:
 
 
 def test_a_day_of_interest_is_what_users_paid_and_got(often: tuple[Contract, Played]) -> None:
-    """Where each operation is observed, only what is rounded to base units lies between the two computations.
+    """If each operation is observed, the two computations differ only by what is rounded to base units.
 
     A share's price has so many decimals, and suppliers get no more than it says. So the protocol's part has what they
     do not get yet.
@@ -365,7 +365,7 @@ def test_a_day_of_interest_is_what_users_paid_and_got(often: tuple[Contract, Pla
 
 
 def test_realized_yields_are_what_a_deposit_and_a_loan_made(often: tuple[Contract, Played]) -> None:
-    """The yields of days, of 24 hours and of a week are the growth of a deposit and of a loan that nobody touched."""
+    """Yields of days, 24 hours and a week are the growth of a deposit and a loan that nobody touched."""
     _, found = often
     at = {timestamp(each.time): each for each in found.totals}
     windows: list[tuple[Totals, Totals, int | None, int | None]] = []

@@ -1,4 +1,4 @@
-"""The form of the table of liquidations: what another writer made of it, or of its ledgers, is a fault."""
+"""The form of the table of liquidations: if another writer changed it, or its ledgers, that is a fault."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ GOOD = encode_table(rows_at(10, 12))
 
 
 def test_a_good_table() -> None:
-    """What the exporter writes of events in its spans has no fault."""
+    """A table that the exporter writes from events in its spans has no fault."""
     assert None is table_fault(GOOD, entry(GOOD, 2, (10, 12)))
 
 

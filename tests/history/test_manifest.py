@@ -21,7 +21,7 @@ def entry(ledger: int, last: int | None = None, digest: str = "0") -> HistoryFil
 
 
 def test_entries_ascend_by_ledger() -> None:
-    """In whatever order files are added, the manifest has them by ledger, and its own ledger is the last."""
+    """The manifest has files in the order of ledgers, however they are added, and its own ledger is the last."""
     ledgers = list(range(990, 1010))
     random.Random(7).shuffle(ledgers)
     manifest = None

@@ -82,7 +82,7 @@ def judged(observed: list[Observation], place: tuple[str, str]) -> list[dict[str
 
 @pytest.mark.parametrize("hours", [pytest.param(1, marks=pytest.mark.slow), 6])
 def test_periods_equal_a_plain_recomputation(hours: int) -> None:
-    """Over 39 days with gaps every mean and change of every pool is what plain Python makes of the observations."""
+    """Means and changes of every pool over 39 days with gaps are what plain Python computes."""
     random = Random(hours)
     observed = [
         item

@@ -50,7 +50,7 @@ def test_the_scale_of_an_index_does_not_matter(old: int, new: int, elapsed: int,
 
 @given(indexes, indexes, indexes, seconds)
 def test_more_growth_is_no_lower_yield(old: int, one: int, other: int, elapsed: int) -> None:
-    """Of two indexes at the same time, the higher one has the higher yield, or the same."""
+    """A higher index at the same time never has a lower yield."""
     low, high = yield_of(old, min(one, other), elapsed), yield_of(old, max(one, other), elapsed)
 
     assert low is not None
@@ -60,7 +60,7 @@ def test_more_growth_is_no_lower_yield(old: int, one: int, other: int, elapsed: 
 
 @given(st.integers(-9_999, 100_000), st.sampled_from([1, 2, 3, 5, 9]))
 def test_a_yield_of_whole_basis_points_is_not_rounded_away(bps: int, years: int) -> None:
-    """Where years of growth make whole basis points a year, that is the yield; a little less growth rounds down."""
+    """If growth makes whole basis points a year, that is the yield; a little less growth rounds down."""
     scale = 10 ** (38 - 4 * years)
     old, new = 10_000**years * scale, (10_000 + bps) ** years * scale
 
@@ -105,7 +105,7 @@ def test_the_ends_of_the_range(first: int, last: int, elapsed: int, expected: in
 
 @pytest.mark.parametrize("missing", ["time", "index", "decimals"])
 def test_what_is_not_known_has_no_yield(missing: str) -> None:
-    """Without a time or an index, or with decimals that changed, there is no yield."""
+    """There is no yield without a time or an index, or if decimals changed."""
     known = {"time": DAY, "decimals": 12, "index": 10**12}
     first = IndexAt(time=0, decimals=12, index=10**12)
 

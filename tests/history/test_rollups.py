@@ -1,4 +1,4 @@
-"""The rollups: what plain Polars makes of all rows, whatever way a history came about and whatever died on the way."""
+"""Rollups are what plain Polars makes of all rows, however a history came about and whatever died on the way."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def from_nothing(store: Store) -> dict[str, bytes]:
     )
 )
 def test_any_history(steps: list[tuple[int, int, bool]]) -> None:
-    """At any pace, with days and months compacted or not, the files are right, and the same as made from nothing."""
+    """The files are right at any pace, compacted or not, and the same as if they were made from nothing."""
     store, time = MemoryStore(), MONDAY
     run(store, time - 300)
     for step, pools, compacts in steps:
@@ -377,7 +377,7 @@ def test_a_crash_at_every_step() -> None:
 
 
 def test_a_refused_write_ends_the_step() -> None:
-    """What the store refuses is not a damage of the history: the step fails, and the manifest stays."""
+    """If the store refuses, that is not damage of the history: the step fails, and the manifest stays."""
 
     class Full(MemoryStore):
         def put(self, key: str, data: bytes) -> bool:

@@ -77,7 +77,7 @@ def test_running_again_changes_no_byte() -> None:
 
 
 def test_a_pool_that_appears_while_no_bucket_closes() -> None:
-    """For lengths in which no bucket closed, only the new pool's own documents are rendered, which are empty."""
+    """If no bucket of a length closed, only the new pool's own documents are rendered, which are empty."""
     historian = Historian(MemoryStore())
     one, other = places(1, 2)
     historian.run(observe(Random(1), [one], LEDGER, MONDAY), LEDGER, MONDAY)

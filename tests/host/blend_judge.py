@@ -26,7 +26,7 @@ _CONFIG = ("decimals", "util", "r_base", "r_one", "r_two", "r_three", "reactivit
 
 @dataclass(frozen=True)
 class Sample:
-    """What the deployed code says of one reserve at one time, and the stored entries that we compute it from.
+    """What the deployed code says about one reserve at one time, and the stored entries from which we compute it.
 
     ``answer`` is what ``get_reserve`` gave, or None with the host's ``error``.
     """

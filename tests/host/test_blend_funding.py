@@ -26,7 +26,7 @@ ONE, DAY = 10**7, 86_400
 LENDER = USERS[0]
 ANOTHER_BACKSTOP = derived_address("another backstop")
 SUPPLIED = u32(1)
-"""The number of what is paid to the suppliers of the first reserve."""
+"""The number of the emission to the suppliers of the first reserve."""
 
 
 class Paid:
@@ -105,7 +105,7 @@ class Paid:
 
 
 def emission_of(world: World) -> tuple[Entry, int, int]:
-    """What is paid to the suppliers of the first reserve, with its shares and decimals."""
+    """The emission to the suppliers of the first reserve, with the reserve's shares and decimals."""
     key, asset = reserve_emission_key("v2", POOL, 0, "supply"), world.assets[0]
     config, data = world.reserve(asset)
     stored = Entry(reserve_config_key(POOL, asset), config), Entry(reserve_data_key(POOL, asset), data)
@@ -114,7 +114,7 @@ def emission_of(world: World) -> tuple[Entry, int, int]:
 
 
 def test_claims_succeed_where_rewards_are_funded(world: World) -> None:
-    """From the backfill over a gift, its spending and the swap to the drop: claims and what is said agree."""
+    """What is published agrees with claims: during the backfill, after a gift, its spending, the swap and the drop."""
     world.restart()
     paid = Paid(world)
     seen: list[tuple[str | None, bool, int | None]] = []
@@ -142,7 +142,7 @@ def test_claims_succeed_where_rewards_are_funded(world: World) -> None:
     paid.do(paid.emitter, "distribute", after=DAY)
     assert paid.said() == Funding(EmissionSource.EMITTER, False, None)
     paid.give(0)
-    agree()  # the emitter pays, and the promises of before are not minted
+    agree()  # the emitter pays, and the earlier promises are not minted
     paid.do(paid.backstop, "drop")
     paid.promise()
     agree()

@@ -40,7 +40,7 @@ POOL_STATUS, UTILIZATION, SUPPLY_CAP, DISABLED, NOTHING_MINTED = (
 
 
 def published(world: World, asset: str) -> dict[str, Any]:
-    """What is published of a reserve at the world's time."""
+    """What is published about a reserve at the world's time."""
     config, data = (Entry(key(POOL, asset), entry) for key, entry in zip(_KEYS, world.reserve(asset), strict=True))
     settings = world.config()
     status = STATUS_NAMES[settings.u32("status")]
@@ -124,7 +124,7 @@ def confirm(world: World, asset: str, other: str, seen: Counter[str]) -> None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_what_is_available_passes_and_one_more_does_not(world: World, part: int) -> None:
-    """In any state, what is said of each reserve is what a submit to the deployed code meets."""
+    """A submit to the deployed code meets what is published about each reserve, in any state."""
     seen: Counter[str] = Counter()
     for seed in range(part, 16, 4):
         world.restart()

@@ -66,7 +66,7 @@ def test_made_up_reserves_have_a_result_exactly_where_the_contract_gives_one(
 
 
 def made_up(machine: Machine, chance: random.Random, asset: str, config: RawEntry, data: RawEntry) -> Sample:
-    """A reserve with entries of our own, and what the deployed code makes of it."""
+    """A reserve with entries of our own, and what the deployed code computes from it."""
     most = chance.choice([10**12, 10**20, 10**30, 2**127 - 1])
     supply = chance.choice([0, 1, chance.randint(0, most), chance.randint(most // 2, most)])
     rates = sorted(chance.choice([0, chance.randint(0, 10**8), 2**31 - 10**8]) for _ in range(3))

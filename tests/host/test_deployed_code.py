@@ -107,7 +107,7 @@ def test_vector(pool: Pool) -> None:
 
 
 def test_coefficients(pool: Pool) -> None:
-    """For states of every size the math gives what the deployed code gives, and fails where the code fails."""
+    """The math gives what the deployed code gives for states of every size, and fails if the code fails."""
     random = Random(1)
     differ, compared = [], Counter[bool]()
     for number in range(160):
@@ -142,7 +142,7 @@ def simulated_state(random: Random, huge: bool) -> tuple[Reserve, int]:
 
 
 def collateral_coefficient(reserve: Reserve, window: int) -> object:
-    """By the exporter's math, in the contract's order: without shares nothing is computed."""
+    """The exporter's math, in the contract's order: without shares nothing is computed."""
     if not reserve["s_supply"]:
         return math.ONE
     lent = math.times(grown(reserve, window, reserve["lender_ar"], reserve["lender_ir"]), reserve["debt_supply"])
@@ -150,7 +150,7 @@ def collateral_coefficient(reserve: Reserve, window: int) -> object:
 
 
 def debt_coefficient(reserve: Reserve, window: int) -> object:
-    """By the exporter's math."""
+    """The numbers by the exporter's math."""
     return grown(reserve, window, reserve["borrower_ar"], reserve["borrower_ir"])
 
 

@@ -43,7 +43,7 @@ def asset(untouched: Machine) -> str:
 
 
 def read(snapshot: LedgerSnapshot, key: bytes) -> RawEntry | None:
-    """What our reader says of a key."""
+    """What our reader says about a key."""
     return asyncio.run(SnapshotSource(snapshot, storage_answers).read_entries([key]))[0].entries.get(key)
 
 
@@ -66,7 +66,7 @@ def cut(untouched: Machine, state: CheckpointState, key: bytes, last: int) -> Le
 def test_an_entry_is_live_up_to_its_last_ledger(
     untouched: Machine, archive_state: CheckpointState, asset: str, left: int
 ) -> None:
-    """In the last ledger of its life an entry is there, for the host as for us."""
+    """An entry is there in the last ledger of its life, for the host and for us."""
     key = reserve_data_key(POOL, asset)
     ledger = untouched.info.ledger
     snapshot = cut(untouched, archive_state, key, ledger + left)

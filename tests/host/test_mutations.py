@@ -82,6 +82,6 @@ def test_a_small_change_in_our_math_is_caught(samples: list[Sample], function: s
 
 
 def test_without_a_change_nothing_differs(samples: list[Sample]) -> None:
-    """The same states show no difference to the math as it is."""
+    """The same states show no difference to the unchanged math."""
     assert [] == compare(samples)[:5]
     assert [] == compare(samples, mutant("accrue", "gain", "gain"))[:5]

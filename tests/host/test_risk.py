@@ -66,7 +66,7 @@ def put_position(world: World, user: str, position: Position) -> None:
 
 
 def verdict(world: World, user: str, position: Position) -> str:
-    """What the contract says of an auction of everything that a user owes and pledged."""
+    """The contract's answer to an auction of everything that a user owes and pledged."""
     bid, lot = (
         vec(*(address(world.assets[index]) for index in sorted(shares)))
         for shares in (position.debt, position.collateral)
@@ -80,7 +80,7 @@ def verdict(world: World, user: str, position: Position) -> str:
 
 
 def ours(tally: MarketTally, position: Position, prices: Sequence[int | None]) -> str:
-    """What we say of the same: what is not judged, or has no collateral, is refused."""
+    """Our answer to the same auction: a position that is not judged, or has no collateral, is refused."""
     health = tally.health(position, prices)
     if health is None:
         return "refused"
@@ -138,7 +138,7 @@ def at_the_edge(tally: MarketTally, position: Position, prices: Sequence[int | N
 
 
 def test_the_rule_is_the_contracts(world: World) -> None:
-    """In 200 markets, prices of zero and dust among them, the contract auctions what we say, to the last share.
+    """The contract auctions what we say, to the last share, in 200 markets with prices of zero and dust.
 
     The sums are those of the positions that it auctions, by the prices as they are and after a fall.
     """

@@ -55,7 +55,7 @@ def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[Simulate
 
 
 def test_the_report_has_the_newest_proof(made: tuple[SimulatedArchive, Path, FromArchive]) -> None:
-    """A report says of which ledger the newest proof in the tree is and what it confirms, the run's own included."""
+    """A report names the ledger of the newest proof in the tree and what it confirms, even if it is the run's own."""
     store = MemoryStore()
     _, unproven = run(settings_for(), MemoryStore(), network=RecordedNetwork())
     _, before = run(settings_for(), store, archive=made[2])

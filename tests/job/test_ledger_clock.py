@@ -95,7 +95,7 @@ class TestThisMachinesClock:
         ],
     )
     def test_the_default(self, flags: dict[str, Any], longest: timedelta) -> None:
-        """Without the key the limit is 15 minutes, and there is none on the local network."""
+        """The limit is 15 minutes without the key, and there is none on the local network."""
         assert longest == settings_for(**{"network__max_ledger_age": None} | flags).max_ledger_age
 
 
@@ -106,7 +106,7 @@ class TestTheRunBefore:
         ("ledger", "discovery"), [(LEDGER + 5, False), pytest.param(LEDGER + 10, True, marks=pytest.mark.slow)]
     )
     def test_a_wrong_run_is_undone(self, tmp_path: Path, ledger: int, discovery: bool) -> None:
-        """With --replace-ledger the next run, at the same ledger or later, leaves a tree as if it had never been."""
+        """A run with --replace-ledger, at that ledger or later, leaves a tree as if the replaced run had never been."""
         out, control = tmp_path / "out", tmp_path / "control"
         for each in (out, control):
             publish(each, LEDGER, TIME, discovery=discovery)

@@ -33,7 +33,7 @@ LEDGER, CLOSE_TIME = 55_261_759, 1_736_780_911
 
 NO_PRICE = f"decimals() failed: not from storage: the instance of {ORACLE} is not held"
 
-# By the columns of the pools frame; yields floored from the stored rates' 10.94, 0.08, 1199.7 and
+# Numbers by column of the pools frame: yields are floored from the stored rates' 10.94, 0.08, 1199.7 and
 # 610.6 basis points, utilization_bps from the accrued totals; what can be
 # taken out is the difference of the totals, what can be borrowed the most utilization (0.7, 0.95) less the debt.
 GOLDEN: list[tuple[str, object, object]] = [
@@ -141,7 +141,7 @@ REWARDS = ("per_second", "per_year", "apr_bps", "expiration", "reason")
 
 
 def rewards_of(tables: Tables) -> dict[tuple[str, str], tuple[object, ...]]:
-    """What each side of each pool is paid."""
+    """The rewards of each side of each pool."""
     return {
         (row["symbol"], side): tuple(row[f"{side}_reward_{part}"] for part in REWARDS)
         for row in tables.pools.iter_rows(named=True)

@@ -111,7 +111,7 @@ def timed(owner: str, variant: str, value: ScVal, eta: str, *values: ScVal) -> S
 
 
 def after(*scenarios: Scenario) -> Tables:
-    """What a run reads after each of these was written in a ledger of its own."""
+    """What a run reads after each of these values was written in a ledger of its own."""
     network = RecordedNetwork()
     for scenario in scenarios:
         network.close(scenario(network))
@@ -124,7 +124,7 @@ def as_recorded() -> Compared:
 
 
 def changes_of(*scenarios: Scenario) -> list[RunChange]:
-    """What a run says that changed after all of these were written."""
+    """The changes that a run reports after all of these values were written."""
     return compared(after(*scenarios), as_recorded(), RECORDED.passphrase).data
 
 
@@ -359,7 +359,7 @@ def test_what_is_queued_in_another_form_costs_its_text_alone(scenario: Scenario,
 
 
 def behind_an_aggregator(*sources: str, code: bytes = UNKNOWN_CODE) -> Scenario:
-    """The market of Blend asks an aggregator, which asks sources, the first of which runs some code."""
+    """Blend's market asks an aggregator, which asks sources; the first of them runs some code."""
 
     def written(network: RecordedNetwork) -> Written:
         key = instance_key(BLEND_V2)

@@ -76,7 +76,7 @@ def test_all_is_read(network: RecordedNetwork, runs: list[Counted]) -> None:
 
 
 def test_requests_for_entries(runs: list[Counted]) -> None:
-    """At most ceil(keys / 200), and one for each wave, also in the first run, which asks for what events name."""
+    """There are at most ceil(keys / 200) requests and one for each wave, even in a first run that follows events."""
     for each in runs:
         keys = each.read.certificate.keys
         assert each.methods["getLedgerEntries"] <= -(-keys // MAX_KEYS_PER_REQUEST) + len(WAVES)

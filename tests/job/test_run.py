@@ -135,7 +135,7 @@ class TestEmbeddedNetwork:
 
     @pytest.mark.parametrize("dry_run", [False, True])
     def test_a_run_that_must_not_publish(self, tmp_path: Path, dry_run: bool) -> None:
-        """At an earlier ledger it ends with 3, at the published one with 0, before it computes; no byte changes."""
+        """A run at an earlier ledger ends with 3, at the published one with 0, before it computes; no byte changes."""
         settings = settings_for(tmp_path / "out", **SLENDER)
         published = RecordedNetwork(start_ledger=5_000)
         run(settings, network=published)

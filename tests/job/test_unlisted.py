@@ -63,13 +63,13 @@ def deployed(network: RecordedNetwork, count: int) -> list[str]:
 
 
 def listed_rows(found: Read) -> list[dict[str, Any]]:
-    """What is published of the pools of listed markets, but for the ledger and its time."""
+    """What is published about the pools of listed markets, without the ledger and its time."""
     pools = found.read.tables().pools.filter("listed")
     return pools.drop("observed_ledger", "ledger_close_time").to_dicts()
 
 
 def test_the_oldest_are_read_and_the_rest_is_skipped() -> None:
-    """Of many markets those that were known first are read, whole, while there is room; a repeated run is the same."""
+    """If there are many markets, those known first are read, whole, while there is room; a repeated run is the same."""
     network = RecordedNetwork()
     markets = deployed(network, 2 * MIN_POOLS // POOLS_EACH)
     found = read(DirectSource(network), markets)

@@ -83,7 +83,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Trees:
 
 
 def own_of(document: dict[str, Any]) -> dict[str, Any]:
-    """A document without what it says of markets that are not listed."""
+    """A document without its statements about markets that are not listed."""
     return {name: value for name, value in document.items() if not name.startswith("unlisted_")}
 
 
@@ -135,7 +135,7 @@ def test_files_of_listed_markets_are_the_same(trees: Trees) -> None:
 
 
 def test_the_first_screen_is_the_same(trees: Trees) -> None:
-    """Chips, offers, figures and markets of the overview are as without it, but for one sentence that counts it."""
+    """An unlisted market changes nothing on the overview but one sentence that counts it."""
     pages = [(folder / "index.html").read_text() for folder in (trees.without, trees.hostile)]
 
     assert [0, 1] == [len(re.findall(NOTE, page)) for page in pages]
@@ -159,7 +159,7 @@ def test_assistants_rank_listed_markets_alone(trees: Trees) -> None:
 
 
 def test_it_moves_no_alarm(trees: Trees) -> None:
-    """Each metric that an alert of templates/monitoring asks for is as without it, but for what a run took."""
+    """An unlisted market changes no metric that an alert of templates/monitoring asks for, except a run's time."""
     asked = set(re.findall(r"lending_\w+", (ALERTS).read_text()))
     lines = [
         {line for line in (folder / "metrics.txt").read_text().splitlines() if line.split(" ")[0] in asked}

@@ -114,7 +114,7 @@ def test_without_values_and_evidence_nothing_is_compared() -> None:
 
 
 def test_the_run_before_is_that_of_the_ledger_before() -> None:
-    """Without a status document, the previous run is the one with the highest ledger that left a manifest."""
+    """If there is no status document, the previous run is the one with the highest ledger that left a manifest."""
     store = MemoryStore()
     for run_id in ("9-bbbbbbbbbbbb", "10-aaaaaaaaaaaa", "11-aaaaaaaaaaaa"):
         store.put(f"v1/runs/{run_id}.json", b"{}")

@@ -116,7 +116,7 @@ class Trapping(Calling):
 
 
 def test_a_caller_goes_on_after_a_failure_within_its_budget() -> None:
-    """Another contract's failure is nothing to a caller that expects it, but for a budget that is used up."""
+    """A caller can handle another contract's failure, except for a budget that is used up."""
     errors = {TOKEN: "Error(Contract, #1)", HOLDER: BUDGET}
     stored = token()
     stored.deploy(HOLDER)

@@ -29,7 +29,7 @@ NEW_CODE = bytes(range(32))
 
 
 def moved(network: RecordedNetwork, *markets: str) -> dict[bytes, bytes | None]:
-    """Each market's instance as it is when the owner holds its code, which stays the same."""
+    """Each market's instance if the owner holds its code, which stays the same."""
     written: dict[bytes, bytes | None] = {}
     for market in markets:
         key = instance_key(market)
@@ -69,7 +69,7 @@ def test_markets_of_every_protocol_are_read_with_the_code_that_is_held_for_them(
 
 
 def test_an_upgrade_of_held_code_is_a_change(tmp_path: Path) -> None:
-    """When the owner's entry gets another hash, the market has other code; a repeated run gives the same."""
+    """If the owner's entry gets another hash, the market has other code; a repeated run gives the same."""
     network = RecordedNetwork()
     market = read_tables(direct(network)).markets["market"][0]
     network.close(moved(network, market))

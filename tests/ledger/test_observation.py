@@ -38,7 +38,7 @@ class TestEntry:
 
 class TestCallObservation:
     def test_must_repeat(self) -> None:
-        """A call is repeated where what it looked at changed after it, or where reading more cannot widen it."""
+        """A call is repeated if what it looked at changed after it, or if reading more cannot widen its interval."""
         keys = {b"a": KeyObservation(present(90), 120), b"gone": KeyObservation(None, 120)}
 
         assert CallObservation(answer(80, (b"a",))).must_repeat(keys)

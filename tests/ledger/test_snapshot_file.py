@@ -181,7 +181,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_source_answers_at_the_files_ledger(tmp_path: Path) -> None:
-    """Distinct keys are read at the file's ledger, of which it has the time; a call of what is not held is an error."""
+    """Distinct keys are read at the file's ledger, whose time it has; a call without held entries is an error."""
     snapshot = load(tmp_path, document(item("a"), item("b")))
     source: LedgerSource = SnapshotSource(snapshot, storage_answers, label="the file")
     known = [entries.data_key(POOL, symbol(name)) for name in ("a", "b")]
@@ -216,7 +216,7 @@ def test_a_source_answers_at_the_files_ledger(tmp_path: Path) -> None:
 def test_what_has_expired_is_seen_as_the_network_shows_it(
     tmp_path: Path, durability: int, live_until: int | None, expected: Any
 ) -> None:
-    """Where a file has true lives: expired temporary entries are absent, expired persistent ones archived."""
+    """If a file has the true ends of lives, expired temporary entries are absent and persistent ones archived."""
     key = entries.data_key(POOL, symbol("a"), durability)
     source = SnapshotSource(load(tmp_path, document(item("a", live_until, durability))), storage_answers)
 

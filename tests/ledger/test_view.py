@@ -23,7 +23,7 @@ Outcome = tuple[object, str | None]  # of a call: its value and its error
 
 
 def data_of(entry: Entry | None) -> tuple[bytes, bool] | None:
-    """What a test compares of an entry: its data, and whether it is archived."""
+    """The part of an entry that tests compare: its data, and whether it is archived."""
     return None if entry is None else (entry.raw.data, entry.archived)
 
 
@@ -73,7 +73,7 @@ class TestFinishing:
     """The transaction ends in few rounds where it can."""
 
     def test_quiet_chain_takes_one_round(self) -> None:
-        """On a chain that does not move everything is read once, 200 keys a request."""
+        """If the chain does not move, everything is read once, with 200 keys in a request."""
         source = ChainSource(quiet_chain(*QUIET))
         reading = asyncio.run(read_at_one_ledger(source, states_of(QUIET)))
 
@@ -124,7 +124,7 @@ class TestFinishing:
 
     @pytest.mark.parametrize(("kept", "first"), [([], 102), ([b"never"], 101)])
     def test_an_absent_entry_that_may_be_removed_binds_its_ledger(self, kept: list[bytes], first: int) -> None:
-        """Nothing is said of the ledgers before for any other key: what is absent now may have been there."""
+        """An absence of any other key says nothing about earlier ledgers: the entry may have been there."""
         chain = quiet_chain(b"other")
         chain.close_ledger()
 
@@ -137,7 +137,7 @@ class TestFinishing:
 
 
 def test_program_that_reads_nothing() -> None:
-    """What uses nothing of the ledger is true of the newest one."""
+    """A reading that uses nothing of the ledger holds at the newest one."""
 
     async def program(view: LedgerView) -> str:
         return "nothing"
@@ -172,10 +172,10 @@ def requests_of(source: ChainSource) -> list[int]:
 
 
 class TestPartsTogether:
-    """What parts of a program ask for side by side goes out in common requests."""
+    """Keys that parts of a program ask for at the same time go out in common requests."""
 
     def test_failure(self) -> None:
-        """When the common request fails every part that waits for it gets the error, and the run ends with it."""
+        """If the common request fails, every part that waits for it gets the error, and the run ends with it."""
 
         class Failing(ChainSource):
             async def read_entries(self, keys: Sequence[bytes]) -> list[EntriesAnswer]:
@@ -224,7 +224,7 @@ class TestPartsTogether:
     )
     @settings(max_examples=60, deadline=None)
     def test_bound(self, parts: list[list[list[int]]], seed: int) -> None:
-        """Any parts of any waves see the true state, in at most ceil(keys / 200) requests and one a wave."""
+        """Any parts in any waves see the true state, with at most ceil(keys / 200) requests and one for each wave."""
         chain = quiet_chain(*QUIET)
         source = ChainSource(chain, seed=seed)
 
@@ -294,7 +294,7 @@ class TestCertificate:
 
 
 class TestRefusing:
-    """Where no ledger covers everything, the transaction says so."""
+    """If no ledger covers everything, the transaction says so."""
 
     def test_deadline(self) -> None:
         """Once the time is up nothing more is asked, however many rounds are left."""
@@ -481,7 +481,7 @@ def test_random_schedules(schedules: int, together: bool) -> None:
 
 @pytest.mark.parametrize(("spacing", "ledgers", "taken"), [(1, 40, 141), (64, 40, 127), (64, 20, 121)])
 def test_a_checkpoint_is_taken_where_one_will_do(spacing: int, ledgers: int, taken: int) -> None:
-    """Of the ledgers that everything read holds for, the newest checkpoint's is taken, or the newest of all."""
+    """The newest checkpoint among the ledgers at which all holds is taken or, without one, the newest ledger."""
     chain = Chain()
     chain.put(b"quiet", b"value")
     for _ in range(ledgers + 1):

@@ -38,7 +38,7 @@ def request_of(item: dict[str, Any]) -> httpx.Request:
 
 
 def answer_differences(answer: httpx.Response, item: dict[str, Any], own: Set[str]) -> list[str]:
-    """Where an answer differs from the recorded one. Of the fields in ``own`` only the type has to agree."""
+    """Where an answer differs from the recorded one. Fields in ``own`` only need to have the same type."""
     kind = item["headers"].get("content-type")
     head = {"status": answer.status_code, "content-type": answer.headers.get("content-type")}
     found = _differences(head, {"status": item["status"], "content-type": kind}, own, "http")

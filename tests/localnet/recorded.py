@@ -32,7 +32,7 @@ def pools_of(network: RecordedNetwork, market: str) -> list[MovingPool]:
 
 
 def without_oracle(network: RecordedNetwork, *markets: str) -> dict[bytes, bytes | None]:
-    """What markets of Blend have to be written as to name an oracle that is not there, so that no pool has a price."""
+    """Entries with which Blend's markets name an oracle that does not exist, so that no pool has a price."""
     known, nobody = strkey.decode(ORACLE)[1], bytes(32)
     written: dict[bytes, bytes | None] = {}
     for key in map(instance_key, markets):
@@ -48,7 +48,7 @@ def with_number(network: RecordedNetwork, number: int, key: bytes, *path: str) -
 
 
 def with_rewards(network: RecordedNetwork, market: str) -> dict[bytes, bytes | None]:
-    """What has to be written so that a v1 market of Blend and its backstop pay rewards for another year."""
+    """Entries with which a v1 market of Blend and its backstop pay rewards for another year."""
     own, end = strkey.decode(market)[1], network.chain.close_time(network.chain.latest) + 365 * 86_400
     written: dict[bytes, bytes | None] = {}
     for key in network.chain.known_keys():
@@ -58,5 +58,5 @@ def with_rewards(network: RecordedNetwork, market: str) -> dict[bytes, bytes | N
 
 
 def with_status(network: RecordedNetwork, market: str, status: int) -> dict[bytes, bytes | None]:
-    """What a market of Blend has to be written as to have another status (docs/protocols/blend.md, "Statuses")."""
+    """The entry with which a market of Blend has another status (docs/protocols/blend.md, "Statuses")."""
     return with_number(network, status, instance_key(market), "Config", "status")

@@ -84,7 +84,7 @@ def test_a_chain_that_is_to_close_faster_than_it_can_still_answers() -> None:
 
 
 def test_a_share_of_requests_fails() -> None:
-    """With a rate, about that share fails, some with HTTP 503 and some with -32603; the seed decides which."""
+    """The given share of requests fails, some with HTTP 503 and some with -32603; the seed decides which."""
     runs = []
     for _ in range(2):
         rpc = rpc_of(fail_rate=0.3, seed=9)

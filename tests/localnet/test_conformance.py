@@ -31,7 +31,7 @@ OWN = {
     *("id", "hash", "headerXdr", "metadataXdr"),  # the embedded network has no ledger headers
     *("transactionData", "minResourceFee", "events"),  # its calls cost something else, and leave no diagnostics
 }
-"""Fields of which only the type is the same."""
+"""Fields whose values differ, and whose types are the same."""
 
 DUPLICATES = {"entries same twice", "entries 200"}
 """Real core refuses a key that is asked for twice; the stand-in for the core behind the recording did not."""

@@ -83,7 +83,7 @@ def test_only_settling_changes_terms() -> None:
 
 
 def test_copies_are_smaller_and_strangers_have_a_size() -> None:
-    """A copy has a half to a thousandth of what it is a copy of; a pool in no list gets a size by chance."""
+    """A copy has a half to a thousandth of its original; a pool in no list gets a random size."""
     original, random = market_sizes()["testnet"]["USDC"], Random(1)
     sizes = [original.smaller(random).dollars for _ in range(100)]
 

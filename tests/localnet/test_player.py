@@ -25,12 +25,12 @@ from tests.protocols.protocol_facts import all_facts, recorded_pools
 
 
 def tables_of(network: RecordedNetwork) -> Tables:
-    """What the exporter makes of the network's latest ledger."""
+    """The tables that the exporter makes of the network's latest ledger."""
     return read_tables(direct(network))
 
 
 def test_everything_is_read_and_priced() -> None:
-    """As recorded, every pool is read and has a price."""
+    """Every pool of the recording is read and has a price."""
     tables = tables_of(RecordedNetwork())
 
     assert {name: facts.pools for name, facts in all_facts().items()} == dict(Counter(tables.pools["protocol"]))
@@ -70,7 +70,7 @@ def test_every_pool_moves() -> None:
 
 
 def test_interest_gives_shares_to_the_protocol_alone() -> None:
-    """What XOXNO keeps of the interest is new shares of the supply; users have as many as before."""
+    """XOXNO keeps its part of the interest as new shares of the supply; users have as many as before."""
     network = RecordedNetwork()
     network.advance(network.pools)
     network.advance(network.pools)

@@ -83,7 +83,7 @@ def test_shape(events_rpc: LocalRpc) -> None:
     ],
 )
 def test_filters(events_rpc: LocalRpc, chosen: dict[str, Any], expected: list[ScVal]) -> None:
-    """A filter lets pass what has any of its contracts and any of its topics; ``*`` is one topic, ``**`` the rest."""
+    """A filter passes events of any of its contracts with any of its topics; ``*`` is one topic, ``**`` the rest."""
     assert list(map(encoded, expected)) == values(events_rpc.result("getEvents", startLedger=FIRST, filters=[chosen]))
 
 

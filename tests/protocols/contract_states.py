@@ -49,7 +49,7 @@ CANDIDATES: dict[str, Callable[[_Json], Iterable[Candidate]]] = {
     ],
     "peridot": lambda answers: [Candidate("peridot", answers["comp"], Origin.SNAPSHOT)],
 }
-"""By protocol: the markets and pools of a state, as its answers name them."""
+"""The markets and pools of a state, as its answers name them, keyed by protocol."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Answered:
 
 
 class State:
-    """A state, and what the exporter makes of it when it is first asked for."""
+    """A state, and what the exporter makes of it, computed when it is first needed."""
 
     def __init__(self, protocol: str, name: str, snapshot: bytes, answers: bytes) -> None:
         self.protocol, self.name, self._snapshot = protocol, name, snapshot
@@ -106,12 +106,12 @@ class State:
 
     @cached_property
     def pools(self) -> dict[str, AnyPool]:
-        """By pool id: the pool as it was read."""
+        """The pools as they were read, keyed by pool id."""
         return {pool.pool: pool for pool in self.reading.pools}
 
     @cached_property
     def rows(self) -> dict[str, dict[str, Any]]:
-        """By pool id: the row of the pools frame."""
+        """The rows of the pools frame, keyed by pool id."""
         return {row["pool"]: row for row in self.tables.pools.iter_rows(named=True)}
 
     def computed(self, pool: str) -> ComputedPool:

@@ -1,4 +1,4 @@
-"""What is computed of a pool of plain numbers."""
+"""Computes the row of a pool from plain numbers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _with(state: Any, numbers: Mapping[str, Any]) -> Any:
 
 
 def published(protocol: str, row: Mapping[str, Any], time: int) -> dict[str, Any]:
-    """What is published of one pool; numbers that are not given are 0."""
+    """What is published about one pool; numbers that are not given are 0."""
     pool = with_numbers(plain(protocol), row)
     return cast(dict[str, Any], row_of(pool, PROTOCOLS[protocol].project(pool, time)))
 

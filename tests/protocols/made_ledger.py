@@ -88,7 +88,7 @@ def stellar_asset(label: str) -> Written:
 
 
 def balance_at(token: str, holder: str, amount: int) -> Written:
-    """What a contract has of a Stellar asset, by their strkeys."""
+    """A contract's balance of a Stellar asset, both given by strkey."""
     rights = {"authorized": (scval.BOOL, True), "clawback": (scval.BOOL, False)}
     return entry(token, vec(symbol("Balance"), address(holder)), struct_map({"amount": i128(amount), **rights}))
 

@@ -1,4 +1,4 @@
-"""Where the recording has a market of each protocol, and one pool of it: ledger keys, and what is stored there."""
+"""The places of one market and one pool of each protocol in the recording: ledger keys, and what is stored there."""
 
 from __future__ import annotations
 

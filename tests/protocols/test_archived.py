@@ -25,7 +25,7 @@ def test_an_archived_instance(protocol: str) -> None:
         world = World(protocol)
         key = instance_key(contract)
         entry = world.chain.entry(key, world.chain.latest)
-        # Of Slender's sTokens nothing is recorded: nothing of them is decoded.
+        # The recording has nothing of Slender's sTokens, because nothing of them is decoded.
         world.chain.instead[key] = RawEntry(b"" if entry is None else entry.data, 1, ARCHIVED)
         tables = world.compute()
 

@@ -27,7 +27,7 @@ POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 
 @pytest.fixture(scope="module")
 def facts(real_data: Path) -> dict[str, Any]:
-    """What other hands read of the pool, from the same buckets."""
+    """What other people read about the pool, from the same buckets."""
     path = real_data / "archive-testnet-blend.json"
     if not path.is_file():
         pytest.skip(f"{path.name} is not in the folder of real data")

@@ -42,7 +42,7 @@ def with_another_layout(value: ScVal) -> Tables:
     "value", [TIERED, VOID, vec(u32(1)), i128(2**127 - 1)], ids=["tiers", "void", "list", "number"]
 )
 def test_a_backstop_of_another_layout(value: ScVal) -> None:
-    """Each pool has the numbers of before, but for its rewards; what is not known of the backstop is null."""
+    """Each pool has the same numbers, except for its rewards; what is not known about the backstop is null."""
     before, now = World("blend").compute(), with_another_layout(value)
 
     assert ([], [], before.markets["market"].to_list()) == (now.unread, now.absent, now.markets["market"].to_list())

@@ -13,7 +13,7 @@ from tests.protocols.world import World
 
 
 def rows(code: str | None, decimals: int, seconds: int) -> list[dict[str, Any]]:
-    """Blend's v2 market with this code, whose oracle gives prices of so many seconds after the ledger."""
+    """Blend's v2 market with this code. Its oracle's prices are that many seconds later than the ledger."""
     world = World("blend")
     if code is not None:
         world.code(BLEND_V2, bytes.fromhex(code))

@@ -239,7 +239,7 @@ V1, V2 = (reserve_of(generation, last_time=NOW) for generation in ("v1", "v2"))
 
 
 def at_now(reserve: Mapping[str, Any]) -> dict[str, Any]:
-    """What is published of a reserve."""
+    """What is published about a reserve."""
     return published("blend", reserve, NOW)
 
 
@@ -306,7 +306,7 @@ def test_a_reserve_that_is_disabled() -> None:
 
 
 def test_debt_that_weighs_without_bound() -> None:
-    """With a liability factor of 0 the contract's test of health divides by zero: nobody can borrow."""
+    """If the liability factor is 0, the contract's test of health divides by zero: nobody can borrow."""
     row = at_now(V2 | {"l_factor": 0})
 
     assert (False, False, None) == tuple(
@@ -315,7 +315,7 @@ def test_debt_that_weighs_without_bound() -> None:
 
 
 def test_code_that_nobody_knows() -> None:
-    """Where the contract's code is unknown its gates are, and the configuration is shown all the same."""
+    """If the contract's code is unknown, its gates are unknown, too, and the configuration is still shown."""
     row = at_now(V2 | {"wasm_hash": "ab" * 32})
 
     assert [None] * 5 == [row[f"can_{name}"] for name in ("supply", "withdraw", "borrow", "repay", "liquidate")]

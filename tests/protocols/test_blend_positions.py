@@ -83,7 +83,7 @@ def test_equal_debt_and_collateral() -> None:
 
 
 def test_what_the_contract_does_not_judge() -> None:
-    """Without a price of a token nothing is judged, without collateral nothing sold; other reserves are no matter."""
+    """No position is judged without a price, and none sold without collateral; other reserves do not matter."""
     bare = health_of(Position({0: 10}, {}, {0: 100}), [TERMS], [ONE])
     beyond = health_of(Position({0: 10, 7: 5}, {0: 21, 9: 1}, {}), [TERMS], [ONE])
     assert bare is not None

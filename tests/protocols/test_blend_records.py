@@ -1,4 +1,4 @@
-"""Which Blend pools are genuine: factories' records, backstops, reward zones, and who answers for an address."""
+"""Tests which Blend pools are genuine: factories' records, backstops, reward zones, and who vouches for an address."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORD = record_key(FACTORY_1, BLEND_V1)
 
 
 def without(deployment: Deployment, *roles: str) -> Deployment:
-    """A deployment of which a list lacks the contracts of some roles."""
+    """A deployment whose list lacks the contracts of some roles."""
     return replace(deployment, contracts=tuple(item for item in deployment.contracts if item.role not in roles))
 
 
@@ -87,7 +87,7 @@ class TestVerifying:
             assert [BLEND_V1] == markets(strangers((RECORD, None)).read(order).result)
 
     def test_file_without_factories(self) -> None:
-        """Where what was read has no factory at all, nothing can be verified, and the file's contracts are read."""
+        """If a file has no factory at all, nothing can be verified, and the file's contracts are read."""
         around = (FACTORY_1, FACTORY_2, BACKSTOP_1, BACKSTOP_2)
         reading = read(strangers((RECORD, None), *((instance_key(item), None) for item in around)), Origin.SNAPSHOT)
 
@@ -153,7 +153,7 @@ LACKING = [without(V1, FACTORY), V2]
 
 
 class TestFactories:
-    """Where the lists do not have a factory, the backstop names it."""
+    """If the lists do not have a factory, the backstop names it."""
 
     def test_learned(self) -> None:
         """The factory that a backstop names verifies its pools, and is there to be remembered, also next time."""

@@ -132,11 +132,11 @@ class TestVectors:
 
 
 class TestEmission:
-    """When BLND is paid."""
+    """Tests when BLND is paid."""
 
     @pytest.mark.parametrize(("time", "eps", "reason"), [(99, 7, "valid"), (100, 0, "expired"), (101, 0, "expired")])
     def test_end(self, time: int, eps: int, reason: str) -> None:
-        """At its expiration nothing is paid any more; the end stays to be seen."""
+        """Nothing is paid from its expiration on; the end is still shown."""
         assert Emission(eps, 100, reason) == Emission(7, 100).at(time)
 
     def test_nothing(self) -> None:
@@ -158,12 +158,12 @@ class TestEmission:
         year = {"v1": 1_000_496 * YEAR, "v2": 10_004_960_317_460 * YEAR // ONE}[generation]
 
         assert year == row.emission_per_year
-        # 0.04 USDC for a BLND, 0.25 for a token, of which 200,000 earn.
+        # A BLND is worth 0.04 USDC, a token 0.25, and 200,000 tokens earn.
         assert year * 400_000 * 10_000 // (200_000 * ONE * 2_500_000) == row.emission_apr_bps
         assert ("valid", NOW + 1) == (row.emission_reason, row.emission_expiration)
 
     def test_nobody_and_no_price(self) -> None:
-        """Without tokens that earn, or without Comet's pool, the yield is null and the pace is known."""
+        """If no tokens earn, or Comet's pool is missing, the yield is null and the pace is known."""
         paid = Emission(5, NOW + 1)
         nobody = backstop(emission=paid, balance=BackstopBalance(ONE, ONE, ONE), comet=FIVE_BLND).row(NOW)
         unpriced = backstop(emission=paid).row(NOW)
@@ -215,7 +215,7 @@ PAID, DROPPED = at_emitter("LastDistro", u64(5)), at_emitter("Dropped", (BOOL, T
 
 
 def tables_of(*changes: Change) -> Tables:
-    """What is published of the recorded markets, changed."""
+    """What is published about the recorded markets after a change."""
     world = World("blend")
     for key, value, *path in changes:
         if value is not None or path or world.value(key) is not None:
@@ -235,7 +235,7 @@ def reward(tables: Tables, *parts: str, market: str = BLEND_V1, asset: str = USD
 
 
 class TestReading:
-    """From entries to columns."""
+    """The way from entries to columns."""
 
     def test_the_reward_zone(self) -> None:
         """A market is in the zone that its own backstop lists it in; without a zone that is known, nobody knows."""
@@ -260,7 +260,7 @@ class TestReading:
         ],
     )
     def test_funding(self, changes: list[Change], source: str, funded: bool | None, remaining: int | None) -> None:
-        """What is promised of the allotment is paid when the emitter minted it, or somebody gave it; not before."""
+        """A promise of the allotment is paid once the emitter minted it or somebody gave it, and not before."""
         fields = {"eps": u64(100_000 * ONE), "expiration": u64(NOW + 60), "index": i128(7), "last_time": u64(NOW)}
         promised = struct_map(fields)
         before = [
@@ -306,7 +306,7 @@ class TestReading:
             assert expected == Emission(5, NOW, stored=stored).index_at(NOW + 100, shares, 7)
 
     def test_what_is_not_paid(self) -> None:
-        """Without a plan nothing was ever paid; an emission ends with the close time that it names."""
+        """Nothing was ever paid without a plan; an emission ends at the close time that it names."""
         assert (0, "no_emissions") == reward(tables_of((plan_key(BLEND_V1), None)), "apr_bps", "reason")
         keys = [reserve_emission_key("v1", BLEND_V1, place, "supply") for place in range(2)]
         ended, endless = (tables_of(*((key, u64(end), "expiration") for key in keys)) for end in (NOW, 2**62))
@@ -325,7 +325,7 @@ class TestReading:
         ],
     )
     def test_without_a_price_of_blnd(self, change: ChangeOfWorld) -> None:
-        """Without Comet's pool, or with other decimals, the amounts stay and the yield is null with its reason."""
+        """If Comet's pool is missing or has other decimals, the amounts stay and the yield is null, with its reason."""
         world = World("blend")
         change(world)
         tables = world.compute()

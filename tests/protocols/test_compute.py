@@ -1,4 +1,4 @@
-"""From readings to the two frames, and to the names of everything that is not in them."""
+"""Makes the two frames of readings, and names everything that is not in them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def priced(world: World, **prices: ScVal | bytes | str) -> World:
 
 
 def wbtc_of(world: World) -> dict[str, Any]:
-    """What is published of a pool that no other market has a pool of the token of."""
+    """What is published about a pool whose token no other market has."""
     (row,) = (row for row in world.compute().pools.rows(named=True) if row["pool"] == WBTC)
     return row
 
@@ -221,7 +221,7 @@ class TwoPools:
 
 
 def of_other(pools: TwoPools, oracle: str | None, quote: Quote | None = None) -> Tables:
-    """What is published of the other protocol's pools, with the price of their token."""
+    """What is published about the other protocol's pools, with the price of their token."""
     token = contract("USDC")
     market = Market(contract("O"), "other", "v1", "Other", "active", oracle, "0" * 16, None, ("p-2", "p-1"))
     collector = Collector("other", [])
@@ -270,7 +270,7 @@ class TestTerms:
     @pytest.mark.parametrize(("is_open", "expected"), [(True, 5), (False, 0), (None, None)])
     @pytest.mark.parametrize(("gate", "amount"), GATES.items())
     def test_amounts_behind_gates(self, gate: str, amount: str, is_open: bool | None, expected: int | None) -> None:
-        """An amount is given where its gate is open; it is 0 where that is closed, and null where nobody knows."""
+        """An amount is given if its gate is open, 0 if the gate is closed, and null if nobody knows."""
         assert expected == self.row(**{gate: is_open, amount: 5})[amount]
 
     def test_numbers_out_of_bounds(self) -> None:

@@ -1,4 +1,4 @@
-"""Of all protocols' markets: what changes the hash of a configuration and what does not, and endless names."""
+"""What changes the hash of a configuration and what does not, for all protocols' markets; and endless names."""
 
 from __future__ import annotations
 

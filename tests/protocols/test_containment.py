@@ -88,7 +88,7 @@ def read(reader: Clumsy) -> ProtocolReading:
 
 
 def over(*labels: str) -> Fails:
-    """To fail over any of these."""
+    """A function that raises an error for the markets with these labels."""
 
     def fails(market: str) -> None:
         for label in labels:
@@ -144,7 +144,7 @@ def test_a_reader_that_fails_over_no_market() -> None:
 )
 @pytest.mark.parametrize("at", ["before", "after", "at_last"])
 def test_what_ends_a_run_is_not_contained(error: Exception, at: str) -> None:
-    """That the source gives nothing, or that memory is at its end, is the run's failure, and no market's."""
+    """If the source gives nothing, or memory is at its end, that is the run's failure, not a market's."""
 
     def fails(market: str) -> None:
         del market
@@ -155,7 +155,7 @@ def test_what_ends_a_run_is_not_contained(error: Exception, at: str) -> None:
 
 
 def project_or_fail(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
-    """What Blend computes, but for the pools of one market."""
+    """What Blend computes, without the pools of one market."""
     if pool.market.address == BLEND_V1:
         raise OverflowError("int too big to convert")
     return BLEND.project(pool, close_time)
@@ -203,7 +203,7 @@ def test_addresses_that_are_no_contracts(named: str) -> None:
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_nothing_of_a_market_that_fails_stays(name: str) -> None:
-    """Every part of a reading is without it, but for that it is unread, verified, or of unknown code."""
+    """No part of a reading has the market, except the lists of unread, verified and unknown code."""
     whole = World(name).read().result
     failed = whole.markets[0].address
     collector = Collector(name, [])

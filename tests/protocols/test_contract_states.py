@@ -43,7 +43,7 @@ OPERATIONS: dict[str, Gate] = {
 
 
 FIELDS = {"k2": ("reserves", 13), "peridot": ("stored", 4), "xoxno": ("stored", 7)}
-"""By protocol: the part of the answers that has the views of the stored state, and the fields of a pool in these."""
+"""The part of the answers with the views of the stored state, and a pool's fields in these, keyed by protocol."""
 
 
 @EVERY
@@ -75,7 +75,7 @@ def numbers(value: Any) -> int:
 
 
 def reserves(state: State) -> Iterator[tuple[dict[str, Any], Row, dict[tuple[str, str], Answered]]]:
-    """K2's reserves: what the answers say of each, its row, and its views by contract and function."""
+    """K2's reserves: what the answers say about each, its row, and its views by contract and function."""
     for reserve in state.answers["reserves"]:
         views = {(each["c"], each["f"]): each for each in reserve["views"]}
         wanted = [each for each in state.calls("reserves") if (each.contract, each.function) in views]
@@ -121,7 +121,7 @@ def test_k2_fields(real_data: Path, every: int) -> None:
 @EVERY
 @pytest.mark.parametrize("protocol", ["k2", "peridot", "xoxno"])
 def test_answers_from_storage(real_data: Path, protocol: str, every: int) -> None:
-    """What the rules of known contracts say of tokens and K2's prices is what the contracts answered."""
+    """The rules of known contracts give the answers of the contracts for tokens and K2's prices."""
     answered = 0
     for state in states(real_data, protocol)[::every]:
         answers = storage_answers(state.entry, state.snapshot.ledger, state.snapshot.close_time)
@@ -189,7 +189,7 @@ K2_TOO_SMALL = 1
 
 @EVERY
 def test_k2_operations(real_data: Path, every: int) -> None:
-    """What was tried goes through where a gate is open, up to the amount, and not above where the reserve bounds it."""
+    """An operation goes through if its gate is open, up to the amount, and not above if the reserve bounds it."""
     for state in states(real_data, "k2")[::every]:
         for probe in state.answers["probes"]:
             row = state.rows[state.answers["reserves"][probe["i"]]["asset"]]
@@ -292,7 +292,7 @@ def accrued_agrees(state: State, pool: str, calls: list[dict[str, Any]]) -> None
 
 
 def spokes_of(state: State, pool: str) -> dict[int, SpokeTerms]:
-    """What is published of a pool's spokes, by their number."""
+    """What is published about a pool's spokes, by their number."""
     return {spoke.spoke: spoke for spoke in state.tables.spokes[PoolKey(state.answers["ctrl"], pool)]}
 
 

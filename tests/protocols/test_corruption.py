@@ -43,11 +43,11 @@ Place = tuple[str, str]
 UNFORESEEN: Final = "nobody thought of this"
 
 SAMPLE: Final = 15
-"""The fast suite corrupts one in so many."""
+"""The fast suite corrupts one entry of this many."""
 
 
 class BrokenEntry(Entry):
-    """An entry of which decoding fails as no reader expects it."""
+    """An entry whose decoding fails in a way that no reader expects."""
 
     def contract_data(self) -> ContractData:
         raise KeyError(UNFORESEEN)
@@ -120,7 +120,7 @@ class Twins:
         return self._read(self.candidates, broken)
 
     def tables(self, reading: ProtocolReading) -> Tables:
-        """What is published of a reading."""
+        """What is published about a reading."""
         return compute([reading], PROTOCOLS, self.world.chain.latest, self.world.time, NOTHING_LISTED)
 
     def rows_of(self, reading: ProtocolReading) -> dict[Place, PoolFrameRow]:
@@ -165,7 +165,7 @@ class Twins:
 _DATA: Final = CONTRACT_DATA.to_bytes(4, "big")
 
 CORE: Final = sorted(REQUIRED_COLUMNS)
-"""What every protocol gives of a pool."""
+"""The columns that every protocol gives."""
 
 
 def numbers_of(row: PoolFrameRow) -> tuple[str, int, int, int]:

@@ -57,7 +57,7 @@ def on_chain_refused(settings: Settings) -> str:
 
 
 def test_nothing_is_lost(tmp_path: Path) -> None:
-    """Zones emptied, factories silent but for one pool, events expired, another RPC: every pool, in each run."""
+    """Every run reads every pool, with empty zones, factories that know one pool, expired events and another RPC."""
     network, store = RecordedNetwork(window=6), MemoryStore()
     counts, facts = list[tuple[int, int, int]](), list[dict[str, Any]]()
 

@@ -31,7 +31,7 @@ class TestAlula:
     """Gates of the market and the pool, and what the limits leave."""
 
     def row(self, *changes: tuple[Any, ...], status: str = "Active") -> dict[str, Any]:
-        """A pool of 1000 tokens of which 500 are lent, and that lends up to nine tenths."""
+        """A pool of 1000 tokens that has lent 500, and lends up to nine tenths."""
         world = World("alula")
         world.put(instance_key(world.market), vec(symbol(status)), "MarketStatus")
         values = dict.fromkeys(("total_available", "total_borrowed"), 500 * 10**7) | {"take_rate_fees_sum": 0}
@@ -81,7 +81,7 @@ class TestAlula:
         assert (shut, status, "borrow" not in shut) == (closed(row), row["pool_status"], row["can_be_borrowed"])
 
     def test_flags_that_are_not_there(self) -> None:
-        """Without them it is not known what is open, and said so; bad debt closes it all the same."""
+        """If they are missing, it is not known what is open, and the reason says so; bad debt still closes all."""
         for changes, is_open in (((), None), (((u32(1), "bad_debt_request_count"),), False)):
             row = self.row((None, "config", "status"), *changes)
             assert (is_open, is_open, None) == tuple(row[n] for n in ("can_supply", "can_borrow", "pool_status"))
@@ -110,7 +110,7 @@ class TestAlula:
         ],
     )
     def test_amounts(self, changes: list[tuple[Any, ...]], amounts: tuple[int | None, ...]) -> None:
-        """What is there, what the limit of utilization leaves of it, and what the limit of supply lets in."""
+        """Amounts are what the pool has, what the limit of utilization leaves, and what the limit of supply lets in."""
         row = self.row(*changes)
 
         assert list(amounts) == [None if row[name] is None else row[name] // 10**7 for name in AMOUNTS]
@@ -120,7 +120,7 @@ class TestAlula:
         [(0, (0, None, 0, False)), (2**127 - 1, (2**53 - 1, 10**38 - 1, 500, True)), (-(2**127), (0, 0, 0, False))],
     )
     def test_limits_of_any_size(self, limit: int, expected: tuple[int | bool | None, ...]) -> None:
-        """Without a limit any supply is taken; one that no contract would take is the nearest that can be published."""
+        """Without a limit any supply is taken; one that no contract takes is published as the nearest that fits."""
         names = ("open_ltv_bps", "supply_limit", "utilization_ratio_limit_bps")
         row = self.row(*((i128(limit), "config", "health_config", name) for name in names))
         found = tuple(row[name] for name in ("collateral_factor_bps", "supply_cap", "available_to_borrow"))
@@ -215,7 +215,7 @@ class TestPeridot:
 
 
 def test_available_of_k2() -> None:
-    """What an aToken has of a token that is not a Stellar asset is asked, and bounds what goes out."""
+    """The aToken's balance of a token that is no Stellar asset is asked for, and bounds what goes out."""
     world, holder = World("k2"), field(K2, "a_token_address")
     call = balance_call(XLM, holder)
     instance: Any = world.value(instance_key(XLM))

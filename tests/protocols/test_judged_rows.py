@@ -39,7 +39,7 @@ PROJECTS: dict[str, Callable[[Row], Mapping[str, Any]]] = {
     "blend": lambda row: published("blend", row, 1_790_000_000),
     "xoxno": lambda row: published("xoxno", row | {"spokes": None}, NOW) | accrued_of_xoxno(row),
 }
-"""By protocol: what computes a pool, at the close time of the rows."""
+"""The function that computes a pool at the close time of the rows, keyed by protocol."""
 
 
 def rows_of(protocol: str, part: str) -> list[Row]:
@@ -62,7 +62,7 @@ def test_pools(protocol: str) -> None:
 
 
 OF_AMOUNTS: dict[str, Row] = {"peridot": {"borrow_principal": None}, "slender": {}, "xoxno": {"hub_active": True}}
-"""By protocol: what the pools of the part "amounts" have besides their rows. None of them is paused."""
+"""What the pools of the part "amounts" have besides their rows, keyed by protocol. None of them is paused."""
 
 
 @pytest.mark.parametrize("protocol", OF_AMOUNTS)
@@ -86,7 +86,7 @@ OF_ACCRUALS = ("seconds", "target_utilization_ratio_bps", "ir_reactivity_constan
 
 
 def test_accruals_of_alula() -> None:
-    """What the next transaction makes of a pool, in both revisions: the rates it notes, debt, fees and modifier."""
+    """A pool after the next transaction, in both revisions: the rates that it notes, debt, fees and modifier."""
     rows = rows_of("alula", "accruals")
     assert len(rows) > 10
     for row in rows:
@@ -103,6 +103,6 @@ def test_accruals_of_alula() -> None:
 
 
 def test_a_misspelt_number_is_refused() -> None:
-    """A name that a pool does not have would leave the row as it is, so that a test of it could not fail."""
+    """A name that a pool does not have is refused, because it would change nothing and the test could not fail."""
     with pytest.raises(ValueError, match="the pool has no discont, reserve_factr"):
         published("blend", {"discont": 5, "reserve_factr": 1, "d_rate": 10**12}, NOW)

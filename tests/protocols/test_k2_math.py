@@ -50,7 +50,7 @@ OPEN: Reserve = {
 
 
 def row_of(reserve: Reserve) -> dict[str, Any]:
-    """What is published of one reserve, with who may do what."""
+    """What is published about one reserve, with who may do what."""
     return published("k2", reserve, NOW)
 
 

@@ -97,7 +97,7 @@ OVERRIDE = {
 def test_the_price_of_an_asset(
     settings: dict[str, ScVal], asset: dict[str, ScVal], last: int | None, expected: Any
 ) -> None:
-    """What settings make of Reflector's price."""
+    """How settings change Reflector's price."""
     stored = with_reflector(**settings)
     put_asset(stored, BTC, **asset)
     if last is not None:
@@ -149,7 +149,7 @@ def test_prices_of_128_bits(price: int, decimals: int, expected: Any) -> None:
 
 
 def test_native_lumens_are_asked_for_by_symbol() -> None:
-    """Where Reflector does not know native XLM by address, it is asked for the symbol; no other token is."""
+    """If Reflector does not know native XLM by address, it is asked for the symbol. No other token is."""
     stored = oracle(release_4("XLM"))
     put_price(stored, 1, LAST, 100)
     for asset in (XLM, TOK):
@@ -161,7 +161,7 @@ def test_native_lumens_are_asked_for_by_symbol() -> None:
 
 
 def test_the_fallback() -> None:
-    """Where Reflector has no price of an asset, or none that is good, the fallback is asked."""
+    """If Reflector has no price of an asset, or no good one, the fallback is asked."""
     stored = aggregator(with_reflector(FallbackOracle=address(AGGREGATOR)))
     put_price(stored, 1, LAST, 10**14)
     put_asset(stored, TOK)

@@ -221,7 +221,7 @@ BITS = {scval.U32: (0, 32), scval.U64: (0, 64), scval.U128: (0, 128), scval.I128
 def test_every_number_has_bounds(
     layout: Numbers, protocol: str, key: bytes, path: tuple[Any, ...], decode: Callable[[Entry], object]
 ) -> None:
-    """At its bounds a number is read, beyond them it is refused with its field; no amount is negative."""
+    """A number at its bounds is read; beyond them it is refused by its field. No amount is negative."""
     for name, (kind, least, most) in layout.items():
         smallest, bits = BITS[kind]
         assert kind != scval.I128 or least >= 0

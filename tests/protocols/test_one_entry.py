@@ -157,9 +157,9 @@ REASONS = {
 
 
 def fits(item: Unread, kind: str, where: str) -> bool:
-    """Whether what is said of something unread is what happened to an entry, and names the field."""
+    """Whether the reason for something unread is what happened to an entry, and names the field."""
     names = [name for name in re.findall(r"\w+", where) if not name.isdecimal() and not ADDRESS.fullmatch(name)]
-    # In any case: tokens have METADATA or Metadata, and are asked for both.
+    # Case is ignored, because tokens have METADATA or Metadata, and are asked for both.
     named = kind == ANOTHER or not names or names[-1].lower() in item.detail.lower()
     return named and item.reason == REASONS.get(kind, item.reason)
 
@@ -181,7 +181,7 @@ def rows_of(tables: Tables) -> dict[Place, dict[str, Any]]:
 
 
 class Outcome(NamedTuple):
-    """What became of a row, or of a whole reading, after a change of an entry, of which ``what`` is the place."""
+    """What happened to a row, or to a whole reading, after an entry changed at the place ``what``."""
 
     kind: str
     what: str

@@ -48,12 +48,12 @@ def test_a_clock_behind() -> None:
     [(7, 2, 9, (0, False)), (7, 2, 10, (10**6, True)), (1, 0, 0, (10**6, False)), (0, 2, 10, (0, False))],
 )
 def test_utilization_at_its_edges(borrowed: int, cash: int, aside: int, expected: tuple[int, bool]) -> None:
-    """It is 0 where as much is set aside as there is; the model refuses where it is more [calc]."""
+    """The rate is 0 if as much is set aside as there is, and the model refuses if it is more [calc]."""
     assert expected == math.utilization(borrowed, cash, aside)
 
 
 def test_more_set_aside_than_there_is() -> None:
-    """Where the model refuses to answer, the vault takes the rate that it keeps itself; without one it refuses, too."""
+    """If the model refuses to answer, the vault takes the rate that it keeps itself; without one it refuses, too."""
     aside = PLAIN | {"total_reserves": 1_600 * 10**7, "boost_rule": 0, "net_cash": -602 * 10**7}
     nothing = aside | {"receipt_supply": 0}
 

@@ -35,7 +35,7 @@ def probes(state: State, operation: str) -> Iterator[tuple[dict[str, Any], dict[
 
 @pytest.mark.slow
 def test_fields(real_data: Path) -> None:
-    """All vaults are read, and what is published of them is what their views say, stored and accrued."""
+    """All vaults are read, and what is published about them is what their views say, stored and accrued."""
     for state in states(real_data, "peridot"):
         assert set(state.answers["vs"]) == set(state.rows)
         for row, views in vaults(state, "accrued"):

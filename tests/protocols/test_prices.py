@@ -1,4 +1,4 @@
-"""From quotes to published prices and values, exactly."""
+"""The exact way from quotes to published prices and values."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ SPOKE = SpokeTerms(
     ],
 )
 def test_gates_without_a_price(price: Price, expected: tuple[object, ...], reason: str | None) -> None:
-    """Gates close in a pool and its spokes where the market refuses; where it may not, open ones are not known."""
+    """Gates of a pool and its spokes close if the market refuses; if it may not refuse, open ones are not known."""
     without_price = WithoutPrice({"can_borrow": False, "can_supply": None}, "as ever")
     row: dict[str, Any] = {"can_borrow": None, "can_supply": True, "can_withdraw": True, "can_reason": None}
     set_price(cast(PoolFrameRow, row), price, without_price)

@@ -38,7 +38,7 @@ EVERY = pytest.mark.parametrize("name", PROTOCOLS)
 
 
 def read(name: str, *candidates: Candidate) -> ProtocolReading:
-    """What a protocol reads of an empty ledger."""
+    """The reading of an empty ledger by a protocol."""
     source = MadeLedger()
     return asyncio.run(read_at_one_ledger(source, lambda view: PROTOCOLS[name].read(view, candidates, []))).result
 
@@ -63,7 +63,7 @@ def test_no_code_of_two_protocols() -> None:
 
 @EVERY
 def test_absent_markets(name: str) -> None:
-    """On an empty ledger, a demanded market is unread and a known one absent; of no candidate nothing is said."""
+    """On an empty ledger, a demanded market is unread and a known one absent; without candidates there is nothing."""
     nothing = read(name)
     assert name == PROTOCOLS[name].name == nothing.protocol
     assert ([], [], [], []) == (nothing.markets, nothing.unread, nothing.absent, nothing.notices)

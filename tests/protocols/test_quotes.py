@@ -82,7 +82,7 @@ class TestK2:
         assert {VALID_PRICE} == set(reasons(self.world(price(DOLLAR), batch=vec(price(1)))).values())
 
     def test_oracle_that_is_gone(self) -> None:
-        """Where no call gives anything no pool has a price, each with the reason, and all of them are read."""
+        """If no call gives anything, every pool is read and none has a price; each has the reason."""
         world = World("k2")
         world.answers |= dict.fromkeys(((self.ORACLE, FRESH), (self.ORACLE, PLAIN)), MISSING)
 
@@ -167,7 +167,7 @@ class TestXoxno:
     AGGREGATOR = World("xoxno").deployments[0].address("price_aggregator") or ""
 
     def world(self, item: Any, limit: int = 57_600) -> World:
-        """The aggregator gives good prices, but for USDC this status; an error fails each call with USDC in it."""
+        """The aggregator gives good prices, and this status for USDC; an error fails each call with USDC in it."""
         world = World("xoxno")
         good = struct_map({name: value for name, value in GOOD.items() if value is not None})
 

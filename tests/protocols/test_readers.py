@@ -1,4 +1,4 @@
-"""Reading the recorded markets: what is asked for, what is said of a market that differs, and what is found."""
+"""Reads the recorded markets: what is asked for, what is said about a market that differs, and what is found."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_records_of_alula() -> None:
 
 
 def test_pool_of_alula_with_another_address_than_its_token() -> None:
-    """Where pool and token differ both are kept, and token and price are the token's."""
+    """If pool and token differ, both are kept, and symbol and price are the token's."""
     world, pool = World("alula"), contract("P")
     entry: Any = world.value(ALULA)
     world.put(alula.pool_key(world.market, pool), entry)
@@ -148,11 +148,11 @@ class TestRewardsOfK2:
         return world
 
     def key(self, paid: str, side: int = 0) -> bytes:
-        """Of what is paid in a token."""
+        """The ledger key of the reward that a side is paid in a token."""
         return variant_key(self.REWARDS, "ARC", self.TOKENS[side], address(paid), u32(side))
 
     def reward(self, world: World, side: str = "supply") -> tuple[object, ...]:
-        """What a side is said to be paid."""
+        """The published reward of a side."""
         row = world.row("native")
         return tuple(row[name] for name in ("reward_token", f"{side}_reward_per_second", f"{side}_reward_reason"))
 
@@ -181,7 +181,7 @@ class TestRewardsOfK2:
 
 
 class TestPeridot:
-    """A vault whose cash, and what counts of it, its entries show or do not."""
+    """Vaults whose entries do or do not show their cash, and what of it counts."""
 
     CASH = 441_983_118_535
 
@@ -295,7 +295,7 @@ class TestSlender:
         assert (True, None) == (one.oracle is not None, other.oracle)
 
     def test_cash_that_is_missing(self) -> None:
-        """Where there are shares or debt it is out of reach; before anybody has supplied anything it is 0."""
+        """If there are shares or debt, missing cash makes a pool unread; before anybody has supplied, it is 0."""
         shares, debt = (
             vec(symbol("TokenSupply"), item) for item in (field(SLENDER, RESERVE, "reserve_type")[1], SLENDER_DEBT)
         )
@@ -367,7 +367,7 @@ class TestXoxno:
 
 
 class TestRouterOfAShareToken:
-    """K2's isolated router, of which only a share token is known."""
+    """K2's isolated router, known only by a share token."""
 
     def a_token(self) -> str:
         return str(World("k2").row("USDC")["share_token"])

@@ -86,7 +86,7 @@ def network() -> LocalNetwork:
 
 @pytest.fixture
 def registered() -> Iterator[None]:
-    """The protocol takes part, with what is known to be deployed of it."""
+    """Register the protocol, with the deployments that are known."""
     local = NETWORKS["local"]
     register(PAWN, {"local": [DEPLOYMENT]})
     yield
@@ -95,7 +95,7 @@ def registered() -> Iterator[None]:
 
 
 def invoke(*arguments: str) -> Result:
-    """What the command line does, in this process."""
+    """The result of the command line, run in this process."""
     return CliRunner().invoke(main, arguments, env={"EXPORTER_NETWORK": "local"}, catch_exceptions=False)
 
 

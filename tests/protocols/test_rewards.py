@@ -111,7 +111,7 @@ def test_yields_are_floored_fractions(
 def test_a_yield_that_is_not_known(
     changes: dict[str, Any], given: ProtocolReading | None, prices: UsdPrices | None, reason: str
 ) -> None:
-    """Without somebody to be paid, or a price, the yield is null with its reason, and the amount stays."""
+    """If there is nobody to be paid, or no price, the yield is null with its reason, and the amount stays."""
     row = computed(changes, given, prices)
 
     assert (None, reason, YEAR) == tuple(row[f"supply_reward_{end}"] for end in ("apr_bps", "reason", "per_year"))

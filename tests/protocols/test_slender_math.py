@@ -35,7 +35,7 @@ PLAIN: Numbers = {
         (200_000_000, ONE, 86_400, 1_000_547_570),
         (27_517_810, ONE, 86_400, 1_000_075_339),
         (24_766_029, ONE, 86_400, 1_000_067_805),
-        (2**126, 2**126, 0, 2**126),  # in no time a rate of any size stays as it is
+        (2**126, 2**126, 0, 2**126),  # a rate of any size does not change in no time
     ],
 )
 def test_accrued_rates_of_the_contract(rate: int, prior: int, seconds: int, accrued: int) -> None:

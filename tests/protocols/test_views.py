@@ -1,4 +1,4 @@
-"""Which of its contracts' views each protocol asks for, and what of an answer is held against which of our numbers."""
+"""Tests which views each protocol asks for, and which part of an answer is compared with which of our numbers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_view_of_every_pool_is_asked_for(name: str) -> None:
 
 
 def test_a_market_of_xoxno_without_pools_is_named() -> None:
-    """Where no pool could be read there is nothing to ask, and that is said of the market."""
+    """If no pool of a market could be read, nothing is asked, and the result says so."""
     reading = World("xoxno").read().result
     reading.pools.clear()
 

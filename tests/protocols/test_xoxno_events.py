@@ -1,4 +1,4 @@
-"""The events that name hub markets: what is asked for, and what becomes of each."""
+"""The events that name hub markets: which are asked for, and what happens to each."""
 
 from __future__ import annotations
 

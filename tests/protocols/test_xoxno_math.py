@@ -95,7 +95,7 @@ class TestVectors:
     @pytest.mark.parametrize(
         ("state", "name", "most"),
         [
-            # Where the new index would not fit it is the highest one: common/src/rates/index.rs:41, saturating.
+            # If the new index would not fit, it is the highest one: common/src/rates/index.rs:41, saturating.
             ({"supplied": 10**17, "borrowed": 14 * 10**27, "reserve_factor": 0}, "supply_index", 10**36),
             ({"borrowed": RAY, "supplied": RAY, "borrow_index": 10**36}, "borrow_index", 10**36),
             # More shares than there are numbers are as many as there is room for: common/src/rates/index.rs:97.
@@ -132,7 +132,7 @@ SPOKE = Spoke(
 def row_of(
     pool: Pool, spokes: tuple[Spoke, ...] | None, *, paused: bool = False, hub_active: bool = True
 ) -> dict[str, Any]:
-    """What is published of one hub market."""
+    """What is published about one hub market."""
     columns = {**pool, "decimals": 7, "paused": paused, "hub_active": hub_active, "spokes": spokes}
     return published("xoxno", columns, NOW)
 
@@ -213,7 +213,7 @@ def test_an_insolvent_market_takes_no_supply() -> None:
 @pytest.mark.parametrize("revenue", [0, 70])
 @pytest.mark.parametrize("most", [RAY, RAY // 2, 41 * RAY // 100])
 def test_the_most_that_passes(most: int, revenue: int, borrowed: int) -> None:
-    """Where a share is a base unit, one unit more would leave too little for the debt, the revenue or the buffer."""
+    """If a share is a base unit, one unit more would leave too little for the debt, the revenue or the buffer."""
     pool = P1 | {"supplied": 100, "borrowed": borrowed, "revenue": revenue, "cash": 100 - borrowed}
     row = row_of(pool | {"max_utilization": most, "asset_decimals": 27}, None)
 

@@ -74,7 +74,7 @@ def put_oracle(
 
 
 def deployed(stored: Stored) -> Stored:
-    """With the aggregator and its own oracle, whose prices count for a day."""
+    """The aggregator with its own oracle, whose prices count for a day."""
     stored.deploy(AGGREGATOR, by_variant(OracleKeys=vec(KEY)))
     stored.deploy(FEEDS, by_variant(Signers=vec(), Threshold=u32(1)))
     return stored
@@ -205,7 +205,7 @@ def test_how_many_records_a_mean_may_have(records: int, error: str | None) -> No
 
 
 def test_a_mean_of_nothing() -> None:
-    """Where the oracle has no record at all, or is not there, the key has no price."""
+    """If the oracle has no record, or does not exist, the key has no price."""
     stored = deployed(release_4())
     put_oracle(stored, plain(feed(reflector(1), decimals=14)))
 

@@ -45,7 +45,7 @@ Step = str | int | ScVal
 """A name of a field or key, the place in a vector, or a whole key."""
 
 Result = ScVal | bytes | str | None
-"""Of a call: a value or its bytes, as a text an error, or what the entries say."""
+"""The answer to a call: a value, its bytes, an error as a text, or what the entries say."""
 
 Answer = ScVal | bytes | str | Callable[[ContractCall], Result]
 
@@ -68,7 +68,7 @@ def token(symbol: str) -> str:
 
 
 class Changed(Chain):
-    """A chain that does not move, and of which entries can be exchanged."""
+    """A chain that does not move, and whose entries can be replaced."""
 
     def __init__(self, network: LocalNetwork) -> None:
         latest = network.chain.latest
@@ -203,7 +203,7 @@ class World:
         )
 
     def row(self, symbol: str) -> dict[str, Any]:
-        """What is published of the market's pool of a token."""
+        """What is published about the market's pool of a token."""
         rows = self.compute().pools.rows(named=True)
         (found,) = (row for row in rows if (row["market"], row["symbol"]) == (self.market, symbol))
         return found

@@ -35,7 +35,7 @@ MARKETS: Mapping[str, int] = {"CAAA": 3, "CBBB": 2}
 SETTINGS = RunSettings("made", [1, 2], 2, 200)
 
 CLOCK_FIELDS = ("published_at", "generated_at", "started_at", "manifest_sha256", "ledger_close_time", "began")
-"""What differs between two publications of the same run at other times."""
+"""The files that differ between two publications of the same run at other times."""
 
 
 class TestClock:
@@ -134,7 +134,7 @@ def publish_run(
     history: HistoryPart | None = None,
     replaced_ledger: int | None = None,
 ) -> RunSummary:
-    """Publish a made-up run in one go, as the job does step by step; other files, status or history in place of its."""
+    """Publish a made-up run in one go, as the job does step by step, if wanted with other files, status or history."""
     with hold(store) as held:
         accepted = accept_run(held, run.ledger, replaced_ledger=replaced_ledger)
         publication = Publication(held, accepted, history or run.history, now or TestClock())

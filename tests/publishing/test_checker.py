@@ -240,7 +240,7 @@ def test_unlisted_record(files: Files) -> None:
 
 
 def test_unfinished_run(files: Files) -> None:
-    """Where a later run died while it replaced documents, the check says so."""
+    """If a later run died while it replaced documents, the check says so."""
     change(files, "v1/system/intent.json", put(observed_ledger=65_000_010))
     assert 65_000_009 == check(files).ledger
 

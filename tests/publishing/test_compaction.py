@@ -94,7 +94,7 @@ def rewrite(store: Store, key: str, change: Callable[[pl.DataFrame], pl.DataFram
 
 
 def without_terms(frame: pl.DataFrame) -> pl.DataFrame:
-    """A file of before there were terms."""
+    """A file that is older than the columns of terms."""
     return frame.drop(*OPTIONAL_COLUMNS, "supplied_usd_cents", "borrowed_usd_cents", "available_usd_cents")
 
 

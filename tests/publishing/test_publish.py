@@ -52,7 +52,7 @@ from tests.publishing.published_tree import (
 from tests.stores.bucket_simulator import BucketSimulator, Call, content
 
 CLOSED = int(START.timestamp()) - 5
-"""When the ledgers of all made-up runs closed."""
+"""The close time of the ledgers of all made-up runs."""
 
 
 def phase(call: Call) -> int:
@@ -305,7 +305,7 @@ def test_a_status_document_that_moved_is_left_alone() -> None:
 
 @pytest.mark.parametrize("error", [StoreError("connection reset"), LostRaceError("412 to a repeated request")])
 def test_a_lost_answer_to_the_swap(error: Exception) -> None:
-    """When the status document was written and only the answer was lost, the run counts as published."""
+    """If the status document was written and only the answer was lost, the run counts as published."""
     bucket = BucketSimulator()
     bucket.fail_at(operations_until(bucket.inner, make_run(100), STATUS_KEY), error)
     publish_run(bucket, make_run(100))
@@ -397,7 +397,7 @@ def test_damaged_records_are_not_published_over(key: str, damage: bytes) -> None
 
 @pytest.mark.parametrize("manifest_key", ["../outside.json", "/v1/runs/1.json", "", "v1//runs.json"])
 def test_a_damaged_manifest_key_names_the_file_to_mend(manifest_key: str) -> None:
-    """A status document whose manifest could be nowhere in the tree is named with the field, and stays as it is."""
+    """A status document whose manifest cannot be in the tree is named with the field, and stays unchanged."""
     store, _ = published(100)
     status = json.loads(content(store, STATUS_KEY))
     store.put(STATUS_KEY, json.dumps(status | {"manifest_key": manifest_key}).encode())
@@ -409,7 +409,7 @@ def test_a_damaged_manifest_key_names_the_file_to_mend(manifest_key: str) -> Non
 
 
 def test_a_lost_history_manifest_is_not_begun_again() -> None:
-    """When a published tree has Parquet files and no manifest of them, the run stops and says so."""
+    """If a published tree has Parquet files and no manifest of them, the run stops and says so."""
     store, _ = published(100)
     store.delete([HISTORY_MANIFEST_KEY])
     with pytest.raises(StoreError, match=r"history\.json is missing.*100\.parquet"):
@@ -463,7 +463,7 @@ def test_another_run() -> None:
 
 
 def test_what_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All files of a small run are compared; of a larger one a sample, another for each run, so that all take turns."""
+    """All files of a small run are compared, and a sample of a larger one, which differs from run to run."""
     store = MemoryStore()
     assert FILES == read_back_sample(store, publish_run(store, RUN))
     monkeypatch.setattr("exporter.publishing.publish.MAX_FILES_READ_BACK", 4)

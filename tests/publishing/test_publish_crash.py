@@ -48,7 +48,7 @@ LATER = make_run(102)
 
 
 def current_part(tree: dict[str, object]) -> dict[str, object]:
-    """A tree without what may remain of a run that died: its history, and the records of it."""
+    """A tree without what may remain of a run that died: its history files and their records."""
     left = ("history/", "v1/history", "v1/system/super", INTENT_KEY)
     return {key: data for key, data in tree.items() if not key.startswith(left)}
 
@@ -291,7 +291,7 @@ class PublishedTree(RuleBasedStateMachine):
 
     @invariant()
     def everything_served_leads_on(self) -> None:
-        """Every document as it is, of the published run or of one that died, leads to the end of one run."""
+        """Every document, of the published run or of one that died, leads to the end of one run."""
         assert_every_head_leads_to_its_end(self.store)
 
     @invariant()
@@ -308,7 +308,7 @@ class PublishedTree(RuleBasedStateMachine):
                 self.seen[key] = ledger
 
     def documents(self) -> list[tuple[str, bytes]]:
-        """Every head document as it is served now."""
+        """Every head document that is served now."""
         return [
             (info.key, stored.data)
             for info in self.store.list("v1/assets/")

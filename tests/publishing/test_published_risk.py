@@ -1,4 +1,4 @@
-"""Which risk document a run shows."""
+"""Tests which risk document a run shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NETWORK, CLOSED = "a network", 1_800_000_000
 
 
 def store_with(*checkpoints: tuple[int, int], network: str = NETWORK) -> MemoryStore:
-    """A store with documents of these checkpoints, each so many seconds before the run."""
+    """A store with documents of these checkpoints, each closed that many seconds before the run."""
     store = MemoryStore()
     for ledger, age in checkpoints:
         document = RiskDocument(network, ledger, timestamp(CLOSED - age), "0" * 64, [], [])

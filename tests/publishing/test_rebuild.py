@@ -114,7 +114,7 @@ def test_every_row_is_back(store: MemoryStore, variant: str, compacted: bool) ->
 
 @pytest.mark.parametrize("back", ["before a compaction", "after it"])
 def test_a_compaction_and_an_older_manifest(store: MemoryStore, back: str) -> None:
-    """A manifest of before a compaction loses nothing: the parts stay while it names them, the joined file for ever."""
+    """A manifest older than a compaction loses nothing: parts stay while it names them, the joined file for ever."""
     clock = TestClock()
     before, rows = manifest_of(store), every_row(store)
     publish_run(store, make_run(2000), clock, history=None)
@@ -206,7 +206,7 @@ def test_without_any_file() -> None:
 
 
 def test_a_published_tree(tmp_path: Path) -> None:
-    """On a tree of the job: check names what is wrong, rebuilding mends it, and the newest run's file comes back."""
+    """A check names what is wrong in a tree of the job, rebuilding mends it, and the newest run's file comes back."""
     publish_tree(tmp_path, "alula", runs=3)
     store = FolderStore(tmp_path)
     rows, manifest = every_row(store), manifest_of(store)

@@ -74,7 +74,7 @@ def test_a_run_that_was_current_for_long_is_retained_from_its_end() -> None:
 
 
 def test_a_limit_that_is_left_out_from_now_on() -> None:
-    """Where a listing shrank, what was under a limit has the bytes of its index at once, and is swept; also later."""
+    """If a listing shrank, its files for a limit have the bytes of its index at once, and are swept later."""
     limit, index = "v1/assets/market/CAAA/limit/1.json", "v1/assets/market/CAAA/index.json"
     store = MemoryStore(clock=TestClock())
 
@@ -213,7 +213,7 @@ def test_what_the_record_spares(steps: list[tuple[int, dict[str, int], str, bool
 
 
 def test_a_sweep_reads_few_listings() -> None:
-    """With a run every half hour, some 50 are retained; a sweep reads the listings of a few of them."""
+    """If a run starts every half hour, some 50 are retained; a sweep reads the listings of a few of them."""
     store, clock = published()
     for number in range(60):
         publish_run(store, make_run(100 + number, {"CAAA": 2}), clock)
@@ -302,7 +302,7 @@ def test_a_dead_run_that_is_published_later_is_retained() -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"[" * 200_000, b'{"superseded": 1}'])
 def test_a_damaged_record_keeps_too_long(damage: bytes) -> None:
-    """Without its record, the sweep takes every earlier run as superseded just now."""
+    """If its record is missing, the sweep takes every earlier run as superseded just now."""
     store, clock = published(100, 101)
     sweep(store, RETENTION, now=clock)
     clock.advance(2 * RETENTION)
@@ -339,7 +339,7 @@ def test_a_clock_that_was_ahead() -> None:
     ],
 )
 def test_nothing_is_removed_in_doubt(prefix: str, data: bytes | None, reason: str) -> None:
-    """When it cannot be determined what is needed, nothing at all is removed, and the result says why."""
+    """If it cannot be determined what is needed, nothing is removed, and the result says why."""
     store, clock = published(100, 101)
     sweep(store, RETENTION, now=clock)
     clock.advance(2 * RETENTION)
@@ -473,7 +473,7 @@ def test_an_older_manifest_of_the_history_is_refused(back: int) -> None:
 
 
 def test_a_manifest_that_is_older_than_the_intent_is_refused() -> None:
-    """Where the status document is lost, the intent still says which ledgers the history had."""
+    """If the status document is lost, the intent still says which ledgers the history had."""
     store, clock = published(100)
     older = content(store, HISTORY_MANIFEST_KEY)
     for ledger in (101, 102):
@@ -501,7 +501,7 @@ def test_what_a_file_was_replaced_by_must_be_there() -> None:
 
 
 def test_a_retained_run_whose_manifest_is_damaged() -> None:
-    """Where the pages of a retained run are not known any more, none is removed, and the refusal names its manifest."""
+    """If the pages of a retained run are no longer known, none is removed, and the refusal names the run's manifest."""
     store, clock = published(100, 101)
     sweep(store, RETENTION, now=clock)  # no document of the first run is looked for again
     clock.advance(timedelta(hours=12))

@@ -17,7 +17,7 @@ from tests.render.whole_tree import publish_tree
 
 @pytest.fixture(scope="package")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tree as the job itself publishes it: two days, of which the first was compacted on the way."""
+    """A tree that the job itself published: two days, the first of which was compacted."""
     folder = tmp_path_factory.mktemp("published") / "public"
     publish_tree(folder, "blend", runs=5)
     names = [file.key.rpartition("/")[2] for file in manifest_of(FolderStore(folder)).files]
@@ -34,7 +34,7 @@ def published_rows(published: Path) -> list[Row]:
 
 @pytest.fixture(scope="package")
 def url(published: Path) -> Iterator[str]:
-    """That tree behind `exporter serve`."""
+    """The published tree, served by `exporter serve`."""
     with running(create_app(published)) as address:
         yield address
 

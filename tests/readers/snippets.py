@@ -44,7 +44,7 @@ def template(reader: str, base: str | Path) -> str:
 
 
 def ask(reader: str, text: str | Path, columns: Sequence[str] = (), *, what: str = "snippet") -> Any:
-    """As `worker.answer`, by the Python that has the reader; skips where that or its Java is not installed."""
+    """The answer of `worker.answer` under the Python that has the reader. Skips if that or its Java is missing."""
     if reader == "polars" or (reader == "duckdb" and "http://" not in str(text)):
         return answer(what, reader, str(text), columns)
     if not OTHER_PYTHON.is_file():

@@ -17,7 +17,7 @@ NUMBERS = ("123", str(10**38 - 1), str(2**63), "")
 
 
 def line(reader: str, path: Path) -> str:
-    """The documented line of a reader, with the path of a file in place of the address."""
+    """The documented line of a reader, with a file's path for the address."""
     section = DOCS.read_text().partition("### CSV")[2]
     found: list[str] = re.findall(r"```\w+\n(.*?)\n```", section, re.DOTALL)
     lines = dict(zip(("duckdb", "polars", "pandas", "r"), found, strict=True))

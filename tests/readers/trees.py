@@ -102,7 +102,7 @@ def rewrite_newest(folder: Path, change: Callable[[pl.DataFrame], pl.DataFrame],
 
 
 def assert_found(found: Mapping[str, Any], rows: Sequence[Row]) -> None:
-    """What a reader found of these rows is right to the last digit; each row, too, where it was asked for columns."""
+    """Assert that a reader's result is right to the last digit, and each row, too, if it was asked for columns."""
     assert expected_rates(rows) == found["rates"]
     assert expected_totals(rows) == found["totals"]
     assert found["rows"] in ([], expected_rows(rows))

@@ -21,10 +21,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def mainnet_tree(mainnet_snapshot_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What one run publishes of mainnet's ledger 55,261,759."""
+    """What one run publishes about mainnet's ledger 55,261,759."""
     folder = tmp_path_factory.mktemp("mainnet")
     settings = settings_for(folder, network__name="mainnet")
-    # In a thread of its own, because an open browser of Playwright keeps an event loop running in this one.
+    # This runs in a thread of its own, because an open browser of Playwright keeps an event loop running in this one.
     with ThreadPoolExecutor(1) as executor:
         executor.submit(run, settings, snapshot=mainnet_snapshot_path).result()
     return folder

@@ -125,7 +125,7 @@ def frames(draw: st.DrawFn) -> pl.DataFrame:
 def test_every_walk_gives_every_row_once_in_order(
     pools: pl.DataFrame, more_sizes: set[int], data: st.DataObject
 ) -> None:
-    """From every first page of every filter and size, the cursors lead through all its rows and no others."""
+    """The cursors of every filter and size lead from its first page through all its rows and no others."""
     sizes = [1, *sorted(more_sizes)]
     default_size = data.draw(st.sampled_from(sizes))
     tree = rendered(pools, sizes, default_size)
@@ -146,7 +146,7 @@ def test_every_walk_gives_every_row_once_in_order(
                 if size == 0 and market and token:
                     assert f"{folder}/{name}.json" not in tree
                     continue
-                # What is left out has the bytes of the index, and what is there has others.
+                # A limit that is left out would have the bytes of the index; a limit that is there has others.
                 assert name == "index" or tree.get(f"{folder}/{name}.json") != index
                 walked = []
                 content = json.loads(tree.get(f"{folder}/{name}.json", index))

@@ -227,7 +227,7 @@ def test_a_status_is_said_in_words(protocol: str, field: str, status: str) -> No
 
 
 def test_a_new_market_has_its_protocols_name() -> None:
-    """Of which protocol a new market is, is said as people write it."""
+    """A change names the protocol of a new market as people write it."""
     before = tables(1, [pool(B, X)])
     (change,) = (each for each in between(before, tables(2, [pool(), pool(B, X)])) if each.kind == "new_market")
 

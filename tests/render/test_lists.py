@@ -245,7 +245,7 @@ def listed_pools(tree: Path) -> pl.DataFrame:
 
 
 def test_yields_are_of_the_largest_pools(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are more pools than a file may have, it has those with the most supplied, in the usual order."""
+    """If there are more pools than a file may have, it has those with the most supplied, in the usual order."""
     monkeypatch.setattr(yields, "MAX_POOLS", 3)
     items = read(tree, "v1/yields/borrow.json")["data"]
     largest = sorted(items, key=lambda item: -item["totalSupplyUsd"])[:3]
@@ -313,7 +313,7 @@ def test_numbers_are_printed_from_integers(value: int, printed: bytes) -> None:
 
 
 def test_yields_without_a_price_are_an_error(tree: Path) -> None:
-    """Where no pool has a price, nothing is called a success; the message says what is missing."""
+    """If no pool has a price, nothing is called a success; the message says what is missing."""
     rows = listed_pools(tree).with_columns(pl.lit(None, pl.Int128).alias("supplied_usd_cents"))
     answers = [json.loads(file.data) for file in yields.render_yields(rows, None, PROTOCOLS)]
 

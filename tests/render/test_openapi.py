@@ -52,7 +52,7 @@ def closed(schema: Any) -> Any:
 
 
 def refused(document: Any, path: str, status: str = "200") -> list[str]:
-    """What is wrong with a document as the answer of a route with a status."""
+    """The faults of a document as the answer of a route with a status."""
     (content,) = description()["paths"][path]["get"]["responses"][status]["content"].values()
     schema = content["schema"] | {"components": description()["components"]}
     return [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(document)]
@@ -67,7 +67,7 @@ def test_it_is_a_valid_description() -> None:
 
 
 def test_every_file_validates(tree: Path) -> None:
-    """Every document of a published tree is what the description says of a route of its model, and each has one.
+    """Every document of a published tree is what the description says about its route, and each has a route.
 
     No document has a field that the description does not name, though clients must put up with such.
     """
@@ -201,7 +201,7 @@ def test_files_next_to_paths_are_as_described(tree: Path) -> None:
 
 
 def test_a_closed_set_of_words_is_an_enum() -> None:
-    """Generators of clients make a union of words of which no other ever comes; every other pattern stays."""
+    """Generators of clients make a union of words if no other word ever comes; every other pattern stays."""
     schemas = description()["components"]["schemas"]
     detail = schemas["AssetRewards"]["properties"]["supply_reward_reason"]
 

@@ -205,7 +205,7 @@ PARAMETERS = (Parameter("util", 8_000_000, 7), Parameter("supply_cap", 2**127 - 
 
 
 def rendered(**changes: object) -> dict[str, Any]:
-    """The detail of one made pool, as it is in its file."""
+    """The detail of one made pool, read from its file."""
     pools = pools_frame([ROW | changes])
     periods = list(periods_of(Series().pools, CLOSE_TIME, pools))
     listed = with_list_columns(pools, periods, "mainnet")

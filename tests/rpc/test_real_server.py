@@ -88,7 +88,7 @@ def test_runs_while_ledgers_close(closing: str, tmp_path: Path) -> None:
 
 
 def test_views_of_the_deployed_contracts(closing: str) -> None:
-    """All 72 fields of the contracts' views agree, but for what accrued until a server before 27.1 ran the calls."""
+    """All 72 fields of the contracts' views agree, except for what accrued until a server before 27.1 ran the calls."""
     found = on_chain(settings_for(None, closing, **flags()))
 
     assert (72, 4, [], []) == (found.compared, found.pools, found.failed, found.notices)
@@ -147,7 +147,7 @@ def archive_state(folder: Path) -> State:
 
 
 def _later_setting() -> dict[bytes, tuple[bytes, int | None]]:
-    """What a server with a host of protocol 23 or later needs, and the archive of protocol 22 lacks: it counts fees."""
+    """An entry for fees that a server of protocol 23 or later needs, and the archive of protocol 22 lacks."""
     number = xdr.ConfigSettingID.CONFIG_SETTING_CONTRACT_LEDGER_COST_EXT_V0
     costs = xdr.ConfigSettingContractLedgerCostExtV0(xdr.Uint32(100), xdr.Int64(3_500))
     setting = xdr.ConfigSettingEntry(number, contract_ledger_cost_ext=costs)

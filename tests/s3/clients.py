@@ -44,7 +44,7 @@ def given_gateway() -> Variables | None:
 
 
 def gateway_name() -> str:
-    """Which server that is: radosgw, minio, versitygw or seaweedfs."""
+    """The kind of the server: radosgw, minio, versitygw or seaweedfs."""
     return _given.get(NAME_VARIABLE, "radosgw")
 
 

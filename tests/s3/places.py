@@ -33,7 +33,7 @@ FAST = S3Options(
 """Bounds for a bucket on the same machine that is made to fail."""
 
 PATIENT = replace(FAST, connect_seconds=20.0, read_seconds=20.0)
-"""For those to whom nothing happens, however busy the machine is."""
+"""Bounds that an undisturbed client keeps, however busy the machine is."""
 
 ONE_BY_ONE = replace(PATIENT, concurrency=1)
 """One call after the other, so that a position means the same call each time."""
@@ -106,7 +106,7 @@ class RealPlace:
 
 
 Place = WirePlace | RealPlace
-"""Where a tree is published to."""
+"""The output to which a tree is published."""
 
 
 def open_place(

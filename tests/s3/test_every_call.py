@@ -192,7 +192,7 @@ def test_something_passes_by(stride: int) -> None:
 
 @strides(131)
 def test_something_lasts(stride: int) -> None:
-    """When every call from one on fails, readers keep the run they have, and a later run completes."""
+    """If every call from one on fails, readers keep the run that they have, and a later run completes."""
     names = [*PASSING, "access denied", "dies"]
     if stride > 1:  # without an answer a case takes seconds
         names = [name for name in names if not name.startswith("no answer")]

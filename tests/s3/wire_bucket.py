@@ -213,7 +213,7 @@ class WireBucket:
         return [key.removeprefix("p/") for key in named if ".exporter" not in key]
 
     def data(self) -> dict[str, bytes]:
-        """What is below ``p/``, but for the lease."""
+        """The objects below ``p/``, without the lease."""
         return {key.removeprefix("p/"): stored.data for key, stored in self.objects.items() if ".exporter" not in key}
 
     def serve(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> tuple[Reply | None, bool]:
@@ -247,7 +247,7 @@ class WireBucket:
                     self._ended.notify_all()
 
     def is_quiet(self, client: str, seconds: float) -> bool:
-        """Whether, within so many seconds, no call of a client is at work any more but those that meet a `Stall`."""
+        """Whether, within a number of seconds, all calls of a client end, except those that meet a `Stall`."""
         with self._ended:
             return self._ended.wait_for(lambda: not self._at_work[client], seconds)
 

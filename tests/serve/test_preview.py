@@ -34,7 +34,7 @@ PARQUET = "history/pools/date=2026-11-21/55261759.parquet"
 
 
 def write_served_tree(folder: Path) -> None:
-    """Write a published tree: 60 pools in one market, one in another, a third of which nothing could be read."""
+    """Write a published tree of three markets: 60 pools in one, one in another, and a third that could not be read."""
     pools = pools_frame(
         [*(pool(BIG, token) for token in TOKENS), pool(SMALL, COMMON, oracle_price_usd=None, tvl_usd_cents=None)]
     )
@@ -67,7 +67,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# What is answered out of this tree: listings with rows and without, and what is refused or not there.
+# Paths that this tree answers: listings with rows and without, refused ones and missing ones.
 URLS = [
     *("/v1/assets?", "/v1/assets?limit=0", "/v1/assets?limit=61", "/v1/assets?limit=2147483647"),
     "/v1/assets?limit=%31%30",
@@ -103,7 +103,7 @@ MISSING_PAGES = [
 
 
 def test_without_a_published_run_nothing_is_served(tmp_path: Path) -> None:
-    """Until the status document is written there is no run, whatever files lie there already, and then there is."""
+    """There is no run until the status document is written, whatever files lie there already; then there is."""
     pools = pools_frame([pool(BIG, COMMON)])
     write_tree(tmp_path, pools, markets_frame(pools))
     status = tmp_path / "v1/system/status.json"

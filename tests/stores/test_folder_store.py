@@ -237,7 +237,7 @@ def test_make_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: in
 
 
 def test_a_disk_that_fails_to_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the disk reports an error as bytes are made durable, no file gets its name."""
+    """If the disk reports an error while bytes are made durable, no file gets its name."""
 
     def refuse(files: Collection[Path], folders: Collection[Path]) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

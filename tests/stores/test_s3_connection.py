@@ -19,7 +19,7 @@ OPTIONS = S3Options(connect_seconds=1, read_seconds=2, tries=2, pause_seconds=0.
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep what this machine knows of AWS out of the tests."""
+    """Keep this machine's settings of AWS out of the tests."""
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

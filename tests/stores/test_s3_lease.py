@@ -142,7 +142,7 @@ def test_a_thread_renews_it(bucket: WireBucket, clocks: Clocks, monkeypatch: pyt
 
 
 def test_nothing_is_written_after_the_hold(bucket: WireBucket, clocks: Clocks, alice: S3Store) -> None:
-    """When less is left than a request may take, every method that changes something refuses before it asks."""
+    """If less time is left than a request may take, every method that changes something refuses before it asks."""
     alice.put("old", b"1")
     with alice.exclusive():
         alice.put_many([("a", b"1")])

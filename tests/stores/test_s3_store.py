@@ -121,7 +121,7 @@ def test_pages_of_a_run_that_died(bucket: WireBucket, alice: S3Store, bob: S3Sto
 
 
 def test_long_listings(bucket: WireBucket, alice: S3Store) -> None:
-    """Listings go on after 1000 keys, and so does what is known of a bucket and what is deleted."""
+    """Listing, looking up and deleting go on after 1000 keys."""
     files = [(f"v1/markets/{number:05}.json", b"%d" % number) for number in range(1100)]
     bucket.objects.update((f"p/{key}", Stored(data, datetime.now(UTC), {})) for key, data in files)
     with alice.exclusive():
@@ -147,7 +147,7 @@ def test_immutable_objects_are_compared_by_bytes(bucket: WireBucket, alice: S3St
 
 
 def test_the_first_error_ends_a_bulk(bucket: WireBucket, alice: S3Store) -> None:
-    """When one object is refused the others are not begun any more, and the error names it."""
+    """If one object is refused, the others are no longer begun, and the error names it."""
     taken = 0
 
     def stream() -> Iterator[tuple[str, bytes]]:
@@ -238,7 +238,7 @@ def test_a_prefix_of_its_own(server: Variables) -> None:
 
 
 def test_every_character_of_keys(server: Variables) -> None:
-    """A key is written as it is, whatever characters it has."""
+    """A key is written unchanged, whatever characters it has."""
     keys = ["a/b~+@,c=d_e-f..g", "date=2026-11-21/1.parquet", "~", "=", "+", "@,", "A" * 255]
     store = store_at(server)
     store.put_many((key, key.encode()) for key in keys)

@@ -110,7 +110,7 @@ STEP_MINUTES, HOURS = 5, 5
 RUN_STEPS = INTERVAL_MINUTES // STEP_MINUTES
 TIMES = ("lending_run_published_timestamp_seconds", "lending_run_next_expected_timestamp_seconds")
 OF_TREE = ("lending_run_ledger", "lending_unpriced_ratio", "lending_pools_unread")
-"""What the rules ask of /metrics.txt, but for the ages of ledger and price: the drill's network has its own time."""
+"""The metrics that rules ask for, except the ages of ledger and price: the drill's network has its own time."""
 
 
 def state_of(run: Outcome) -> dict[str, float]:

@@ -29,7 +29,7 @@ FROM_CODE = ("alula", "slender")
 
 
 def assert_repeated(protocol: str, folder: Path) -> None:
-    """Compare what is made of a protocol with what the package has."""
+    """Compare the recording that is made of a protocol with the package's."""
     parts = parts_of(protocol, folder)
     assert RECORDED.joinpath(f"{protocol}.bin").read_bytes() == recording_of(parts).packed()
     assert LISTS.joinpath(f"{protocol}.toml").read_text("utf-8") == deployments_file(protocol, parts)

@@ -65,7 +65,7 @@ NOT_IN_A_SMALL_TREE = {
 
 @pytest.fixture
 def keys() -> list[str]:
-    """Every file of a tree after ten runs, some days of which are compacted and some pages of which are complete."""
+    """Every file of a tree after ten runs, with some compacted days and some complete pages."""
     return sorted(good_tree())
 
 
@@ -95,7 +95,7 @@ LISTED_BY_LARGER_RUNS = {
 
 
 def test_a_list_has_each_public_file_or_the_page_says_why(project_root: Path) -> None:
-    """A run or the history's manifest lists every file that is published, but for those in the table of docs/api.md."""
+    """A run or the history's manifest lists every published file, except those in the table of docs/api.md."""
     tree = good_tree()
     run = json.loads(tree[json.loads(tree["v1/system/status.json"])["manifest_key"]])
     listed = {template_of(file.key) for file in RunListing(tree[run["files_key"]])}
@@ -124,7 +124,7 @@ def template_of(key: str) -> str:
     ],
 )
 def test_other_keys_are_of_none(key: str) -> None:
-    """What no version of the exporter writes is of no family; nor is a copy without an extension."""
+    """A file that no version of the exporter writes has no family; nor has a copy without an extension."""
     assert None is family_of(key)
 
 

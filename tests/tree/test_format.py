@@ -1,4 +1,4 @@
-"""Trees of another format: what every command says of them, and that a run loses nothing of an earlier one."""
+"""Trees of another format: what every command says about them, and that a run loses nothing of an earlier one."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def bytes_of(out: Path) -> dict[str, bytes]:
 def test_readers(
     published: Path, tmp_path: Path, command: tuple[str, ...], number: int | None, said: str, advice: str
 ) -> None:
-    """Every command that reads a tree says of which format it is, ends with exit code 2, and changes nothing."""
+    """Every command that reads a tree names its format, ends with exit code 2, and changes nothing."""
     out = Path(shutil.copytree(published, tmp_path / "out"))
     numbered(out, number, STATUS_KEY, HISTORY_MANIFEST_KEY)
     before = bytes_of(out)
@@ -122,7 +122,7 @@ def test_a_run_over_an_earlier_format(published: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"[]", b"{", b"{}", b'{"format":"1"}'])
 def test_no_number(data: bytes) -> None:
-    """What has no number that can be read is of no format."""
+    """A document without a readable number has no format."""
     with pytest.raises(msgspec.DecodeError):
         refuse_other_format("a document", data)
 

@@ -33,7 +33,7 @@ def _values(document: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def test_every_field_of_ours_is_in_real_documents(rows: list[re.Match[str]], tmp_path: Path) -> None:
-    """What the page names is in the documents of pools and markets, by its path, and null in some of them at most."""
+    """Each path that the page names is in the documents of pools and markets, and null at most in some of them."""
     publish_tree(tmp_path)
     files = read(tmp_path)
     pools = [json.loads(files[key]) for key in keys(files, "v1/assets/C") if key.count("/") == 3]

@@ -233,7 +233,7 @@ def test_other_names_are_ignored(path: str, query: str) -> None:
 
 @given(st.integers(1, 2**31 - 1), st.sets(st.integers(2, 2**31 - 1), max_size=8))
 def test_limit_rule_for_any_sizes(limit: int, more_sizes: set[int]) -> None:
-    """For any sizes the page served is of the largest one not above the limit."""
+    """The served page has the largest size that is not above the limit, for any sizes."""
     answer = route("/v1/assets", f"limit={limit}", sorted({1, *more_sizes}))
 
     assert isinstance(answer, Served)

@@ -116,7 +116,7 @@ FAILED = f"The scheduled export needs a look: {ExitCode.SOURCE.meaning} (exit co
     ],
 )
 def test_one_issue_follows_the_runs(alarm: Alarm, result: str, code: int, title: str | None, does: list[str]) -> None:
-    """Failures open one issue of the workflow, which says of which kind the newest is, and a success closes it."""
+    """Failures open one issue of the workflow, which names the newest one's kind; a success closes it."""
     calls = alarm(result, code, title)
 
     assert ["label list", "issue list", *does] == commands(calls)
@@ -129,7 +129,7 @@ def test_one_issue_follows_the_runs(alarm: Alarm, result: str, code: int, title:
 
 
 def test_a_missing_setting_is_a_usage_error(alarm: Alarm) -> None:
-    """Without how the run ended, the script ends with 2 and asks GitHub nothing."""
+    """If nobody says how the run ended, the script ends with 2 and asks GitHub nothing."""
     assert [] == alarm("", 0)
 
 
@@ -199,7 +199,7 @@ def test_lost_races_without_an_alarm_write_once(series: Series) -> None:
 
 
 def test_the_schedule_is_kept(alarm: Alarm) -> None:
-    """Where GitHub says which workflow it is, that one is enabled again."""
+    """If GitHub says which workflow runs, that one is enabled again."""
     calls = alarm("success", 0, GITHUB_WORKFLOW_REF="operator/markets/.github/workflows/export.yml@refs/heads/main")
 
     assert ["api", "--method", "PUT", "repos/operator/markets/actions/workflows/export.yml/enable"] == calls[0]

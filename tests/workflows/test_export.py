@@ -18,7 +18,7 @@ from tests.workflows.scripts import call
 def export(root: Path, folder: Path, **environment: str) -> tuple[int, str, str, str]:
     """Call the script; gives its exit code, what it printed, its summary, and its outputs for later steps."""
     files = {name: folder / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "EXPORTER_REPORT")}
-    unset = {"AWS_ENDPOINT_URL_S3": ""}  # what a workflow passes on of a variable that nobody has set
+    unset = {"AWS_ENDPOINT_URL_S3": ""}  # a workflow passes on a variable that nobody has set as an empty text
     given = {"EXPORTER_PYTHON": sys.executable, "EXPORTER_NETWORK": "local", **unset}
     code, said = call(root, "export", **given | {name: str(path) for name, path in files.items()} | environment)
     written = [path.read_text() if path.is_file() else "" for path in files.values()]
@@ -45,7 +45,7 @@ def test_a_run_is_published_and_reported(project_root: Path, tmp_path: Path) -> 
 
 
 def test_without_an_output_it_says_what_is_missing(project_root: Path, tmp_path: Path) -> None:
-    """Nothing runs where nobody has said where the tree goes."""
+    """Nothing runs if nobody has said where the tree goes."""
     code, said, _, outputs = export(project_root, tmp_path)
 
     assert (2, "exit-code=2\n", True) == (code, outputs, "EXPORTER_OUT is not set" in said)
@@ -61,7 +61,7 @@ def test_the_action_has_to_say_the_interval(project_root: Path, tmp_path: Path) 
 
 
 def python_that(folder: Path, does: str) -> str:
-    """In place of Python: a command that runs or proves by these shell lines, and else is this Python."""
+    """A command in place of Python: it runs or proves by these shell lines, and otherwise is this Python."""
     command = folder / "python"
     command.write_text(f'#!/bin/sh\n{does}\nexec "{sys.executable}" "$@"\n')
     command.chmod(0o755)
@@ -69,7 +69,7 @@ def python_that(folder: Path, does: str) -> str:
 
 
 def test_a_run_that_takes_too_long_is_stopped(project_root: Path, tmp_path: Path) -> None:
-    """At the time limit the run is stopped, and says so in its summary."""
+    """The run is stopped at the time limit, and its summary says so."""
     python = python_that(tmp_path, '[ "$3" != run ] || exec sleep 60')
     code, _, summary, outputs = export(
         project_root, tmp_path, EXPORTER_OUT=str(tmp_path), EXPORTER_PYTHON=python, EXPORT_TIME_LIMIT="0.2s"

@@ -1,4 +1,4 @@
-"""scripts/suite: what became of the weekly suites, and what it leaves behind for the issue."""
+"""Tests of scripts/suite: what happened to the weekly suites, and what it leaves behind for the issue."""
 
 from __future__ import annotations
 

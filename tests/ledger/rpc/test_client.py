@@ -1,4 +1,4 @@
-"""The RPC client as a ledger source: what it asks, of whom, in which order, and what it makes of the answers."""
+"""Tests of the RPC client as a ledger source: whom it asks for what, in which order, and how it takes the answers."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_another_endpoint_is_asked_meanwhile(fault: fake.Fault, asked: list[str]
 
 
 def test_endless_failure_is_bounded_and_reported_by_endpoint() -> None:
-    """With all endpoints failing, each is tried as often as allowed; the error lists each and says what to do."""
+    """If all endpoints fail, each is tried as often as allowed; the error lists each and says what to do."""
     bench = Bench(A, B, C, attempts=3)
     bench.fault(A, *50 * [fake.raising(httpx.ConnectError("x"))])
     bench.fault(B, *50 * [fake.rpc_error(-32603, "latency (40s) since last known ledger closed is too high (>30s)")])
@@ -228,7 +228,7 @@ def test_waits_grow_with_full_jitter_up_to_their_maximum() -> None:
 
 @pytest.mark.parametrize(("request_s", "wait_s", "asked"), [(0, 10, 6), (12, 0, 3)])
 def test_a_call_has_a_deadline(request_s: float, wait_s: float, asked: int) -> None:
-    """However many tries are left, a call ends at its deadline, of which requests and waits take their parts."""
+    """A call ends at its deadline, however many tries are left; requests and waits both count."""
 
     def slow(_call: fake.Call, right: dict[str, Any]) -> httpx.Response:
         bench.clock.now += request_s
@@ -297,7 +297,7 @@ def test_too_many_requests_without_a_time_is_given_one(fault: fake.Fault) -> Non
 
 
 def limited(bench: Bench, host: str, per_second: float, *, retry_after: str | None = None) -> Counter[str]:
-    """Let a host answer so many requests a second, on the virtual clock, and the others with 429; counts both."""
+    """Let a host answer that many requests a second on the virtual clock, and the others with 429; count both."""
     counts, served = Counter[str](), [0.0]
 
     class Limited(FakeRpc):
@@ -443,7 +443,7 @@ def test_a_close_time_is_in_unix_seconds(ledgers: list[dict[str, Any]], expected
 
 
 def test_a_ledger_that_nobody_has_reached_is_waited_for() -> None:
-    """Where all lag the client waits, and asks again; for one that is gone it ends in the endpoint's words."""
+    """If all endpoints lag, the client waits and asks again; if a ledger is gone, it ends with the endpoint's words."""
     bench = Bench(A)
     bench.rpc.ledgers[A] = 499
 
@@ -482,7 +482,7 @@ EVENT = {
 def test_a_close_time_costs_no_whole_ledger_where_events_state_it(
     stated: dict[str, Any], ledger: int, expected: int | None
 ) -> None:
-    """Where an answer does not state it for this very ledger, getLedgers is asked."""
+    """If an answer does not state the close time of this very ledger, getLedgers is asked."""
     bench = Bench()
     bench.fault(A, fake.altered(lambda right: right["result"].update(stated)))
 

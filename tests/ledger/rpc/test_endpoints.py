@@ -202,7 +202,7 @@ def test_retry_after_is_seconds(value: str | None, seconds: float | None) -> Non
 
 
 async def drip(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """An answer of which each byte comes well within any time-out of a single read."""
+    """An answer whose every byte comes well within any time-out of a single read."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n")
     with suppress(ConnectionError):
         while True:
@@ -333,6 +333,6 @@ def test_headers_that_cannot_be_sent(headers: dict[str, Any]) -> None:
 
 
 def test_a_key_goes_to_no_other_provider() -> None:
-    """With several hosts each header says for which it is."""
+    """If there are several hosts, each header says for which it is."""
     with pytest.raises(ConfigError, match="several hosts"):
         parse_endpoints(["https://a.example", "https://b.example"], {"X-Key": "v"})

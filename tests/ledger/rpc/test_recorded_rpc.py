@@ -60,7 +60,7 @@ def test_a_run(real_data: Path, state: Mapping[bytes, RawEntry], tmp_path: Path)
 
 
 def test_a_check_of_views(real_data: Path, state: Mapping[bytes, RawEntry]) -> None:
-    """All 72 fields that the contracts' views have are confirmed, but for those that accrue.
+    """All 72 fields that the contracts' views have are confirmed, except for those that accrue.
 
     Version 23 ran calls at its wall clock, a second after the ledger closed, which shows in three pools.
     """

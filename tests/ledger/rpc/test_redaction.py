@@ -82,5 +82,5 @@ def test_a_huge_message_costs_no_time() -> None:
     ],
 )
 def test_messages_show_hosts_only(message: str, expected: str) -> None:
-    """Of a web URL in a message only the host stays, and the file of a tree that it ends with."""
+    """A message keeps only a web URL's host, and the file of a tree at its end."""
     assert expected == without_keys(message)

@@ -135,7 +135,7 @@ def test_unusable_page(page: dict[str, Any]) -> None:
 
 
 def test_out_of_range() -> None:
-    """Where no endpoint keeps the ledger the widest range is given, which is not certain while one cannot be asked."""
+    """If no endpoint keeps the ledger, the widest range is given. It is not certain while one cannot be asked."""
     rpc = EventRpc([info()], short=700, long=300)
 
     assert OutOfRange(300, LATEST, certain=True) == read(rpc, 100, "short", "long")

@@ -104,7 +104,7 @@ def test_wrong_answers(real_data: Path) -> None:
     assert found == PASSING
 
 
-# Where in a JSON document something is replaced, and by what.
+# The path in a JSON document at which something is replaced, and the replacement.
 json_values = st.recursive(
     st.none()
     | st.booleans()
@@ -136,14 +136,14 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def changed(answer: dict[str, Any], data: st.DataObject) -> bytes:
-    """The answer with anything in place of one of its parts."""
+    """An answer in which anything replaces one of the parts."""
     whole = {"jsonrpc": "2.0", "id": 7, **answer}
     return json.dumps(replaced(whole, data.draw(st.sampled_from(paths(whole))), data.draw(json_values))).encode()
 
 
 @given(st.data())
 def test_a_changed_answer_is_sound_or_unusable(data: st.DataObject) -> None:
-    """Whatever is replaced in an answer, what gets through has entries of asked keys only, and sane ledgers."""
+    """Whatever is replaced in an answer, an accepted one has only entries of asked keys, and sane ledgers."""
     with suppress(AttemptError):
         result = wire.decode_reply(changed(ENTRIES, data), wire.ENTRIES, 7)
         entries = wire.entries_of(result, KEYS.values())
@@ -168,7 +168,7 @@ USDC = "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"
 
 @given(contracts, symbols, st.lists(scvals, max_size=4).map(tuple))
 def test_the_sdk_reads_the_envelope_as_the_call(contract: str, function: str, arguments: tuple[ScVal, ...]) -> None:
-    """To stellar-sdk the envelope is one unsigned invocation with these arguments, and its bytes are canonical."""
+    """stellar-sdk reads the envelope as one unsigned invocation with these arguments; its bytes are canonical."""
     data = invocation_envelope(ContractCall(contract, function, arguments))
 
     envelope = xdr.TransactionEnvelope.from_xdr_bytes(data)

@@ -29,7 +29,7 @@ def feed_price(price: int, package: int, written: int) -> ScVal:
 
 
 def adapter(address: str = ADAPTER) -> Stored:
-    """An adapter with two feeds, of which one has a history."""
+    """An adapter with two feeds, one of them with a history."""
     stored = Stored()
     stored.deploy(address, by_string(owner=(scval.ADDRESS, contract("owner"))))
     stored.put(address, string("BTC"), feed_price(6_000_000_000_000, NOW - 60, NOW - 30))

@@ -97,7 +97,7 @@ def test_a_price_is_under_its_time_and_index(age: int, priced: bool) -> None:
     ],
 )
 def test_an_unknown_release_has_no_price(code: bytes | None, expected: str) -> None:
-    """Where neither the hash nor the code says which release it is, nothing is answered: release 3 has other times."""
+    """If neither the hash nor the code tells the release, nothing is answered, because release 3 has other times."""
     stored = release_4(wasm_hash=bytes(32))
     put_price(stored, 1, LAST, 55)
     if code is not None:

@@ -1,4 +1,4 @@
-"""From a checkpoint of a history archive to its state, and to a ledger snapshot."""
+"""Makes a state and a ledger snapshot from a checkpoint of a history archive."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def state_at(
 
 
 def snapshot_of(state: CheckpointState) -> LedgerSnapshot:
-    """The snapshot of what was read at a checkpoint of an archive that names its network."""
+    """A snapshot of the entries that were read at a checkpoint of an archive that names its network."""
     header, passphrase = state.checkpoint.header, state.checkpoint.passphrase
     assert passphrase is not None
     return LedgerSnapshot(

@@ -148,7 +148,7 @@ class Network:
         return data(key, held), held.changed, held.until
 
     def proven(self, ledger: int) -> tuple[Proven, dict[bytes, list[bytes]]]:
-        """What a proof of this ledger, now, would say, and the records of the buckets by digest."""
+        """The proof of this ledger, and the records of the buckets, keyed by digest."""
         stored: dict[bytes, list[bytes]] = {}
         lists = []
         for buckets in (self.live.buckets(), self.hot.buckets() if self._has_hot else []):

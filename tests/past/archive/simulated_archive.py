@@ -54,7 +54,7 @@ def marked(records: Sequence[bytes]) -> bytes:
 
 
 TIME = 1_700_000_000
-"""When ledger 0 closed; each takes a second."""
+"""The close time of ledger 0; each ledger takes a second."""
 
 
 def header(
@@ -112,7 +112,7 @@ def trust_document(organisations: dict[str, list[SigningKey]], network: str = PA
 
 
 def tail(kind: int, previous: bytes, transactions: bytes) -> bytes:
-    """What follows the kind of a close value: no network checks the validator's own signature in it."""
+    """The part of a close value after its kind. No network checks the validator's own signature in it."""
     signature = bytes(36) + struct.pack(">I", 64) + bytes(64) if kind else b""
     milliseconds = struct.pack(">Q", 1_700_000_128_000) if kind in (3, 4) else b""
     dropped = hashlib.sha256(transactions).digest() + previous + struct.pack(">I", 22) if kind in (2, 4) else b""

@@ -91,7 +91,7 @@ def content_of(archive: HistoryArchive) -> list[bytes]:
 def test_a_bucket_is_fetched_once_and_continued_where_it_broke_off(
     made: SimulatedArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was had of a bucket is not fetched again, by a later job neither, and a whole one is not asked for."""
+    """Fetched parts of a bucket are not fetched again, even by a later job, and a whole bucket is not asked for."""
     kept = tmp_path / "kept"
     name = bucket_name(made.digests[0])
     with serving(made.folder, [20, 20, 20]) as (address, starts):
@@ -295,7 +295,7 @@ def test_trying_archives_in_turn_takes_no_longer_than_the_deadline(
 def test_one_that_hangs_costs_its_patience_where_another_may_have_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That is `PATIENCE_SECONDS`, or a quarter of what is left; the last one has the time of a request."""
+    """The patience is `PATIENCE_SECONDS`, or a quarter of the time left; the last archive has the time of a request."""
     hanging = Hanging(monkeypatch)
     archives = Archives.open(["a://", "b://"], tmp_path, Deadline(40.0))
 
@@ -315,7 +315,7 @@ def test_one_that_hangs_costs_its_patience_where_another_may_have_the_file(
 def test_an_archive_that_fails_is_asked_no_more_while_another_answers(
     made: SimulatedArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """What it brings no file of is had from the other, and it costs its patience once."""
+    """Files that it does not bring come from the other archive, and it costs its patience once."""
     monkeypatch.setattr(archive_places, "PATIENCE_SECONDS", 0.1)
     monkeypatch.setattr(archive_places, "FIRST_PAUSE_SECONDS", 0.001)
     asked, place_of = list[str](), RemoteFiles._place

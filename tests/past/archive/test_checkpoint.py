@@ -92,7 +92,7 @@ def test_a_malformed_state_file_is_refused(changes: dict[str, Any], reason: str)
 
 
 def test_what_is_not_json_is_refused() -> None:
-    """A page of a web server in place of a state file is an error of the archive."""
+    """If a web server sends a page instead of a state file, that is an error of the archive."""
     for content in (b"<html>", b"[]", b"[" * 100_000):
         with pytest.raises(DecodeError, match=r"Expected|JSON|recursion"):
             decode_state_file(content)

@@ -54,7 +54,7 @@ def test_a_checkpoint_of_each_kind_of_header_is_proven(tmp_path: Path, version: 
 def test_a_large_set_is_left_out_where_a_later_ledger_proves_the_same(
     tmp_path: Path, version: int, size: int, signed_ledger: int
 ) -> None:
-    """Of the ledgers that were signed the one is taken that makes the smallest proof, with the headers between."""
+    """The signed ledger is taken that makes the smallest proof, with the headers between."""
     made = SimulatedArchive(tmp_path, BUCKETS, version=version, envelopes=bytes(size))
 
     assert signed_ledger == check_proof(made.proof()[1], made.trust).signed_ledger

@@ -81,14 +81,14 @@ STATE = {
 
 @dataclass
 class Case:
-    """A proof of a simulated network, and what is claimed of it."""
+    """A proof of a simulated network, and claims about its state."""
 
     made: SimulatedArchive
     proof: bytes
     trust: Trust
 
     def judged(self, content: bytes, *, newest: bool = False) -> dict[str, list[bytes]]:
-        """The keys by what is known of them."""
+        """Keys, grouped by what is known about them."""
         source = partial(bucket_records, str(self.made.folder))
         found = check_entries(read_claims(content), check_proof(self.proof, self.trust), [source], newest)
         return {reason: keys for reason, keys in found.items() if keys}
@@ -165,7 +165,7 @@ def test_claims_of_a_ledger_before_the_checkpoint_are_confirmed_where_they_hold(
 
 
 def test_the_entries_must_be_of_the_same_network_ledger_and_time(case: Case) -> None:
-    """What an entries file says of its ledger is compared, too."""
+    """An entries file's statement about its ledger is compared, too."""
     with pytest.raises(RefusedError, match="the entries are of the network 'another'"):
         case.judged(claims(network="another"))
     with pytest.raises(RefusedError, match="ledger 127 closed at 1700000127, not 1700000128"):
@@ -282,7 +282,7 @@ def test_messages_must_be_of_one_value_and_of_this_network(case: Case) -> None:
 
 
 def test_the_number_of_organisations_is_that_of_automatic_quorum_sets(case: Case) -> None:
-    """Of n organisations n - floor((n-1)/3) must have signed, each with more than half of its validators."""
+    """The number that must sign is n - floor((n-1)/3) of n organisations, each with over half of its validators."""
     needed = {count: read_trust(trust_document(validators(count))).needed for count in range(1, 11)}
 
     assert {1: 1, 2: 2, 3: 3, 4: 3, 5: 4, 6: 5, 7: 5, 8: 6, 9: 7, 10: 7} == needed

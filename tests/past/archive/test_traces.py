@@ -1,4 +1,4 @@
-"""What buckets say of entries that are gone: honest claims are never refused, and invented ones are never confirmed."""
+"""What buckets say about entries that are gone: honest claims are never refused, invented ones never confirmed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def network(seed: int, checkpoint: int, *, hot: bool) -> Network:
 
 @pytest.mark.parametrize("checkpoint", [63, 127, 191, 575])
 def test_the_spans_are_those_of_a_bucket_list(checkpoint: int) -> None:
-    """With one key a ledger, each bucket holds exactly the keys of its span, at every ledger up to a checkpoint."""
+    """If each ledger writes one key, each bucket holds the keys of its span, at every ledger to a checkpoint."""
     buckets = BucketList()
     for ledger in range(1, checkpoint + 1):
         buckets.add(ledger, {b"%d" % ledger: b"LIVE"})
@@ -47,7 +47,7 @@ def test_the_newest_levels_hold_84_ledgers_of_any_checkpoint() -> None:
 
 
 def judged(seed: int, checkpoint: int, *, hot: bool) -> Counter[str]:
-    """How often each verdict was given: of honest claims, of which none is refused, and of forged ones."""
+    """How often each verdict was given on honest claims, none of which is refused, and on forged ones."""
     made, chance = network(seed, checkpoint, hot=hot), Random(seed)
     proven, stored = made.proven(checkpoint)
     read, verdicts = [partial(source, stored)], Counter[str]()

@@ -13,7 +13,7 @@ from tests.past.archive.simulated_archive import trust_document, validators
 
 
 def test_the_organisations_of_both_public_networks_are_known() -> None:
-    """Mainnet has seven of three validators, of which five must have signed, testnet one; each list has its date."""
+    """Mainnet has seven organisations of three validators, five of which must sign; testnet one. Both have a date."""
     mainnet, testnet = (trust_of(NETWORKS[name].passphrase) for name in ("mainnet", "testnet"))
 
     assert (7, 5, {3}) == (len(mainnet.organisations), mainnet.needed, set(map(len, mainnet.organisations.values())))

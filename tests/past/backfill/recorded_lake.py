@@ -1,4 +1,4 @@
-"""A lake of a recorded network, what live runs at some of its ledgers published, and histories that are backfilled."""
+"""A lake of a recorded network, what live runs published at some of its ledgers, and backfilled histories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ledgers a range of time means."""
+"""Tests which ledgers a range of time means."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLOSES = {5: 100, 6: 110, 7: 110, 8: 120}
 
 
 class Lake:
-    """A lake of four ledgers, of which two closed in one second."""
+    """A lake of four ledgers; two of them closed in one second."""
 
     label = "a lake"
 
@@ -55,7 +55,7 @@ def test_a_range_without_ledgers() -> None:
 
 
 def test_the_last_ledger_of_each_boundary() -> None:
-    """Of ledgers of one second the last one counts, one ledger may be that of many boundaries, and is given once."""
+    """The last ledger of a second counts. One ledger may belong to many boundaries, and is given once."""
     closes = [Close(ledger, time, 28) for ledger, time in CLOSES.items()]
 
     assert [5, 7, 8] == [close.ledger for close in last_before(boundaries(100, 150, 10), closes)]

@@ -34,7 +34,7 @@ def double(number: int) -> int:
 
 @pytest.mark.slow
 def test_no_scheduler() -> None:
-    """Where no scheduler answers, the error names the address and what was wanted."""
+    """If no scheduler answers, the error names the address and what was asked of it."""
     with pytest.raises(ConfigError, match=r"--scheduler tcp://127\.0\.0\.1:9: no Dask scheduler answers there"):  # noqa: SIM117
         with dask_cluster("tcp://127.0.0.1:9"):
             pass
@@ -171,7 +171,7 @@ def test_machines_that_cannot_do_the_work_are_refused_first(client: Client, said
 
 
 def test_machines_that_agree_work() -> None:
-    """Where all have the same versions, work is done."""
+    """If all have the same versions, the work is done."""
     cluster = Cluster(Client(), ADDRESS, print)
     cluster.require_same_versions()
 

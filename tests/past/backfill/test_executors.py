@@ -24,7 +24,7 @@ def double(number: int) -> int:
 
 
 def test_work_is_taken_up_as_there_is_room() -> None:
-    """Of a long stream only this many pieces are held at a time, and each has its result once."""
+    """Only this many pieces of a long stream are held at a time, and each has its result once."""
     taken: list[int] = []
 
     def stream() -> Iterator[int]:

@@ -117,7 +117,7 @@ def test_rows_are_those_that_live_runs_published(lake: RecordedLake, whole: Memo
 
 
 def test_a_start_that_names_ever_more_contracts(lake: RecordedLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each reading names further contracts, the search for all of them ends with an error that says so."""
+    """If each reading names further contracts, the search for all of them ends with an error that says so."""
     monkeypatch.setattr(lake_job, "MAX_START_READINGS", 2)
 
     with pytest.raises(SourceError, match=r"after 2 readings of ledger snapshot file start\.json it still names"):
@@ -164,7 +164,7 @@ def test_liquidations(lake: RecordedLake, whole: MemoryStore) -> None:
 
 
 def test_ledgers_of_one_second(tmp_path: Path) -> None:
-    """Of several that closed in the second of a boundary the last one is taken; its rows are those of a live run.
+    """If several ledgers closed in the second of a boundary, the last is taken; its rows are those of a live run.
 
     They share an object of the lake. What an object that is not full does not have is a gap.
     """
@@ -233,7 +233,7 @@ def transitions_of(store: Store) -> list[Transitions]:
 
 
 def test_a_backfill_of_the_same_ledgers_counts_their_transitions_once(lake: RecordedLake, whole: MemoryStore) -> None:
-    """With another time between boundaries, the counts are those of the last backfill, not the sum of both."""
+    """If the time between boundaries changes, the counts are those of the last backfill, not the sum of both."""
     store = MemoryStore()
     changes = MemoryStore()
 
@@ -351,7 +351,7 @@ def test_behind_a_gap_there_is_no_row(lake: RecordedLake, whole: MemoryStore, tm
 
 @pytest.mark.slow
 def test_a_checkpoint_behind_a_gap_begins_again(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> None:
-    """Where a later state can be had, only the rows between the gap and that state are refused."""
+    """If there is a later state, only the rows between the gap and that state are refused."""
     at = lake.first + GAP
     broken, store = damaged(lake, tmp_path, at, None), MemoryStore()
     plan = broken.plan(EVERY)

@@ -53,7 +53,7 @@ def whole() -> MemoryStore:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_order_and_batches_make_no_difference(whole: MemoryStore, seed: int) -> None:
-    """In whatever order and batches the ledgers come, the history has the same bytes, and none is added twice."""
+    """The history has the same bytes in whatever order and batches ledgers come, and none is added twice."""
     random, store = Random(seed), MemoryStore()
     shuffled = random.sample(LEDGERS, len(LEDGERS))
     cut = random.randint(1, len(LEDGERS) - 1)

@@ -1,4 +1,4 @@
-"""Where a replay begins."""
+"""The start of a replay."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TESTNET = NETWORKS["testnet"].passphrase
 
 
 def test_sorobans_own_beginning(tmp_path: Path) -> None:
-    """From a lake that begins before Soroban, everything is found: markets, their tokens, and what oracles say."""
+    """A lake that begins before Soroban has everything: markets, their tokens, and the answers of oracles."""
     network = RecordedNetwork(close_seconds=600)
     made, begins = network.chain, network.chain.close_time(network.chain.latest)
     chain = network.chain = Chain({}, start_ledger=made.latest - 3, start_time=begins - 1_800)

@@ -14,7 +14,7 @@ from exporter.bounds import decompress
 
 
 def facts(folder: Path) -> list[dict[str, Any]]:
-    """What others decoded from the ledgers of real networks."""
+    """Values that other decoders read from the ledgers of real networks."""
     path = folder / "ledger-facts.json"
     if not path.is_file():
         pytest.skip(f"{path} is not there")

@@ -139,7 +139,7 @@ def with_upgrades(folder: Path, *upgrades: bytes) -> bytes:
 
 
 NEW_VALUE = {1: word(29), 2: word(200), 3: word(1_000), 4: word(5_000_000), 5: word(1), 6: bytes(64), 7: word(50)}
-"""What follows the kind of an upgrade: a number, or which entry has the new settings."""
+"""The part of an upgrade after its kind: a number, or the entry with the new settings."""
 UPGRADED = data_key("CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA", symbol("upgraded"))
 
 

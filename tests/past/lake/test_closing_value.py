@@ -118,7 +118,7 @@ def test_the_protocol_before_decides_which_kinds_are_valid(kind: int, before: in
 
 
 def test_a_first_ledger_is_judged_by_its_own_protocol() -> None:
-    """Without the ledger before, an old kind in protocol 30 is valid only in a ledger that upgrades the protocol."""
+    """If the previous ledger is unknown, an old kind in protocol 30 is valid only in a ledger that upgrades it."""
     upgrade = word(1) + word(30)
     other = word(2) + word(100)
 

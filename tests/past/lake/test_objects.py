@@ -123,7 +123,7 @@ class _Counted:
 
 
 def test_objects_fetched_ahead_have_bounded_room() -> None:
-    """As many are fetched ahead as have room by the last one's size, in their order, and one at least."""
+    """Objects are fetched ahead in their order, as many as have room by the last one's size, and at least one."""
     config = LakeConfig("made", 1, 1)
     content = {ledger: os.urandom(5_000 if ledger == 30 else 1_000) for ledger in range(10, 50)}
     objects = {config.key_of(ledger) + ".xdr.zst": made_object(ledger, ledger, content[ledger]) for ledger in content}

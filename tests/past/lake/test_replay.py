@@ -74,7 +74,7 @@ OUT = close(60, Change(EVICTED, KEY, None), Change(EVICTED, ttl_key(KEY), None))
     [
         # The last change in a ledger counts, and what a value was before is not a change.
         ([close(5, value(CREATED, 1, 5), life(CREATED, 100), value(STATE, 9, 5), value(UPDATED, 2, 5))], 2, 5, 100),
-        # Of two extensions the longer one, whatever their order; a new life may be shorter.
+        # The longer of two extensions counts, whatever their order; a new life may be shorter.
         ([BEGUN, close(6, life(UPDATED, 900), life(UPDATED, 800))], 1, 5, 900),
         ([BEGUN, EXTENDED, REMADE], 3, 7, 60),
         # A persistent entry whose time is over is archived, without a word in the meta.

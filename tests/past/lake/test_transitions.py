@@ -1,4 +1,4 @@
-"""What contracts made of their pools, against what is computed from before."""
+"""Compares what contracts made of their pools with what is computed from the state before."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LEDGERS = 30
 
 @cache
 def played() -> tuple[dict[bytes, RawEntry], list[tuple[int, int, list[Write]]]]:
-    """The entries of a recorded network whose pools have debts, and what each of `LEDGERS` then writes."""
+    """The entries of a recorded network whose pools have debts, and the entries that each of `LEDGERS` then writes."""
     network = RecordedNetwork(close_seconds=600)
     for _ in range(3):
         network.advance(network.pools)
@@ -59,7 +59,7 @@ def played() -> tuple[dict[bytes, RawEntry], list[tuple[int, int, list[Write]]]]
 
 
 def proven(ledgers: int, spoil: Spoil = lambda data: data, unknown: tuple[bytes, ...] = ()) -> Tally:
-    """What the first ledgers of a recorded network prove; all were played before anything is made wrong here.
+    """What the first ledgers of a recorded network prove. All are played before a test makes anything wrong.
 
     Entries whose keys have one of ``unknown`` in them are not known.
     """
@@ -88,7 +88,7 @@ def test_moves_of_every_protocol_are_proven() -> None:
 
 
 def test_what_cannot_be_tried_is_counted() -> None:
-    """Without configurations of Blend and XOXNO, and balances of Peridot, no accrual of theirs is lost: all count."""
+    """If Blend's and XOXNO's configurations and Peridot's balances are unknown, all of their accruals still count."""
     whole, without = proven(5), proven(5, unknown=(b"ResConfig", b"Params", b"Balance"))
 
     assert {} == whole.untried
@@ -118,7 +118,7 @@ def test_one_wrong_unit_is_reported() -> None:
 
 
 def test_fees_that_are_paid_out_do_not_refute_the_math() -> None:
-    """Where Alula's own fees fall in the ledger of an accrual, all else is compared."""
+    """If Alula's own fees fall in the ledger of an accrual, everything else is compared."""
 
     def spoil(data: bytes) -> bytes:
         place = data.find(b"take_rate_fees_sum")

@@ -1,4 +1,4 @@
-"""Which ledgers touch what is watched, recognized in raw bytes."""
+"""Tests which ledgers touch watched entries, recognized in raw bytes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_changes_of_times_to_live_alone_are_recognised(real_data: Path) -> None:
 
 
 def test_busy_contracts_are_watched_by_key() -> None:
-    """Of a contract that is watched by key, another key touches nothing."""
+    """If a contract is watched by key, another key of it touches nothing."""
     key, other = (b"\0\0\0\6\0\0\0\1" + NOBODY + b"\0\0\0\3" + last + b"\0\0\0\1" for last in (b"aaaa", b"bbbb"))
     watch = Watch(keys=frozenset([key]))
 

@@ -172,7 +172,7 @@ def site_of(
     changes: Sequence[RunChange] = (),
     public_url: str | None = None,
 ) -> dict[str, str]:
-    """All texts of the site by key, but for the page that is sent where there is none."""
+    """All texts of the site by key, without the page that is sent for a missing one."""
     files = site_files(tables, series, network, changes, public_url)
     return {file.key: file.data.decode() for file in files if file.key not in (MISSING_KEY, CARD_KEY)}
 

@@ -171,7 +171,7 @@ def test_the_table_has_the_newest_first() -> None:
     ],
 )
 def test_the_bucket_suits_the_history(runs: int, seconds: int, bucket: str, points: int) -> None:
-    """The shortest bucket is taken of which every one since the first observation is at hand; the last point is now."""
+    """The shortest bucket is taken that the series has since the first observation; the last point is now."""
     tables = tables_of([pool_row(0, 0)])
     [trend] = Trends(series_of(tables, runs, seconds), tables.pools).of_pools()
 
@@ -224,7 +224,7 @@ def test_groups_are_summed_exactly() -> None:
 
 
 def test_groups_show_the_pools_of_the_greatest_value() -> None:
-    """Of a market or token four pools are shown, the greatest first, unpriced ones last."""
+    """A chart of a market or token shows four pools, the largest first, unpriced ones last."""
     rows = [pool_row(0, number, tvl_usd_cents=value) for number, value in enumerate((5, 9, 1, 7, 3))]
     tables = tables_of([*rows, pool_row(0, 5, **unpriced()), pool_row(1, 6, **unpriced())])
     groups = Trends(series_of(tables, 1), tables.pools).of_groups("market")

@@ -466,7 +466,7 @@ def test_static_hosts_have_a_page_for_missing_addresses() -> None:
 
 
 def test_a_shared_link_says_what_it_is_where_the_address_is_known(site: dict[str, str]) -> None:
-    """With a public URL each page has its address, title, description and a picture; without one it has none of it."""
+    """If there is a public URL, each page has its address, title, description and a picture; otherwise none of it."""
     url = "https://a.example/b"
     files = {file.key: file.data for file in site_files(tables_of([pool_row(0, 0)]), public_url=url)}
 
@@ -561,7 +561,7 @@ def test_the_digests_of_the_verifier_are_shown() -> None:
 
 
 def test_a_network_without_lists_says_that_nothing_is_ranked() -> None:
-    """Where no list comes with the exporter and nobody is configured, no pool is offered, and the page says why."""
+    """If no list comes with the exporter and no market is configured, no pool is offered, and the page says why."""
     unlisted = {"listed": False, "listed_reason": "not_listed"}
     site = site_of(tables_of([pool_row(0, 0, **unlisted), pool_row(1, 1, **unlisted)]), network="A network of mine")
     page = Page(site["index.html"]).text
@@ -586,7 +586,7 @@ def test_unlisted_markets_come_last_and_are_in_no_sum() -> None:
 
 
 def test_a_sum_says_of_how_many_pools_it_is() -> None:
-    """A market of which one pool of three could be read shows next to its value that it is that of one pool."""
+    """If one pool of three could be read, the market's page says that its value is that of one pool."""
     unread = [Unread(contract(100), contract(9 + number), "blend", "archived", "it is") for number in range(2)]
     site = site_of(tables_of([pool_row(0, 0)], unread))
 
@@ -660,7 +660,7 @@ def change(kind: str, before: str | None, after: str | None, unit: str | None = 
 
 
 def test_changes_are_said_with_both_values() -> None:
-    """A change says from what to what in the units of people; the newest five are on the overview and the market."""
+    """A change has both values in units for people; the newest five are on the overview and the market's page."""
     changes = [
         change("utilization", "9400", "9523", "basis_points"),
         change("price", None, "1.25", "usd"),

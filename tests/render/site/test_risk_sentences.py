@@ -32,7 +32,7 @@ def pool(token: str, *, stable: bool, unexplained: str = "0") -> RiskOfPool:
 
 
 def falls(token: str | None, step: int) -> list[RiskFall]:
-    """Falls of a token, each of which makes so many more dollars of debt liquidatable."""
+    """Falls of a token, each of which makes that many more dollars of debt liquidatable."""
     return [RiskFall(token, None, fall, str(fall * step), str(fall * step // 10)) for fall in FALLS_BPS]
 
 
@@ -52,7 +52,7 @@ def first(given: MarketRisk, token: str | None = None) -> str:
 
 
 def test_the_only_token_that_is_not_stable_is_named() -> None:
-    """With others it is all of them; a pool's page names its own, and its own largest borrowers."""
+    """A fall of several tokens counts all of them; a pool's page names its own token and largest borrowers."""
     xlm, usdc, btc = pool(XLM, stable=False), pool(USDC, stable=True), pool(BTC, stable=False)
     sold = "the collateral of $1.20M of the $3.40M that borrowers owe may be sold to repay them"
     loss = "and $120K of it would not be covered"
@@ -84,7 +84,7 @@ def test_what_is_not_at_risk_and_what_is_not_said() -> None:
 
 
 def test_the_assistant_says_the_same() -> None:
-    """Both sentences, word for word; nothing where there is no risk, or where it has another form."""
+    """Both sentences, word for word; nothing if there is no risk, or if it has another form."""
     given = risk(pool(XLM, stable=False), pool(USDC, stable=True))
     words, document = risk_words(given, SYMBOLS), msgspec.to_builtins(given)
     assert words is not None

@@ -25,7 +25,7 @@ OPEN: dict[str, Any] = {"can_withdraw": True, "available_to_withdraw": 10**12, "
 
 
 def named(**changes: object) -> NamedPool:
-    """A pool of which all that matters is known."""
+    """A pool about which everything that matters is known."""
     return cast(NamedPool, pool_row(0, 0, **OPEN | TERMS | changes))
 
 
@@ -115,7 +115,7 @@ def test_who_may_change_a_market_is_named_or_said_not_to_be_known() -> None:
 
 
 def test_the_backstop_is_compared_with_what_is_borrowed() -> None:
-    """Without a price of USDC its tokens are said and its worth is not; an empty one covers nothing."""
+    """If USDC has no price, the backstop's tokens are shown without their worth; an empty one covers nothing."""
     row: dict[str, Any] = {"lp_tokens": 7, "blnd": 3 * 10**7, "usdc": 10**7, "queued_part": 0, "value_usd_cents": 10**5}
     own = facts(named())
 

@@ -173,7 +173,7 @@ def test_long_numbers_show_eight_digits(value: int, decimals: int, shown: str | 
 
 @given(st.integers(min_value=0, max_value=2**127), st.integers(min_value=0, max_value=100))
 def test_no_number_is_longer_than_a_reader_takes_in(value: int, decimals: int) -> None:
-    """Whatever a contract holds, what is shown of it has at most twelve digits; leading zeros count."""
+    """A shown number has at most twelve digits, whatever a contract holds; leading zeros count."""
     with_decimals = text.decimal(value, decimals)
     shown = {
         text.percent(value),
@@ -226,7 +226,7 @@ def test_long_names_are_cut_with_the_full_one_on_hover() -> None:
 
 
 def test_only_the_native_asset_is_xlm() -> None:
-    """On a public network `native` is XLM for the native asset's contract alone, whoever else calls itself so."""
+    """On a public network only the native asset's contract is XLM, whoever else calls itself `native`."""
     pools = pl.DataFrame(
         {
             "market": "m",

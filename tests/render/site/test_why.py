@@ -39,7 +39,7 @@ def numbers_of(sentence: str) -> list[Decimal]:
 
 
 def test_the_numbers_of_the_sentence_multiply_out() -> None:
-    """What is lent, what borrowers pay and what lenders get of it multiply to the rate, which leads to the yield."""
+    """The lent part, the borrowers' rate and the lenders' part of it multiply to the rate, which leads to the yield."""
     said = why_of(**RATES)
 
     assert said is not None
@@ -50,7 +50,7 @@ def test_the_numbers_of_the_sentence_multiply_out() -> None:
 
 
 def test_it_multiplies_out_for_every_protocol() -> None:
-    """For every pool with a sentence, the three numbers make the rate, and that compounded daily is the headline."""
+    """The three numbers of every pool's sentence make its rate, and that compounded daily is the headline."""
     sentences = 0
     for row in chain.from_iterable(rows_as(PoolFrameRow, World(name).compute().pools) for name in PROTOCOLS):
         said = why(row)

@@ -31,7 +31,7 @@ def by_value(rows: list[Json], column: str) -> list[Json]:
 
 
 def test_the_run_and_its_markets(ask: Ask, client: Ask, tree: Tree) -> None:
-    """Of which ledger is it, what is missing, how much is lent, in which markets, and what insures one?"""
+    """Questions about the run: its ledger, what is missing, how much is lent, in which markets, what insures one."""
     [entry] = [market for market in tree.document("v1/markets")["data"] if market["name"] == BLEND]
     asked, tools = ask("market", market=BLEND, detail="full"), client("list_tools").tools
 
@@ -46,7 +46,7 @@ def test_the_run_and_its_markets(ask: Ask, client: Ask, tree: Tree) -> None:
 
 
 def test_pools_by_what_they_are(ask: Ask, tree: Tree) -> None:
-    """Which pools lend a token, with whom, are open, are lent out or are the largest?"""
+    """Questions about pools: which lend a token, with whom, are open, are lent out or are the largest."""
     rows = tree.pools()
     eurc = tree.pools(symbol="EURC")[0]["token_address"]
     lent = [row for row in rows if row["utilization_bps"] >= 5000]
@@ -107,7 +107,7 @@ def test_histories(ask: Ask, tree: Tree) -> None:
 
 
 def test_the_best_rates_and_the_tokens(ask: Ask, tree: Tree) -> None:
-    """Where does a token earn the most or cost the least, which token is meant, and who issues it?"""
+    """Questions about a token: where it earns most or costs least, which is meant, and who issues it."""
     [token] = [token for token in tree.document("v1/tokens")["data"] if token["symbol"] == "USDC"]
 
     for side, symbol, sign in (("supply", "USDC", -1), ("borrow", "native", 1)):
@@ -222,7 +222,7 @@ def test_over_standard_input_and_output(tree: Tree) -> None:
 
 
 def test_a_server_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a published run it does not start; without the extra the command says what to install."""
+    """The server does not start without a published run; without the extra, the command says what to install."""
     empty = CliRunner().invoke(main, ["mcp", str(tmp_path)])
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     without = CliRunner().invoke(main, ["mcp", str(tmp_path)])

@@ -62,7 +62,7 @@ def test_percent_is_next_to_basis_points() -> None:
 
 @given(st.lists(st.text(max_size=900).map(lambda text: {"text": text, "apy_bps": 1}), max_size=20), st.integers(1, 9))
 def test_a_list_in_parts(items: list[Json], limit: int) -> None:
-    """The parts of a list are the list, each has at most 3,000 bytes or one item, and at most so many items."""
+    """The parts of a list make the list; each has at most 3,000 bytes or one item, and at most the limit of items."""
     given: list[Json] = []
     cursor = None
     while True:

@@ -150,7 +150,7 @@ def test_prompts_that_cannot_be_had(client: Ask, name: str, given: Json, said: s
 
 
 def test_documents(client: Ask, tree: Tree) -> None:
-    """The documents of the tree can be read, each as it is published, and one market, token or pool by name, too."""
+    """The documents of the tree can be read as they are published, and a market, token or pool by name."""
     row = tree.pools(symbol="USDC", protocol="alula")[0]
     keys = {document.uri: document.key for document in DOCUMENTS} | {
         f"{SCHEME}markets/{row['market']}": f"v1/markets/{row['market']}.json",

@@ -1,4 +1,4 @@
-"""What the cases are asked of: the preview server, a real nginx, and the two JavaScript rules in one Node process."""
+"""The servers that answer the cases: the preview server, a real nginx, and both JavaScript rules in Node."""
 
 from __future__ import annotations
 

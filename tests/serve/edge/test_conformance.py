@@ -35,7 +35,7 @@ def test_preview_server(preview: HttpTarget, root: Path) -> None:
 
 
 def test_nginx(nginx: HttpTarget, root: Path) -> None:
-    """A real nginx with the rendered rule passes all cases, but for encoded values, which it refuses."""
+    """A real nginx with the rendered rule passes all cases, except for encoded values, which it refuses."""
     assert [] == [fault for case in SENT for fault in faults(case, nginx_expected(case, root), nginx(case), root)]
 
 
@@ -74,7 +74,7 @@ def ask(request: pytest.FixtureRequest) -> Ask:
 @pytest.mark.parametrize("url", ["/v1/assets", f"/v1/assets?market={STRANGER}", f"/{PARQUET}"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_unchanged_files_are_not_sent_again(request: pytest.FixtureRequest, ask: Ask, url: str, method: str) -> None:
-    """Who names the ETag gets 304 with the ETag, its lifetime and CORS, and no body.
+    """A request that names the ETag gets 304 with the ETag, its lifetime and CORS, and no body.
 
     But for the empty page behind CloudFront, which is sent for an error, and always whole.
     """

@@ -21,7 +21,7 @@ from tests.serve.edge.nginx_server import free_port, nginx_or_skip, write_rule
 
 
 def with_sizes(*sizes: int) -> Settings:
-    """Settings with other page sizes, of which the last is the default."""
+    """Settings with other page sizes; the last one is the default."""
     return Settings(output=OutputSettings(page_sizes=sizes, default_page_size=sizes[-1]))
 
 
@@ -48,7 +48,7 @@ def test_functions_keep_within_the_limits_of_the_platform(name: str) -> None:
 
 
 def test_the_largest_configuration_still_fits() -> None:
-    """With many sizes the function fits, and with too many the error says so."""
+    """A function with many sizes fits; if there are too many, the error says so."""
     assert len(render("cloudfront", with_sizes(*range(1, 81)))["function.js"].encode()) < MAX_FUNCTION_BYTES
     with pytest.raises(ConfigError, match="number of sizes"):
         render("cloudfront", with_sizes(*range(1, 1001)))
@@ -86,7 +86,7 @@ def test_options_that_do_not_fit_are_refused(platform: Platform, options: dict[s
 
 
 def test_nginx_needs_a_folder() -> None:
-    """Where the output is a bucket, the folder has to be named."""
+    """If the output is a bucket, the folder has to be named."""
     settings = Settings(output=OutputSettings(uri="s3://bucket/tree"))
 
     with pytest.raises(ConfigError, match="--root"):

@@ -48,7 +48,7 @@ def axe(project_root: Path) -> str:
 
 @pytest.fixture(scope="module")
 def url(tree: Path) -> Iterator[str]:
-    """Where that tree is served."""
+    """The address at which that tree is served."""
     with serving("serve", "--out", str(tree)) as address:
         yield address
 

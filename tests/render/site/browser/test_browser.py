@@ -153,7 +153,7 @@ def test_one_search_finds_markets_tokens_and_pools(browser: Browser, url: str, w
 
 
 def test_the_search_reads_every_page_of_pools(browser: Browser, tree: Path, url: str) -> None:
-    """Where the list of pools has several pages, a pool of the last one is found."""
+    """If the list of pools has several pages, the search finds a pool of the last one."""
     first = json.loads((tree / "v1/pools/index.json").read_bytes())
     *others, last = first["data"]
     cursor = "a" * 32
@@ -356,7 +356,7 @@ def test_freshness_follows_the_clock(browser: Browser, url: str) -> None:
 
 
 def test_without_a_promise_a_day_is_the_limit(browser: Browser, url: str) -> None:
-    """Where the status does not say when the next run is due, numbers of more than a day ago are stale."""
+    """If the status does not say when the next run is due, numbers older than a day are stale."""
     with opened(browser) as (page, _):
         go(page, f"{url}/index.html")
         closed = datetime.fromisoformat(page.locator("time").first.get_attribute("datetime") or "")

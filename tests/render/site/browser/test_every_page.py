@@ -119,7 +119,7 @@ def axe_faults(page: Page, axe: str) -> list[str]:
 
 
 def stay(route: Route) -> None:
-    """Answer with a page as it is, but for its leading on to another one at once."""
+    """Answer with a page, without its leading on to another one at once."""
     answer = route.fetch()
     route.fulfill(response=answer, body=re.sub('<meta http-equiv="refresh"[^>]*>', "", answer.text()))
 
@@ -127,7 +127,7 @@ def stay(route: Route) -> None:
 def faults_of(
     browser: Browser, axe: str, pages: tuple[Mapping[str, str], datetime], width: int, scheme: str
 ) -> list[str]:
-    """What is wrong with each of the pages, as they are and with all that is folded open."""
+    """The faults of each page, as it opens and with everything unfolded."""
     addresses, now = pages
     found = []
     # The policy of the pages forbids to add a script to them, as it should.
