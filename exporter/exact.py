@@ -149,7 +149,14 @@ def utilization_bps(borrowed: int, supplied: int) -> int:
     return borrowed * 10_000 // supplied if supplied else 0
 
 
-def printed_price(price: int, decimals: int) -> str:
-    """A price above zero with all decimals of its oracle. A price of 1 with 14 decimals is ``0.00000000000001``."""
-    digits = str(price).zfill(decimals + 1)
-    return f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
+def decimal_text(value: int, decimals: int) -> str:
+    """An integer in units of 10^-``decimals``, with all decimals: 610 with 4 is ``0.0610``, -5 with 2 ``-0.05``."""
+    digits = str(abs(value)).zfill(decimals + 1)
+    text = f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
+    return f"-{text}" if value < 0 else text
+
+
+def short_decimal_text(value: int, decimals: int) -> str:
+    """An integer in units of 10^-``decimals``, without zeros at its end: 610 with 4 is ``0.061``, 500 with 2 ``5``."""
+    text = decimal_text(value, decimals)
+    return text.rstrip("0").rstrip(".") if decimals else text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from fractions import Fraction
 from typing import TypeAlias
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from exporter import exact
 from exporter.errors import ExactDivisionError, ExactOverflowError
-from exporter.exact import INT128_MAX, INT128_MIN, JSON_INTEGER_MAX
+from exporter.exact import INT128_MAX, INT128_MIN, JSON_INTEGER_MAX, decimal_text, short_decimal_text
 
 Integer: TypeAlias = Callable[..., int]
 
@@ -143,3 +144,13 @@ def test_annual_yield_next_to_whole_basis_points(target: int, periods: int) -> N
         low, high = (low, middle) if annual_yield_bps(middle, periods, 10**18) >= target else (middle, high)
 
     assert [target - 1, target] == [exact.annual_yield_bps(rate, periods, 10**18) for rate in (low, high)]
+
+
+@given(st.integers(-(10**40), 10**40), st.integers(0, 40))
+def test_decimal_text_is_the_exact_number(value: int, decimals: int) -> None:
+    """Read back, it is the number, with as many decimals as it has; the short one has no zero at its end."""
+    text, short = decimal_text(value, decimals), short_decimal_text(value, decimals)
+
+    assert Fraction(value, 10**decimals) == Fraction(text) == Fraction(short)
+    assert decimals == len(text.partition(".")[2])
+    assert not decimals or "." not in short or short[-1] not in "0."

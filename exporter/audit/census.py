@@ -20,9 +20,10 @@ from exporter.audit.risk_tally import RiskTally
 from exporter.audit.unproven import Unproven, UnprovenReason
 from exporter.config import Settings
 from exporter.console import Console
-from exporter.deployments import FACTORY, Deployment
+from exporter.deployments import FACTORY
 from exporter.deployments.listing import MarketKey
 from exporter.deployments.networks import network_id, network_of
+from exporter.discovery import completed_deployments
 from exporter.discovery.contract_kinds import LENDING, CensusTaken, ContractKind, CountedContract, classify_all
 from exporter.discovery.known_markets import KnownMarket, Memory
 from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError, pluralize
@@ -252,7 +253,8 @@ def recorded_markets(
 
     The first value has a market's protocol and the ledger of the record's last change, keyed by the market.
     """
-    deployments = asyncio.run(_completed(source, network_of(passphrase).deployments))
+    listed = network_of(passphrase).deployments
+    deployments = asyncio.run(completed_deployments(LedgerView(source), PROTOCOLS, listed))
     factories = [(item.protocol, address) for item in deployments for address in item.addresses(FACTORY)]
     vouching = frozenset(
         protocol
@@ -272,14 +274,6 @@ def recorded_markets(
         if market is not None:
             recorded[market] = protocol, last_modified
     return recorded, vouching
-
-
-async def _completed(source: SnapshotSource, listed: Sequence[Deployment]) -> list[Deployment]:
-    """The listed deployments, with the contracts that only the ledger names."""
-    view, completed = LedgerView(source), list[Deployment]()
-    for name, protocol in PROTOCOLS.items():
-        completed += await protocol.discovery.complete(view, [item for item in listed if item.protocol == name])
-    return completed
 
 
 def _document(passphrase: str, proven: Proven, taken: CensusTaken, run: RunRead | None) -> Census:

@@ -23,7 +23,16 @@ from exporter.ledger.view import LedgerView
 from exporter.protocols import base
 from exporter.protocols.protocol import Protocol
 
-__all__ = ["Discovered", "DiscoveryContext", "candidates", "discover_context", "learn", "remember_named", "remembered"]
+__all__ = [
+    "Discovered",
+    "DiscoveryContext",
+    "candidates",
+    "completed_deployments",
+    "discover_context",
+    "learn",
+    "remember_named",
+    "remembered",
+]
 
 
 @dataclass(slots=True)
@@ -48,6 +57,16 @@ class Discovered:
 def remembered(network: Network, memory: Memory) -> DiscoveryContext:
     """The markets that the lists and earlier runs name."""
     return DiscoveryContext(_with_learned(network.deployments, memory), list(memory.candidates()))
+
+
+async def completed_deployments(
+    view: LedgerView, protocols: Mapping[str, Protocol], deployments: Sequence[Deployment]
+) -> list[Deployment]:
+    """The deployments of these protocols, with the contracts that only the ledger names. Raises `SourceError`."""
+    completed = list[Deployment]()
+    for name, protocol in protocols.items():
+        completed += await protocol.discovery.complete(view, [item for item in deployments if item.protocol == name])
+    return completed
 
 
 async def discover_context(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import polars as pl
 
 from exporter.best import MIN_VALUE_CENTS, is_listed
-from exporter.exact import printed_price
+from exporter.exact import decimal_text
 from exporter.exact_sums import exact_sum, joined
 from exporter.history.days_csv import PoolDay
 from exporter.history.realized import realized_column
@@ -164,7 +164,7 @@ def _realized_reward(grouped: pl.DataFrame) -> pl.Series:
     for (begin, scale, unit, paid, index), (end, last_scale, last_unit, last_paid) in zip(firsts, lasts, strict=True):
         comparable = begin != end and scale == last_scale and unit == last_unit and index
         if comparable and None not in (unit, paid, last_paid) and paid <= last_paid:
-            rewards.append(printed_price((last_paid - paid) * 10**scale // index, unit))
+            rewards.append(decimal_text((last_paid - paid) * 10**scale // index, unit))
         else:
             rewards.append(None)
     return pl.Series("realized_supply_reward", rewards, dtype=pl.String)
@@ -221,7 +221,7 @@ def _floored_median(name: str) -> pl.Expr:
 def _printed_medians(grouped: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
     """The column of median prices, printed. Buckets whose prices have different decimals are computed one by one."""
     columns = grouped.select("oracle_price", "least_decimals", "most_decimals").iter_rows()
-    printed = [None if price is None else printed_price(price, most) for price, _, most in columns]
+    printed = [None if price is None else decimal_text(price, most) for price, _, most in columns]
     mixed = (grouped["least_decimals"] != grouped["most_decimals"]).fill_null(False).arg_true().to_list()
     if mixed:
         prices: dict[tuple[object, ...], list[tuple[int, int]]] = {}
@@ -238,7 +238,7 @@ def printed_median(prices: list[tuple[int, int]]) -> str:
     decimals = max(own for _, own in prices)
     ordered = sorted(price * 10 ** (decimals - own) for price, own in prices)
     middle = ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]
-    return printed_price(middle // 2, decimals)
+    return decimal_text(middle // 2, decimals)
 
 
 def observations_of(pools: pl.DataFrame) -> pl.DataFrame:

@@ -6,13 +6,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import sleep
 
-from exporter.errors import LostRaceError
 from exporter.past.archive.stellar_proof import Proven, Trust
 from exporter.past.archive.trusted_organisations import signed_by, trust_file
 from exporter.publishing.proofs import published_proofs
-from exporter.stores.held_store import HeldStore, hold
+from exporter.stores.held_store import HeldStore, hold_when_free
 from exporter.stores.store import Clock, Store
 from exporter.tree.documents import Proof, ProofList, timestamp
 from exporter.tree.families import PROOF, PROOFS, RUN, TRUST, VERIFIER
@@ -20,8 +18,8 @@ from exporter.tree.read_back import render_document
 from exporter.tree.run_listing import ledger_of
 from exporter.tree.verifier import verifier_file
 
-LOCK_TRIES, LOCK_PAUSE_SECONDS = 13, 5.0
-"""Number of tries, and the pause between them: together a minute, in which a run that publishes should finish."""
+WAIT_SECONDS = 60.0
+"""Longest time that proofs wait while somebody publishes. A run that publishes should finish in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +72,8 @@ def add_when_free(store: Store, network: str, trust: Path | None, added: Sequenc
 
     Raises `LostRaceError` if that takes more than a minute.
     """
-    for tries_left in reversed(range(LOCK_TRIES)):
-        try:
-            with hold(store) as held:
-                return add_proofs(held, network, trust, added)
-        except LostRaceError:
-            if not tries_left:
-                raise
-            sleep(LOCK_PAUSE_SECONDS)
-    raise AssertionError("the last try returns or raises")
+    with hold_when_free(store, WAIT_SECONDS) as held:
+        return add_proofs(held, network, trust, added)
 
 
 def add_proofs(held: HeldStore, network: str, trust: Path | None, proofs: Sequence[tuple[Proof, bytes]]) -> list[Proof]:

@@ -9,6 +9,7 @@ from functools import partial
 
 from exporter.deployments import MARKET, Deployment
 from exporter.errors import NEVER_CONTAINED, Barrier, error_text, pluralize
+from exporter.exact import short_decimal_text
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import instance_key, instance_of
 from exporter.ledger.codec.fields import Fields, expect, named
@@ -94,15 +95,6 @@ def proposed(value: ScVal, role: str) -> Queued:
     return f"{role}: {holder}", None
 
 
-def in_words(value: int, decimals: int) -> str:
-    """The number ``value`` / 10^``decimals`` in full, without zeros at its end."""
-    if not decimals:
-        return str(value)
-    integer, fraction = divmod(abs(value), 10**decimals)
-    sign = "-" if value < 0 else ""
-    return f"{sign}{integer}.{fraction:0{decimals}d}".rstrip("0").rstrip(".")
-
-
 def differences(before: Iterable[Parameter], after: Iterable[Parameter]) -> str:
     """The parameters that change or are added, in words: ``max_util 0.9 -> 0.95, supply_cap no limit``."""
     before_by_name = {item.name: item for item in before}
@@ -117,7 +109,7 @@ def differences(before: Iterable[Parameter], after: Iterable[Parameter]) -> str:
 
 
 def _parameter_in_words(parameter: Parameter) -> str:
-    return "no limit" if parameter.no_limit else in_words(parameter.value, parameter.decimals)
+    return "no limit" if parameter.no_limit else short_decimal_text(parameter.value, parameter.decimals)
 
 
 def shortened(addresses: Sequence[str]) -> str:

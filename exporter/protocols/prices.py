@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from exporter.errors import Barrier, lasting
-from exporter.exact import printed_price
+from exporter.exact import decimal_text
 from exporter.ledger.oracles import Quote
 from exporter.protocols.base import PriceLimits
 from exporter.protocols.numbers import PoolFrameRow, SpokeTerms
@@ -106,7 +106,7 @@ def set_price(row: PoolFrameRow, price: Price, without_price: WithoutPrice) -> N
     row["oracle_decimals"] = price.decimals
     row["oracle_price"] = price.price
     row["price_timestamp"] = price.timestamp
-    row["oracle_price_usd"] = printed_price(price.price or 0, price.decimals or 0) if valid else None
+    row["oracle_price_usd"] = decimal_text(price.price or 0, price.decimals or 0) if valid else None
     row["price_reason"] = price.reason
     if valid:
         return

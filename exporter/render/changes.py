@@ -8,6 +8,7 @@ from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
 from exporter.best import NOT_LISTED
+from exporter.exact import decimal_text
 from exporter.protocols import PROTOCOLS
 from exporter.render.change_list import in_turns
 from exporter.render.watched_values import GATES
@@ -316,4 +317,4 @@ def _filled(total: str, cap: str) -> bool:
 
 def _percent(bps: int) -> str:
     """A rate, which was rounded down to basis points: 0 stands for any below one."""
-    return f"{bps // 100}.{bps % 100:02} %" if bps else "less than 0.01 %"
+    return f"{decimal_text(bps, 2)} %" if bps else "less than 0.01 %"

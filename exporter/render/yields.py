@@ -14,6 +14,7 @@ import msgspec
 import polars as pl
 from msgspec import UNSET, Struct, UnsetType, field
 
+from exporter.exact import short_decimal_text
 from exporter.protocols.protocol import Protocol
 from exporter.render.lists import ListedPool, common_symbols
 from exporter.tables import rows_as
@@ -170,7 +171,7 @@ def _borrow(row: _OfferedPool) -> Mapping[str, object]:
         # DefiLlama asks not to state 0 just because borrowing is closed.
         **_dollars_if_known("availableBorrowUsd", room),
         **_dollars_if_known("debtCeilingUsd", row["borrow_cap_usd_cents"]),
-        **({} if factor is None else {"ltv": _decimal(min(factor, 10_000), 4)}),
+        **({} if factor is None else {"ltv": _json_number(min(factor, 10_000), 4)}),
         "borrowable": row["can_borrow"],
     }
 
@@ -202,10 +203,8 @@ def _dollars_if_known(name: str, cents: int | None) -> dict[str, object]:
 
 def hundredths(value: int) -> msgspec.Raw:
     """A number of hundredths as a JSON number, such as cents as dollars, or basis points as percent."""
-    return _decimal(value, 2)
+    return _json_number(value, 2)
 
 
-def _decimal(value: int, places: int) -> msgspec.Raw:
-    whole, part = divmod(value, 10**places)
-    text = f"{whole}.{part:0{places}d}".rstrip("0").rstrip(".")
-    return msgspec.Raw(text.encode())
+def _json_number(value: int, decimals: int) -> msgspec.Raw:
+    return msgspec.Raw(short_decimal_text(value, decimals).encode())

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from exporter.exact import printed_price
+from exporter.exact import decimal_text
 from exporter.history.buckets import observations_of
 from exporter.history.manifest import read_history_manifest
 from exporter.history.series import Series, catch_up, load_series, save_series
@@ -41,7 +41,7 @@ def frame_of(observations: Iterable[Observation], ledger: int, time: int) -> pl.
             "reward_token_decimals": 7,
             "oracle_price": None if item.price is None else item.price[0],
             "oracle_decimals": None if item.price is None else item.price[1],
-            "oracle_price_usd": None if item.price is None else printed_price(*item.price),
+            "oracle_price_usd": None if item.price is None else decimal_text(*item.price),
         }
         for item in sorted(observations, key=lambda item: item.place)
     ]

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from exporter.deployments.networks import NETWORKS
+from exporter.exact import short_decimal_text
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import (
     PERSISTENT,
@@ -32,7 +33,6 @@ from exporter.protocols import price_sources
 from exporter.protocols.alula.layout import pool_key
 from exporter.protocols.base import Pending
 from exporter.protocols.blend.layout import reserve_config_key
-from exporter.protocols.collector import in_words
 from exporter.protocols.compute import Tables
 from exporter.protocols.k2.layout import decode_reserve, reserve_key
 from exporter.tree.documents import ChangeList, MarketSummary, RunChange
@@ -221,7 +221,7 @@ def test_what_an_event_says_is_queued(tmp_path: Path) -> None:
     assert (None, "terms", "2026-11-30T00:53:20Z") == (new.pool, new.kind, new.takes_effect)
     assert new.value.startswith(f"new reserve {NEW}: util 0.")
     before = {item.name: item for item in detail.rate_model}["c_factor"].value
-    assert f"c_factor {in_words(int(before), 7)} -> 0.1234567, supply_cap no limit -> 2.5" == pending.value
+    assert f"c_factor {short_decimal_text(int(before), 7)} -> 0.1234567, supply_cap no limit -> 2.5" == pending.value
     assert [("pending", item.pool, None, item.value, item.takes_effect) for item in (new, pending)] == [
         (change.kind, change.pool, change.before, change.after, change.takes_effect) for change in changes
     ]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter.exact import printed_price
+from exporter.exact import decimal_text
 from exporter.ledger.oracles import Quote
 from exporter.protocols.base import PriceLimits
 from exporter.protocols.numbers import PoolFrameRow, SpokeTerms
@@ -40,7 +40,7 @@ def quote(price: int | None, decimals: int | None = 7, timestamp: int | None = 1
 @given(st.integers(1, INT128_MAX), st.integers(0, 38))
 def test_a_printed_price_is_the_price(price: int, decimals: int) -> None:
     """What is printed is the price itself, with that many digits behind the point."""
-    text = printed_price(price, decimals)
+    text = decimal_text(price, decimals)
 
     assert Fraction(price, 10**decimals) == Fraction(text)
     assert decimals == len(text.partition(".")[2])

@@ -31,6 +31,7 @@ import msgspec
 from exporter.config import Settings
 from exporter.deployments import Deployment
 from exporter.deployments.networks import network_of
+from exporter.discovery import completed_deployments
 from exporter.errors import LakeError, SourceError
 from exporter.history.manifest import HistoryPart
 from exporter.ledger.contract_storage import StoredSource
@@ -230,7 +231,8 @@ class LakeJob:
             state = ReplayedState(plan.start.entries(watched.contracts, watched.keys), plan.start.ledger)
             source = StoredSource(state.entry, state.ledger, plan.start.close_time, "ledger lake", storage_answers)
             if discovers:
-                self._deployments = tuple(asyncio.run(self._completed(source)))
+                completed = completed_deployments(LedgerView(source), PROTOCOLS, self._network.deployments)
+                self._deployments = tuple(asyncio.run(completed))
             used = read_state(source, self._settings, self._deployments, plan.start.instances)[1]
             names = EventNames(self._deployments).contracts
             used |= Watch(names, frozenset(), names)
@@ -238,14 +240,6 @@ class LakeJob:
                 return watched
             watched |= used
         raise SourceError(f"after {MAX_START_READINGS} readings of {plan.start.label} it still names further contracts")
-
-    async def _completed(self, source: StoredSource) -> list[Deployment]:
-        """The listed deployments, with the contracts that only the ledger names."""
-        view, completed = LedgerView(source), list[Deployment]()
-        for name, protocol in PROTOCOLS.items():
-            deployments = [item for item in self._network.deployments if item.protocol == name]
-            completed += await protocol.discovery.complete(view, deployments)
-        return completed
 
     # 2. Extract.
 

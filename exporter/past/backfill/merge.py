@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import monotonic, sleep
 
 import msgspec
 import polars as pl
 
-from exporter.errors import CheckError, LostRaceError, StoreError
+from exporter.errors import CheckError, StoreError
 from exporter.history.manifest import HistoryPart, data_of, extend_history, read_history_manifest
 from exporter.history.parquet import scan_rows
 from exporter.past.backfill.liquidations import Row, with_liquidations
@@ -25,7 +23,7 @@ from exporter.publishing.published_state import (
     unfinished_run,
 )
 from exporter.publishing.sweep_record import forget_named, record_replaced
-from exporter.stores.held_store import HeldStore, hold
+from exporter.stores.held_store import hold_when_free
 from exporter.stores.store import Store, utc_now
 from exporter.tree.documents import HistoryManifest, LedgerSpan, Transitions
 
@@ -42,23 +40,6 @@ class MergeResult:
     refused: dict[int, str] = field(default_factory=dict)
 
 
-@contextmanager
-def _hold_when_free(store: Store) -> Iterator[HeldStore]:
-    """Hold a store as soon as no other publisher holds it. Raises `LostRaceError` after `WAIT_SECONDS`."""
-    deadline, pause = monotonic() + WAIT_SECONDS, 0.5
-    with ExitStack() as stack:
-        while True:
-            try:
-                held = stack.enter_context(hold(store))
-                break
-            except LostRaceError:
-                if monotonic() + pause > deadline:
-                    raise
-            sleep(pause)
-            pause = min(2 * pause, 15.0)
-        yield held
-
-
 def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str) -> MergeResult:
     """Add files of single ledgers, ascending, to a history. Ledgers that it has already stay as they are.
 
@@ -68,7 +49,7 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
     result = MergeResult()
     if not parts:
         return result
-    with _hold_when_free(store) as held:
+    with hold_when_free(store, WAIT_SECONDS) as held:
         manifest = read_whole_history(held)
         _refuse_other_network(held, manifest, network)
         published = read_published(held)
@@ -171,7 +152,7 @@ def finish_history(
     The rollups that are due are made, ``rows`` are put into the table of liquidations, and the manifest gets the counts
     of transitions that the replay compared.
     """
-    with _hold_when_free(store) as store:
+    with hold_when_free(store, WAIT_SECONDS) as store:
         manifest = read_whole_history(store)
         if manifest is not None:
             changed = msgspec.structs.replace(manifest, transitions=transitions)

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from exporter.errors import Barrier, DecodeError
-from exporter.exact import INT128_MAX
+from exporter.exact import INT128_MAX, short_decimal_text
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import coded_instance, instance_key, variant_key
 from exporter.ledger.codec.fields import AMOUNT, TIME, Fields, Number, expect, named
@@ -19,7 +19,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.observation import Entry
 from exporter.protocols.base import Parameter
-from exporter.protocols.collector import Queued, config_hash_of, in_words, proposed
+from exporter.protocols.collector import Queued, config_hash_of, proposed
 
 VERSION = "v1"
 SCALE = 10**6
@@ -542,7 +542,7 @@ def decode_queued(change: QueueableChange, entry: Entry, time: Entry | None = No
     if change.kind == "admin":
         return proposed(entry.value, change.subject)
     if change.kind == "terms":
-        value = in_words(decode_amount(entry.value, change.value), 6)
+        value = short_decimal_text(decode_amount(entry.value, change.value), 6)
     elif change.kind == "oracle":
         value = expect(entry.value, scval.ADDRESS, change.value)
     else:

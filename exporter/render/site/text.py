@@ -15,6 +15,7 @@ from xml.sax import saxutils
 from markupsafe import Markup, escape
 
 from exporter.deployments.networks import network_of
+from exporter.exact import decimal_text
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 
 NO_PRICE = "no price"
@@ -290,11 +291,10 @@ def insolvency(shortfall: int, supplied: int, decimals: int, symbol: str) -> str
 
 
 def decimal(value: int | None, decimals: int) -> str | None:
-    """An integer of at least 0 in units of 10^-decimals, with all of its digits; None beyond 1,000 decimals."""
+    """An integer in units of 10^-decimals, with all of its digits; None beyond 1,000 decimals."""
     if value is None or decimals > 1_000:
         return None
-    digits = str(value).zfill(decimals + 1)
-    return f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
+    return decimal_text(value, decimals)
 
 
 def count(number: int) -> str:

@@ -20,6 +20,7 @@ from exporter.past.backfill.liquidations import Row
 from exporter.past.backfill.merge import MergeResult, finish_history, merge_into_history
 from exporter.publishing.rebuild import rebuild_history
 from exporter.publishing.sweep_record import SUPERSEDED_KEY
+from exporter.stores import held_store
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, Written
 from exporter.tree.documents import LedgerSpan
@@ -125,8 +126,8 @@ def test_a_publisher_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
         if now >= ends_at:
             publisher.close()
 
-    monkeypatch.setattr(merge, "monotonic", lambda: now)
-    monkeypatch.setattr(merge, "sleep", sleep)
+    monkeypatch.setattr(held_store, "monotonic", lambda: now)
+    monkeypatch.setattr(held_store, "sleep", sleep)
     store, parts = MemoryStore(), [part_of(LEDGERS[0])]
     publisher.enter_context(store.exclusive())
     with pytest.raises(LostRaceError):
