@@ -33,8 +33,8 @@ def candidates(
     """The candidates of each protocol. Each address, and each named pool of it, is there once.
 
     They come from the configuration, the package's lists, what earlier runs and events ``discovered``, and those of the
-    ``instances`` that run the code of a known market. If several of these name the same candidate, the first counts as
-    its origin, and it is known since the earliest ledger; the first voucher that one of them has is kept.
+    ``instances`` that run the code of a known market. If several of these name the same candidate, it has the origin of
+    the first, the earliest ledger since which one of them knows it, and the first voucher that one of them has.
     """
     named = [Candidate(market.protocol, market.address, Origin.CONFIGURATION) for market in settings.markets]
     if settings.discovery.enabled:

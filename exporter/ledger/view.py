@@ -9,7 +9,8 @@ and returns its result. It may run several times, so it must have no side effect
 2. Look for a ledger at which every entry and call that the program used is known to hold. If there is one, the program
    is done.
 3. Otherwise read again: first the busy keys in one request, because one request is one ledger, then the quiet keys that
-   are too old for them. A quiet entry that is read later still covers the earlier ledger, but a busy one does not.
+   are too old for them. A quiet entry did not change for a while. So it holds at the busy keys' ledger even if it is
+   read a few ledgers later.
 
 If nothing that the program used has changed, its result is valid; otherwise it runs again. Rounds and time are bounded.
 At the limit the run fails, and nothing is published (docs/decisions.md).

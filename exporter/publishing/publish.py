@@ -167,13 +167,13 @@ class Publication:
     def reuse_unchanged_histories(self, lengths: Callable[[int], Collection[str]]) -> tuple[frozenset[str], list[str]]:
         """List the published run's history documents again, where no time bucket closed since, instead of writing them.
 
-        ``lengths`` gives the bucket lengths in which no bucket closed since the published ledger, which it is called
-        with. Returns the lengths whose documents are reused, and the keys of these documents. A length is reused only
+        ``lengths`` is called with the published ledger. It gives the bucket lengths in which no bucket closed since
+        then. Returns the lengths whose documents are reused, and the keys of these documents. A length is reused only
         if each of its documents is in the store with the size that the published run's listing gives.
 
-        The digests are taken from that listing too, and the content is not read here. If a document was damaged and
-        reading back finds it, this run fails; the next one renders everything, because a run that fails does not leave
-        the state from which documents are reused.
+        The digests are taken from that listing, too. The content is not read here, so a damaged document would be
+        listed again. Reading back may find it, and then this run fails. The next run renders everything, because the
+        state that allows to reuse documents is saved only by runs that succeed.
         """
         status = None if self._published is None else self._published.status
         unchanged = () if status is None else lengths(status.observed_ledger)
