@@ -5,9 +5,9 @@ bucket, and `Bucket.pages` spans before it in which there is one. So the documen
 only when a bucket of its length closes. A span that leaves the document is complete. It becomes a page, whose name is
 made from its content.
 
-If a length has `Bucket.kept_seconds`, its pages are published for that time only. A document or page has a cursor to the
-page before it only if that one is published: for the newest document, now; for a page, when its own span began, because
-a page never changes.
+If a length has `Bucket.kept_seconds`, its pages are published for that time only. A document or page has a cursor to
+the page before it only if that one is published: for the newest document, now; for a page, when its own span began,
+because a page never changes.
 """
 
 from __future__ import annotations

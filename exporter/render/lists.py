@@ -4,8 +4,8 @@ The rows of a filter, such as a market or a token, are cut into a chain of pages
 A cursor names a page by the hash of its bytes, so a chain is rendered from its last page to its first.
 
 First pages are documents, which every run replaces. Later pages are immutable, so a reader who follows cursors stays
-with one run, filter and size. To begin with an immutable page, too, a reader asks for ``limit=0``: its cursor leads to a
-copy of the first page of an assets list, at the default size.
+with one run, filter and size. To begin with an immutable page, too, a reader asks for ``limit=0``: its cursor leads to
+a copy of the first page of an assets list, at the default size.
 
 A first page with the same bytes as the list's ``index.json`` is left out, and ``index.json`` answers in its place.
 """
