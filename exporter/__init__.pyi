@@ -1,4 +1,5 @@
 from exporter.audit.check import check_tree as check_tree
+from exporter.audit.check_summary import CheckSummary as CheckSummary
 from exporter.config import Settings as Settings
 from exporter.config import load_settings as load_settings
 from exporter.errors import ExporterError as ExporterError
@@ -10,8 +11,7 @@ from exporter.job.run import run as run
 from exporter.ledger.view import Certificate as Certificate
 from exporter.past.archive_source import FromArchive as FromArchive
 from exporter.protocols.compute import Tables as Tables
-from exporter.publishing.checker import CheckSummary as CheckSummary
-from exporter.publishing.checker import TreeFaultsError as TreeFaultsError
+from exporter.publishing.faults import TreeFaultsError as TreeFaultsError
 
 __version__: str
 FORMAT: int

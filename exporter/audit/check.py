@@ -7,12 +7,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from exporter.audit.check_summary import CheckSummary
 from exporter.audit.fetched_tree import fetch
 from exporter.audit.published_tree import check_files
 from exporter.audit.rerender import rerender
 from exporter.audit.unproven import MAX_NAMES
 from exporter.errors import CheckError, SourceError, pluralize, printable
-from exporter.publishing.checker import CheckSummary, Fault, TreeFaultsError
+from exporter.publishing.faults import Fault, TreeFaultsError
 from exporter.render.openapi import VERSION_FIELD, openapi_document
 from exporter.tree.families import (
     STATUS_KEY,

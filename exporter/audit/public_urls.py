@@ -63,10 +63,10 @@ EMPTY_URLS = (
 
 async def check_public_urls(
     source: HttpSource, checker: TreeChecker, status: SystemStatus, listed: RunListing, count: int, drawn: Random
-) -> None:
+) -> int:
     """Ask for files, and for what must be refused, at their public URLs. The checker records what is wrong.
 
-    ``count`` files are chosen by ``drawn``, besides those of `ALWAYS_ASKED`.
+    ``count`` files are chosen by ``drawn``, besides those of `ALWAYS_ASKED`. Returns the number of requests.
     """
     files = listed.frame
     always = [key for key in files["key"] if key.startswith(ALWAYS_ASKED)]
@@ -85,8 +85,7 @@ async def check_public_urls(
         ),
         *(_check_error(source, checker, url, code) for url, code in EXPECTED_ERRORS),
     )
-    checker.summary.requests += len(expected) + len(EXPECTED_ERRORS)
-    await _check_ranges(source, checker, files)
+    return len(expected) + len(EXPECTED_ERRORS) + await _check_ranges(source, checker, files)
 
 
 def public_urls(key: str, sizes: list[int], listed: Container[str]) -> Iterator[str]:
@@ -149,12 +148,15 @@ def _header_faults(answer: Answer, expected_type: str | None) -> Iterator[str]:
         yield "is answered without access-control-allow-origin: *, so web pages cannot read it"
 
 
-async def _check_ranges(source: HttpSource, checker: TreeChecker, files: pl.DataFrame) -> None:
-    """Check that a server which offers ranges answers them rightly, because readers of Parquet rely on them."""
-    tables = pl.col("key").str.starts_with(HISTORY_FILES_PREFIX) & pl.col("key").str.ends_with(".parquet")
-    for key, size in files.filter(tables).select("key", "bytes").iter_rows():
+async def _check_ranges(source: HttpSource, checker: TreeChecker, files: pl.DataFrame) -> int:
+    """Check that a server which offers ranges answers them rightly, because readers of Parquet rely on them.
+
+    Returns the number of requests.
+    """
+    is_table = pl.col("key").str.starts_with(HISTORY_FILES_PREFIX) & pl.col("key").str.ends_with(".parquet")
+    tables = files.filter(is_table)
+    for key, size in tables.select("key", "bytes").iter_rows():
         answer = await source.ask(key, size, {"range": "bytes=0-3"})
-        checker.summary.requests += 1
         offered = "bytes" in answer.headers.get("accept-ranges", "")
         if answer.status != 206:
             if offered:
@@ -163,3 +165,4 @@ async def _check_ranges(source: HttpSource, checker: TreeChecker, files: pl.Data
         stated = answer.headers.get("content-range", "")
         if answer.body != b"PAR1" or stated != f"bytes 0-3/{size}":
             checker.fault(key, f"answers the range of its first 4 bytes with {len(answer.body)} as {stated!r}")
+    return tables.height

@@ -6,12 +6,15 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import fields
 from random import Random
 
 import msgspec
 import polars as pl
 
+from exporter.audit.check_summary import CheckSummary
 from exporter.audit.public_urls import check_public_urls
+from exporter.audit.published_checker import PublishedTreeChecker
 from exporter.audit.record_faults import proof_faults, proof_list_faults, record_faults
 from exporter.audit.rollup_faults import rollup_faults
 from exporter.audit.tree_reading import Decoded, decoded, read_each, required
@@ -19,14 +22,17 @@ from exporter.bounds import DOCUMENT_BYTES, FILE_BYTES
 from exporter.errors import CheckError, SourceError
 from exporter.history.manifest import file_ledgers
 from exporter.past.archive.stellar_proof import RefusedError, read_trust
-from exporter.publishing.checker import CheckSummary, Fault, TreeChecker, TreeFaultsError
+from exporter.publishing.checker import CheckCounts
+from exporter.publishing.faults import Fault, TreeFaultsError
 from exporter.publishing.sweep_record import SUPERSEDED_KEY, decode_record
+from exporter.render.openapi import VERSION_FIELD
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.documents import (
     Census,
     HistoryManifest,
     Intent,
+    OpenApiDocument,
     ProofList,
     RunManifest,
     SystemStatus,
@@ -105,8 +111,8 @@ class _Check:
         self._source, self._status, self._listed = source, status, listed
         self._sample, self._progress = sample, progress
         self._drawn = Random(status.run_id)
-        self._checker = TreeChecker(
-            status.observed_ledger, status.page_sizes, partial=sample is not None, listed=listed
+        self._checker = PublishedTreeChecker(
+            status.observed_ledger, status.page_sizes, listed, is_sample=sample is not None
         )
 
     @classmethod
@@ -145,16 +151,27 @@ class _Check:
         await self._check_single(CENSUS.template, Census)
         await self._check_risk()
         self._check_extensions()
+        requests = 0
         if isinstance(source, HttpSource):
             count = self._sample or PUBLIC_URL_FILES
-            await check_public_urls(source, self._checker, status, self._listed, count, self._drawn)
+            requests = await check_public_urls(source, self._checker, status, self._listed, count, self._drawn)
         try:
-            return self._checker.finish()
+            return self._summary(self._checker.finish(), requests)
         except TreeFaultsError as error:
             unfinished = await _unfinished(source, status)
             if unfinished is None:
                 raise
             raise TreeFaultsError((*error.faults, unfinished)) from None
+
+    def _summary(self, counts: CheckCounts, requests: int) -> CheckSummary:
+        openapi = self._checker.single_document(OpenApiDocument)
+        return CheckSummary(
+            **{item.name: getattr(counts, item.name) for item in fields(counts)},
+            complete=not self._checker.is_sample,
+            version="" if openapi is None else str(openapi.info.get(VERSION_FIELD)),
+            validated=self._checker.validated,
+            requests=requests,
+        )
 
     async def _check_files_of_run(self) -> None:
         """Check the files that the run lists. Web pages come last, because they lead to all other files."""

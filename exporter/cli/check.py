@@ -74,7 +74,7 @@ def check(
 
 def _report_tree(uri: str, sample: int | None, console: Console) -> int:
     import exporter
-    from exporter.publishing.checker import MAX_SHOWN_FAULTS
+    from exporter.publishing.faults import MAX_SHOWN_FAULTS
 
     answers = answers_next_to(console)
     try:

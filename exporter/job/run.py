@@ -407,7 +407,7 @@ class Job:
         """
         settings, replaced = self.settings, self.replaced_ledger
         tables, series = inputs.tables, inputs.series
-        checker = TreeChecker(tables.ledger, inputs.settings.page_sizes, own_files_only=True)
+        checker = TreeChecker(tables.ledger, inputs.settings.page_sizes)
         with (
             self.log.step("publish", "rendering and publishing") as facts,
             without_collecting(),

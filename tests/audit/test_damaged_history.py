@@ -15,7 +15,7 @@ import pytest
 
 from exporter.audit.published_tree import check_files
 from exporter.history.parquet import run_file_of_latest
-from exporter.publishing.checker import TreeFaultsError
+from exporter.publishing.faults import TreeFaultsError
 from tests.audit.trees import Files, assert_named, change, check, faults, keys, lie, seal
 from tests.render.whole_tree import publish_tree
 

@@ -11,11 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
+from exporter.audit.check_summary import CheckSummary
 from exporter.audit.public_urls import public_urls
 from exporter.audit.published_tree import check_files, check_source
 from exporter.errors import ConfigError, SourceError
 from exporter.localnet.server import running
-from exporter.publishing.checker import CheckSummary, TreeFaultsError
+from exporter.publishing.faults import TreeFaultsError
 from exporter.serve.preview import create_app
 from exporter.stores import tree_sources
 from exporter.stores.tree_sources import HttpSource

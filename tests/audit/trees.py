@@ -18,10 +18,11 @@ from typing import Any
 
 import pytest
 
+from exporter.audit.check_summary import CheckSummary
 from exporter.audit.published_tree import check_source
 from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
 from exporter.localnet.server import create_app, running
-from exporter.publishing.checker import CheckSummary, TreeFaultsError
+from exporter.publishing.faults import TreeFaultsError
 from exporter.stores.memory import MemoryStore
 from exporter.stores.tree_sources import StoreSource
 from exporter.tree.documents import ManifestFile

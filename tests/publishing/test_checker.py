@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from exporter.errors import CheckError
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import market_keys
-from exporter.publishing.checker import TreeFaultsError, links_of, schema_faults, schemas_of
+from exporter.publishing.faults import TreeFaultsError
 from exporter.tree.documents import page_token
 from exporter.tree.families import HISTORY_MANIFEST_KEY, OPENAPI_KEY, STATUS_KEY
 from exporter.tree.run_listing import RunListing
@@ -218,14 +218,6 @@ def test_documents(files: Files) -> None:
     assert_named(files, "index.html", "links to /v1/nowhere, but")
 
 
-def test_links_that_stay_inside() -> None:
-    """Links are paths from the root, with their queries; those with a scheme or a host lead elsewhere."""
-    links = ("../x.html#y", "?a=1&amp;b", "/v1/", "#top", "//host/z", "https://host/z", "mailto:z")
-    page = "".join(f'<a href="{link}">' for link in links).encode()
-
-    assert ("/pools/x.html", "/pools/M/?a=1&b", "/v1/") == links_of("pools/M/p.html", page)
-
-
 def test_unlisted_record(files: Files) -> None:
     """A run's id is the digest of its files; another one is found, and so are other counts and another listing."""
     key, files_key = status_of(files)["manifest_key"], manifest_of(files)["files_key"]
@@ -262,30 +254,6 @@ def test_the_first_are_listed_and_all_are_counted(files: Files) -> None:
     assert max(map(len, map(str, caught.value.faults))) < 600
     assert f"  and {len(caught.value.faults) - 20} more" == shown[-1]
     assert [str(fault) for fault in caught.value.faults] == sorted(map(str, caught.value.faults))
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "text"},
-        {"pattern": "("},
-        {"$ref": "#/components/schemas/Nothing"},
-        {"$ref": "https://elsewhere/schema"},
-        {"items": 3},
-    ],
-)
-def test_unknown_schemas_are_refused(schema: dict[str, Any]) -> None:
-    """What is not a schema, or refers to what is not in the document, is refused; nothing is fetched for it."""
-    with pytest.raises(CheckError, match="Thing"):
-        schemas_of({"Thing": schema})
-
-
-def test_patterns_end_soon() -> None:
-    """A pattern with which other engines would be busy for years is done at once."""
-    schemas = schemas_of({"Thing": {"pattern": "^(a+)+$"}})
-
-    assert [] == list(schema_faults(schemas, "Thing", "a" * 40))
-    assert 1 == len(list(schema_faults(schemas, "Thing", "a" * 40 + "b")))
 
 
 def test_documents_and_schemas_disagree(files: Files) -> None:

@@ -15,7 +15,7 @@ import pytest
 from exporter.audit.published_tree import check_files
 from exporter.errors import LostRaceError, StoreError
 from exporter.history.parquet import run_file_of_latest
-from exporter.publishing.checker import TreeFaultsError
+from exporter.publishing.faults import TreeFaultsError
 from exporter.publishing.published_state import read_published
 from exporter.publishing.rebuild import Fate, Rebuilt, rebuild_history
 from exporter.publishing.retention import CACHE_MARGIN
