@@ -26,8 +26,6 @@ from itertools import chain, groupby, pairwise
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
-import msgspec
-
 from exporter.config import Settings
 from exporter.deployments import Deployment
 from exporter.deployments.networks import network_of
@@ -37,6 +35,7 @@ from exporter.history.manifest import HistoryPart
 from exporter.ledger.contract_storage import StoredSource
 from exporter.ledger.view import LedgerView
 from exporter.past.backfill.executors import run_all
+from exporter.past.backfill.journal import FinishedPiece, read_journal, write_journal
 from exporter.past.backfill.liquidations import rows_in
 from exporter.past.backfill.merge import finish_history, ledgers_of, merge_into_history
 from exporter.past.backfill.segments import Close, EventNames, Segment, SegmentResult, read_state, replay_segment
@@ -48,9 +47,7 @@ from exporter.past.lake.transitions import UNKNOWN_CODE, Tally
 from exporter.past.lake.watch import Watch
 from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.stores.store import Store
-from exporter.tree.decoding import decode_json
 from exporter.tree.documents import LedgerSpan, Transitions
-from exporter.tree.families import JOURNAL_KEY
 
 RANGE_LEDGERS = 8_192
 """Number of ledgers in a range that is extracted as one piece of work: about 40 seconds on mainnet."""
@@ -143,21 +140,6 @@ class _NamedClose(NamedTuple):
     close: Close
 
 
-class _Done(msgspec.Struct, frozen=True):
-    """A segment whose rows are in the history: its ledgers, its ledgers with rows, and its tally."""
-
-    boundaries: tuple[int, ...]
-    with_rows: tuple[int, ...]
-    tally: Tally
-
-
-class _Journal(msgspec.Struct):
-    """The record of earlier backfills of a history: their finished segments, and what their readings looked at."""
-
-    segments: dict[str, _Done] = {}
-    watched: Watch = Watch()
-
-
 class LakeJob:
     """One backfill."""
 
@@ -198,7 +180,7 @@ class LakeJob:
         store fails. What was written until then stays, and another backfill does not do it again.
         """
         result = self.result
-        self._watched = self._find_watched() | self._journal().watched
+        self._watched = self._find_watched() | read_journal(self._store).watched
         for round_number in range(1, MAX_ROUNDS + 1):
             result.rounds = round_number
             self._extract()
@@ -211,9 +193,9 @@ class LakeJob:
             if not missing:
                 break
             self._watched |= missing
-            journal = self._journal()
+            journal = read_journal(self._store)
             journal.watched |= missing
-            self._write_journal(journal)
+            write_journal(self._store, journal)
         else:
             reason = f"after {MAX_ROUNDS} rounds its reading still looks at what was not watched"
             result.refused |= {close.ledger: reason for _, closes in self._unfinished(segments) for close in closes}
@@ -326,14 +308,13 @@ class LakeJob:
 
     def _unfinished(self, segments: Sequence[tuple[str, list[Close]]]) -> list[tuple[str, list[Close]]]:
         """The segments that no backfill has finished, or whose rows the history has lost."""
-        journal, history_has = self._journal(), ledgers_of(self._store)
-        unfinished = []
-        for name, closes in segments:
-            done = journal.segments.get(name)
-            ledgers = {close.ledger for close in closes} - self.result.refused.keys()
-            if done is None or not ledgers <= set(done.boundaries) or not all(map(history_has, done.with_rows)):
-                unfinished.append((name, closes))
-        return unfinished
+        journal, history_has = read_journal(self._store), ledgers_of(self._store)
+        refused = self.result.refused.keys()
+        return [
+            (name, closes)
+            for name, closes in segments
+            if not journal.is_finished(name, {close.ledger for close in closes} - refused, history_has)
+        ]
 
     def _replay(self, unfinished: Sequence[tuple[str, list[Close]]]) -> Watch:
         """Replay unfinished segments. Returns what their readings looked at although it was not watched."""
@@ -366,7 +347,7 @@ class LakeJob:
     def _work(self, unfinished: Sequence[tuple[str, list[Close]]]) -> Iterator[Segment]:
         """Unfinished segments as pieces of work, each with the state that it begins with.
 
-        A segment is cut where the state is not known. Ledgers at which it is not known are refused.
+        A gap cuts a segment into pieces, which have its name. Ledgers at which the state is not known are refused.
         """
         named_closes = [_NamedClose(name, close) for name, closes in unfinished for close in closes]
         covered = set[int]()
@@ -424,7 +405,7 @@ class LakeJob:
     # Add the rows to the history.
 
     def _add_rows(self, segment: Segment, outcome: SegmentResult) -> None:
-        """Add the rows of a segment to the history. If all its boundaries could be read, the segment is finished."""
+        """Add the rows of a piece of work to the history. If all its boundaries could be read, it is finished."""
         result = self.result
         parts: dict[int, HistoryPart] = {}
         complete = True
@@ -444,20 +425,10 @@ class LakeJob:
         result.rows += merged.rows
         result.refused |= merged.refused
         if complete and not merged.refused:
-            journal = self._journal()
+            journal = read_journal(self._store)
             ledgers = tuple(close.ledger for close in segment.boundaries)
-            journal.segments[segment.name] = _Done(ledgers, tuple(sorted(parts)), outcome.tally)
-            self._write_journal(journal)
-
-    def _journal(self) -> _Journal:
-        stored = self._store.get(JOURNAL_KEY)
-        try:
-            return _Journal() if stored is None else decode_json(stored.data, _Journal)
-        except msgspec.DecodeError:
-            return _Journal()  # everything is done again, and turns out to be in the history
-
-    def _write_journal(self, journal: _Journal) -> None:
-        self._store.put(JOURNAL_KEY, msgspec.json.encode(journal, order="deterministic"))
+            journal.add(segment.name, FinishedPiece(ledgers, tuple(sorted(parts)), outcome.tally))
+            write_journal(self._store, journal)
 
     def _publish_tally(self, segments: Iterable[str]) -> None:
         """Publish what comparing formulas with the chain gave in these segments, and the table of liquidations.
@@ -465,10 +436,7 @@ class LakeJob:
         The journal has segments of earlier backfills, too. With another ``every`` they are of the same ledgers, whose
         transitions would be counted twice.
         """
-        tally, finished = self.result.tally, self._journal().segments
-        for name in segments:
-            if name in finished:
-                tally.add(finished[name].tally)
+        tally = self.result.tally = read_journal(self._store).tally_of(segments)
         transitions = []
         for name in sorted({*tally.confirmed, *tally.differing, *tally.untried}):
             protocol, _, code = name.partition("/")

@@ -27,6 +27,7 @@ from exporter.ledger.codec.scval_encode import address, i128, symbol, vec
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.past.backfill import lake_job
+from exporter.past.backfill.journal import read_journal
 from exporter.past.backfill.lake_job import SKIP, LakeResult
 from exporter.past.backfill.start_state import StartState
 from exporter.past.lake.extract import RangeOfLedgers, extract
@@ -371,6 +372,12 @@ def test_a_checkpoint_behind_a_gap_begins_again(lake: RecordedLake, whole: Memor
     assert BOUNDARIES - 1 == result.added
     expected = history_of(whole)
     assert all(data == expected[key] for key, data in history_of(store).items())
+    (pieces,) = read_journal(store).segments.values()  # the gap cut a segment, and each piece is counted
+    assert BOUNDARIES - 1 == sum(len(piece.boundaries) for piece in pieces)
+    confirmed = sum(sum(piece.tally.confirmed.values()) for piece in pieces)
+    assert confirmed == sum(item.confirmed for item in transitions_of(store))
+    assert 2 == len(pieces)
+    assert all(piece.tally.confirmed for piece in pieces)
 
 
 def run(*arguments: str) -> Result:
