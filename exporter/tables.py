@@ -8,7 +8,6 @@ by market, then pool. The columns follow from the models of documents, and those
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import starmap
 from types import NoneType
@@ -69,8 +68,7 @@ class PoolKey(NamedTuple):
         return cls(row["market"], row["pool"])
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True, dict=True):
     """A column of the pools frame, as its field in `exporter.tree.pools` describes it.
 
     Attributes:

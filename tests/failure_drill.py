@@ -9,7 +9,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from msgspec import Struct
 
 from exporter.console import Console
 from exporter.errors import ExporterError
@@ -60,8 +60,7 @@ def documented() -> dict[str, Documented]:
     }
 
 
-@dataclass(frozen=True)
-class Drill:
+class Drill(Struct, frozen=True):
     """A published tree, a network that has a later ledger, and the file of the run report."""
 
     out: Path
@@ -207,8 +206,7 @@ FAILURES: dict[str, Callable[[Drill], tuple[int, str]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """How a run of the drill ended, and what it left.
 
     Attributes:

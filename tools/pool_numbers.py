@@ -2,7 +2,7 @@
 
     python -m tools.pool_numbers
 
-Python cannot derive a dataclass that mypy understands from the columns, so the module is generated, and a test
+Python cannot derive a class that mypy understands from the columns, so the module is generated, and a test
 compares it with what this program writes.
 """
 
@@ -33,8 +33,9 @@ times are unix seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TypedDict
+
+from msgspec import Struct, field
 
 '''
 
@@ -65,8 +66,8 @@ def module() -> str:
     parts = [HEAD]
     for name, (_, meaning, document) in GROUPS.items():
         own = [column for column in terms if column.name in document.__struct_fields__]
-        parts.append(_dataclass(name, meaning, map(_optional, own)))
-    parts.append(_dataclass("SpokeTerms", "One spoke's terms for a pool.", _spoke_fields()))
+        parts.append(_record(name, meaning, map(_optional, own)))
+    parts.append(_record("SpokeTerms", "One spoke's terms for a pool.", _spoke_fields()))
     required = [column for column in COLUMNS if column.source == "required" and column.name not in SHARED]
     attributes = [*map(_required, required), *(_optional(column) for column in terms if column.name not in grouped)]
     attributes += [
@@ -75,7 +76,7 @@ def module() -> str:
     ]
     attributes.append(f"spokes: tuple[SpokeTerms, ...] = ()\n{_docstring('The terms of each spoke, if it has any.')}")
     parts.append(
-        _dataclass("PoolNumbers", "What a protocol's math gives of a pool at the ledger's close time.", attributes)
+        _record("PoolNumbers", "What a protocol's math gives of a pool at the ledger's close time.", attributes)
     )
     columns = [f"{column.name}: {_type(column)}\n" for column in COLUMNS]
     parts.append(
@@ -89,13 +90,13 @@ def module() -> str:
         )
     )
     parts.append(
-        _dataclass("BackstopFrameRow", "A row of the backstops frame: what insures a market.", _backstop_fields())
+        _record("BackstopFrameRow", "A row of the backstops frame: what insures a market.", _backstop_fields())
     )
     return "\n\n".join(parts)
 
 
-def _dataclass(name: str, meaning: str, attributes: Iterable[str]) -> str:
-    return "@dataclass(frozen=True, slots=True, kw_only=True)\n" + _class(f"class {name}:", meaning, attributes)
+def _record(name: str, meaning: str, attributes: Iterable[str]) -> str:
+    return _class(f"class {name}(Struct, frozen=True, kw_only=True):", meaning, attributes)
 
 
 def _class(head: str, meaning: str, attributes: Iterable[str]) -> str:

@@ -9,12 +9,12 @@ import asyncio
 import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import polars as pl
+from msgspec import Struct, field
 
 from exporter.audit.risk_tally import RiskTally
 from exporter.audit.unproven import Unproven, UnprovenReason
@@ -88,8 +88,7 @@ _NOT_FOUND = WhyUnread("not_found", "the run did not look there")
 _NEWER = WhyUnread("not_found", "the run is of an earlier ledger, and did not look there")
 
 
-@dataclass(frozen=True, slots=True)
-class RunRead:
+class RunRead(Struct, frozen=True):
     """What a run read.
 
     Attributes:
@@ -302,8 +301,7 @@ def _document(passphrase: str, proven: Proven, taken: CensusTaken, run: RunRead 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Complete:
+class Complete(Struct, frozen=True):
     """What comparing a run with all contracts of its checkpoint gave.
 
     Attributes:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from exporter.errors import pluralize
 from exporter.publishing.checker import CheckCounts
 
 
-@dataclass(slots=True, kw_only=True)
-class CheckSummary(CheckCounts):
+class CheckSummary(CheckCounts, Struct, kw_only=True):
     """How much was checked: a check that read little proves little.
 
         >>> summary.pools, summary.links > 0

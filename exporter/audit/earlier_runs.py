@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import polars as pl
+from msgspec import Struct, field
 
 from exporter.audit.evidence_proof import claims_of
 from exporter.audit.fetched_tree import EarlierRun, FetchedTree
@@ -33,8 +33,7 @@ from exporter.tree.families import (
 )
 
 
-@dataclass(slots=True)
-class RepeatedRuns:
+class RepeatedRuns(Struct):
     """Earlier runs that were repeated from their evidence.
 
     Attributes:

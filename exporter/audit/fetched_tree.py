@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+from msgspec import Struct
 
 from exporter.audit.evidence_proof import claims_of
 from exporter.audit.input_history import InputHistory, fetch_history
@@ -49,8 +49,7 @@ from exporter.tree.families import (
 from exporter.tree.run_listing import RunListing, ledger_of, listing_of
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierRun:
+class EarlierRun(Struct, frozen=True):
     """An earlier run whose evidence is still in the tree.
 
     Attributes:
@@ -65,8 +64,7 @@ class EarlierRun:
     evidence: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedTree:
+class FetchedTree(Struct, frozen=True):
     """The parts of a tree that are needed to repeat its run and to judge the rest.
 
     Attributes:

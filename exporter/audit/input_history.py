@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
+from msgspec import Struct
 
 from exporter.audit.history_files import rewritten, rows_by_ledger
 from exporter.audit.tree_reading import required
@@ -28,8 +28,7 @@ from exporter.stores.tree_sources import TreeSource
 from exporter.tree.documents import HistoryFile, HistoryManifest, RunInput
 
 
-@dataclass(frozen=True, slots=True)
-class InputHistory:
+class InputHistory(Struct, frozen=True):
     """The history files that a run continued, and those of the history now. All are in a folder, by their keys.
 
     Attributes:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from hashlib import sha256
 
 import polars as pl
+from msgspec import Struct, field
 
 from exporter.audit.history_files import check_as_written, rows_by_ledger
 from exporter.audit.tree_reading import decoded
@@ -46,8 +46,7 @@ MAX_READ_TOGETHER = 64
 """Largest number of files that are in memory at the same time."""
 
 
-@dataclass(slots=True)
-class Leftovers:
+class Leftovers(Struct):
     """The result of judging files that the run does not list.
 
     Attributes:
@@ -59,8 +58,7 @@ class Leftovers:
     named: list[tuple[UnprovenReason, str]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(Struct, frozen=True):
     """What is known of the runs before the published one.
 
     Attributes:

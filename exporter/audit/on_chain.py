@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from exporter.config import Settings
 from exporter.deployments.listing import NOTHING_LISTED
@@ -43,8 +45,7 @@ MAX_OTHER_TIMES = 100
 """Largest number of other times that are tried to explain differences."""
 
 
-@dataclass(slots=True)
-class StorageRuleComparison:
+class StorageRuleComparison(Struct):
     """Answers of calls, compared with what storage rules make of the entries.
 
     Attributes:
@@ -119,8 +120,7 @@ class FailedCall(NamedTuple):
     reason: str
 
 
-@dataclass(slots=True)
-class ChainCheck:
+class ChainCheck(Struct):
     """What comparing with the contracts' views gave.
 
     Attributes:

@@ -6,11 +6,11 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
 from random import Random
 
 import msgspec
 import polars as pl
+from msgspec.structs import fields
 
 from exporter.audit.check_summary import CheckSummary
 from exporter.audit.public_urls import check_public_urls

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from exporter import FORMAT
 from exporter.audit.fetched_tree import FetchedTree
@@ -40,8 +41,7 @@ from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.same_values import same_values
 
 
-@dataclass(slots=True)
-class Rerendered:
+class Rerendered(Struct):
     """How the files of a run compare with what its inputs give.
 
     Attributes:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 from typing import Final
+
+from msgspec import Struct, field
 
 from exporter import exact
 from exporter.config import Settings
@@ -90,8 +91,7 @@ class Largest:
         return RiskLargest(*(sum(ranked[:most]) * 10_000 // self.total for most in (1, 10, 100)))
 
 
-@dataclass(frozen=True, slots=True)
-class PoolFacts:
+class PoolFacts(Struct, frozen=True):
     """The facts of a pool by which positions are judged.
 
     Attributes:
@@ -109,8 +109,7 @@ class PoolFacts:
     stable: bool
 
 
-@dataclass(slots=True)
-class PoolTally:
+class PoolTally(Struct):
     """Sums over the positions in one pool.
 
     Attributes:
@@ -126,8 +125,7 @@ class PoolTally:
     not_secured: int = 0
 
 
-@dataclass(slots=True)
-class DebtSum:
+class DebtSum(Struct):
     """Sums of debt in the oracle's smallest unit.
 
     Attributes:

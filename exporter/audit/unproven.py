@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from exporter.errors import ExitCode, printable
 
@@ -48,8 +49,7 @@ class UnprovenReason(StrEnum):
     MARKETS = "markets", "contracts may be markets that the run left out"
 
 
-@dataclass(slots=True)
-class Unproven:
+class Unproven(Struct):
     """What is not proven.
 
     Attributes:

@@ -9,7 +9,6 @@ import asyncio
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from exporter.audit.census import KEYS_OF_READING, Complete, check_complete, run_read
 from exporter.audit.check import other_version
@@ -77,8 +77,7 @@ EARLIER_RUNS = 5
 """Number of the newest earlier runs that are repeated by default."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """The result of verifying a tree.
 
     Attributes:
@@ -147,7 +146,7 @@ class Verified:
 
     def as_dict(self) -> dict[str, object]:
         other_form = ("close_time", "signed_ledger", "trust", "unproven", "complete")
-        return {name: getattr(self, name) for name in self.__slots__ if name not in other_form} | {
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in other_form} | {
             "ledger_close_time": timestamp(self.close_time),
             "trusted": len(self.trust.organisations),
             "needed": self.trust.needed,

@@ -25,18 +25,18 @@ from __future__ import annotations
 import datetime
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+
+from msgspec import Struct
 
 MARKET = "market"
 BACKSTOP = "backstop"
 FACTORY = "factory"
 
 
-@dataclass(frozen=True, slots=True)
-class KnownContract:
+class KnownContract(Struct, frozen=True):
     """A contract of a deployment.
 
     ``wasm_hash`` (64 hex digits) is the hash of the code that it ran at ``date``. Of a ``listed`` market,
@@ -58,8 +58,7 @@ class KnownContract:
             raise ValueError(f"{self.role} {self.address}: a listed market, and no other contract, has a listed_source")
 
 
-@dataclass(frozen=True, slots=True)
-class KnownPool:
+class KnownPool(Struct, frozen=True):
     """A pool that nothing on the chain lists. ``decimals`` are the token's."""
 
     market: str
@@ -70,8 +69,7 @@ class KnownPool:
     decimals: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Deployment:
+class Deployment(Struct, frozen=True):
     """One deployment of a protocol: the label that people use for it, and the contracts and pools that belong to it."""
 
     protocol: str

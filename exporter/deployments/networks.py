@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
 from functools import lru_cache
+
+from msgspec import Struct, field
 
 from exporter.deployments import Deployment, deployments_of
 from exporter.ledger.codec import strkey
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(Struct, frozen=True):
     """A Stellar network. Its passphrase identifies it, and nothing else does.
 
     A ``simulated`` network runs on one machine, and its ledgers close when somebody asks for it.

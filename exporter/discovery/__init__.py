@@ -10,7 +10,8 @@ discovered = learn(memory, ...)                    after: what is new, and what 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from exporter.deployments import Deployment
 from exporter.deployments.networks import Network
@@ -35,8 +36,7 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True)
-class DiscoveryContext:
+class DiscoveryContext(Struct):
     """Where a run looks, besides the operator's own list and the ledger itself: deployments, and candidates."""
 
     deployments: Sequence[Deployment]
@@ -44,8 +44,7 @@ class DiscoveryContext:
     notices: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Discovered:
+class Discovered(Struct, frozen=True):
     """A market (``pool`` is None) or a pool that neither the lists nor an earlier run named."""
 
     protocol: str

@@ -6,8 +6,9 @@ The ledger may name more markets while it is read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from exporter.config import Settings
 from exporter.deployments import MARKET, Deployment, KnownContract

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from exporter.deployments import Deployment
 from exporter.discovery.candidates import market_code
@@ -63,8 +64,7 @@ class CountedContract(NamedTuple):
     wasm_hash: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class CensusTaken:
+class CensusTaken(Struct, frozen=True):
     """How many contracts are of each kind, how many wasm codes they run, and the contracts whose kind is `LENDING`."""
 
     counts: Mapping[ContractKind, int]

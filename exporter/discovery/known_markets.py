@@ -7,11 +7,10 @@ every market that was found once is remembered, and no run removes one (`exporte
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from exporter.protocols.base import Candidate, Origin
 
@@ -87,8 +86,7 @@ class RoleKey(NamedTuple):
     role: str
 
 
-@dataclass(slots=True)
-class Memory:
+class Memory(Struct):
     """The memory of one network.
 
     Attributes:

@@ -9,10 +9,10 @@ other number is computed from them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 
 _MAX_POWER = 400
 """Largest power of ten that is computed. A number of 128 bits divided by a higher one is 0.0 as a double."""
@@ -21,8 +21,7 @@ _CENT_DECIMALS = 2
 _BPS_DECIMALS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class ApproximateColumn:
+class ApproximateColumn(Struct, frozen=True):
     """A column of doubles, which is an exact column divided by a power of ten.
 
     Attributes:

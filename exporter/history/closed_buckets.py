@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import polars as pl
-from msgspec import Struct
+from msgspec import Struct, field
 
 from exporter.history.buckets import BUCKETS_FRAME, ENDS, OBSERVATIONS, TOTALS_FRAME, TotalKey
 from exporter.history.days_csv import MAX_DAYS, PoolDay, days_csv
@@ -37,8 +36,7 @@ Owner = TypeVar("Owner", bound=PoolKey | TotalKey)
 """The subject of a history: a pool, or a total."""
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryKind(Generic[Owner]):
+class HistoryKind(Struct, Generic[Owner], frozen=True):
     """A kind of history: of pools, or of totals.
 
     Attributes:
@@ -84,8 +82,7 @@ class EarlierPage(NamedTuple):
     end: int
 
 
-@dataclass(slots=True)
-class Histories(Generic[Owner]):
+class Histories(Struct, Generic[Owner]):
     """The histories of one kind, and the frames that they are continued from.
 
     A frame is packed as Parquet. A frame that is missing is empty. These are the names of frames:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Annotated
 
 import msgspec
-from msgspec.structs import astuple, fields
+from msgspec.structs import astuple, replace
 
 from exporter.history import approximate
 from exporter.history.approximate import nearest_double
@@ -45,7 +44,7 @@ class PoolDay(HistoryBucket, frozen=True, forbid_unknown_fields=True):
     ]
 
 
-EXACT = tuple(each.name for each in fields(PoolDay))
+EXACT = PoolDay.__struct_fields__
 
 PLOTTED = tuple(
     replace(column, source="oracle_price_usd", meaning="approximate: oracle_price_usd; null without a valid price")

@@ -10,7 +10,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
+from msgspec import Struct
 from polars.io.plugins import register_io_source
 
 from exporter.bounds import FILE_BYTES
@@ -39,8 +39,7 @@ MAX_MANIFEST_BYTES = FILE_BYTES
 _LAST_LEDGER = 2**32 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """One end of a range: a ledger or an aware UTC time. An end without either has no limit."""
 
     ledger: int | None = None
@@ -69,8 +68,7 @@ def parse_moment(text: str | None, option: str) -> Moment:
     return Moment(time=time)
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Which rows to export.
 
     Attributes:
@@ -123,8 +121,7 @@ class Selection:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """The number of rows that were written, and of the history files that were read for them."""
 
     rows: int

@@ -7,12 +7,12 @@ silently begins a new one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from exporter import FORMAT
 from exporter.errors import CheckError, SourceError, StoreError
@@ -23,8 +23,7 @@ from exporter.tree.families import ALL_HISTORY_PREFIX, HISTORY_FILES_PREFIX, HIS
 from exporter.tree.files import FileKind, RenderedFile
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryPart:
+class HistoryPart(Struct, frozen=True):
     """A Parquet file of the history, and its entry in the manifest."""
 
     file: RenderedFile

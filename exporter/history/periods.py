@@ -15,9 +15,9 @@ If there is no bucket before the period, the history does not reach that far, an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from exporter.history.buckets import ENDS, floored_mean
 from exporter.history.closed_buckets import Histories
@@ -33,8 +33,7 @@ _MEAN_ONLY_FIELDS = ("comparable_supply_apy_bps", "comparable_borrow_apy_bps")
 """Fields of a bucket for which a period has only a mean."""
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
+class Period(Struct, frozen=True):
     """A period: its name in the API, the length of its buckets, and their number."""
 
     name: str

@@ -6,10 +6,10 @@ rates were in between.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 import polars as pl
+from msgspec import Struct
 
 from exporter.exact import JSON_INTEGER_MAX
 from exporter.tables import YEAR
@@ -30,8 +30,7 @@ _MAX_INTEREST = 10**34
 """Largest interest between two observations that is counted, so that no sum of a week exceeds 128 bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexAt:
+class IndexAt(Struct, frozen=True):
     """An index with its decimals, at a time in unix seconds. What is not known is None."""
 
     time: int | None

@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain, groupby
 from operator import itemgetter
@@ -28,6 +27,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from exporter.errors import DecodeError, StoreError
 from exporter.history.approximate import APPROXIMATE_NAMES, APPROXIMATE_SOURCES, arrow_fields, with_approximate
@@ -68,8 +68,7 @@ class UnreadableHistoryError(StoreError):
     """A history file that a rollup needs is missing or damaged, or too many files would have to be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class RollupKind:
+class RollupKind(Struct, frozen=True):
     """A kind of rollup.
 
     Attributes:
@@ -105,8 +104,7 @@ HOURLY = RollupKind(HOUR, HOURLY_ROLLUP.template, DAY, HOURLY_COLUMNS, HOURLY_AP
 KINDS = (DAILY, HOURLY)
 
 
-@dataclass(frozen=True, slots=True)
-class RollupFile:
+class RollupFile(Struct, frozen=True):
     """A rollup file that changed, and its entry for the history's manifest."""
 
     entry: HistoryRollup

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import zip_longest
 
 import msgspec
 import polars as pl
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from exporter import FORMAT
 from exporter.errors import CheckError, DecodeError, StoreError
@@ -45,8 +44,7 @@ BATCH_ROWS = 100_000
 """Number of observations that are added together when history files have to be read. A larger file is added alone."""
 
 
-@dataclass(slots=True)
-class Series:
+class Series(Struct):
     """All histories up to a ledger.
 
     Attributes:

@@ -10,10 +10,10 @@ since 1970; weeks begin on Monday. A bucket is summed up in two ways:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import polars as pl
+from msgspec import Struct
 
 from exporter.tree.values import BUCKET_NAMES
 
@@ -23,8 +23,7 @@ _FIRST_MONDAY = 4 * _DAY_SECONDS  # 1970-01-05
 Time = TypeVar("Time", int, pl.Expr)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Span(Struct, frozen=True, kw_only=True):
     """A length of time that repeats without gaps. One of the repetitions starts at ``origin``, in unix seconds."""
 
     seconds: int
@@ -35,8 +34,7 @@ class Span:
         return (time - self.origin) // self.seconds * self.seconds + self.origin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket(Span):
+class Bucket(Span, Struct, frozen=True, kw_only=True):
     """A length of the API's time buckets.
 
     Attributes:

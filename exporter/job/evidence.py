@@ -6,11 +6,11 @@ import gzip
 import hashlib
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from exporter.bounds import EVIDENCE_BYTES, EVIDENCE_LINE_BYTES, gzip_lines
 from exporter.deployments import MARKET, Deployment
@@ -61,8 +61,7 @@ two readings of one ledger could differ.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class SearchScope:
+class SearchScope(Struct, frozen=True):
     """Where a run looks for markets.
 
     Attributes:
@@ -129,9 +128,8 @@ class SearchScope:
         return replace(self, candidates=candidates)
 
 
-# There is no repr, because `asyncio.run` computes that of its result, and this one would be as large as the network.
-@dataclass(frozen=True, slots=True, repr=False)
-class Evidence:
+# The repr has no fields, because `asyncio.run` makes that of its result: here it would be as large as the network.
+class Evidence(Struct, frozen=True):
     """The entries and calls that the numbers of a run follow from.
 
     Attributes:
@@ -163,6 +161,8 @@ class Evidence:
     stored: bool = False
     skipped: Sequence[SkippedMarket] = ()
     excluded: Sequence[str] = ()
+
+    __repr__ = object.__repr__
 
     def search_scope(self, package_lists: Sequence[Deployment]) -> SearchScope:
         """Where the run looked: the package's lists, and what the evidence adds to them."""

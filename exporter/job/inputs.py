@@ -8,9 +8,9 @@ is a hash of the other files and no page names the manifest, so no input depends
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec import Struct
 
 from exporter.config import Settings
 from exporter.history.series import Series
@@ -20,8 +20,7 @@ from exporter.tree.documents import HistoryFile, InputName, RunChange, RunInput,
 from exporter.tree.files import RenderedFile
 
 
-@dataclass(frozen=True, slots=True)
-class RunInputs:
+class RunInputs(Struct, frozen=True):
     """The inputs of a run.
 
     Attributes:

@@ -7,11 +7,11 @@ read is set aside and never lost.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.discovery.known_markets import (
     EventStream,

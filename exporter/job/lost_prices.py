@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Set
-from dataclasses import dataclass
 
 import msgspec
 import polars as pl
+from msgspec import Struct
 
 from exporter.config import Settings
 from exporter.errors import StoreError, pluralize
@@ -30,8 +30,7 @@ MAX_NAMED_MARKETS = 5
 MAX_BYTES = 32 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class LostPrices:
+class LostPrices(Struct, frozen=True):
     """The pools that lost their price.
 
     Attributes:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from exporter.config import NetworkSettings, Settings, load_settings
 from exporter.deployments import MARKET
@@ -104,9 +104,8 @@ def read_again(evidence: Evidence) -> tuple[MarketsRead, Evidence]:
     return asyncio.run(read_markets(settings, open_evidence(settings, evidence), None))
 
 
-# There is no repr, because `asyncio.run` computes that of its result, and this one would be as large as the network.
-@dataclass(frozen=True, slots=True, repr=False)
-class MarketsRead:
+# The repr has no fields, because `asyncio.run` makes that of its result: here it would be as large as the network.
+class MarketsRead(Struct, frozen=True):
     """The state of all markets at one ledger, and what the run learned while it read them.
 
     Attributes:
@@ -132,6 +131,8 @@ class MarketsRead:
     proof: bytes | None
     entry_count: int
     skipped: list[SkippedMarket]
+
+    __repr__ = object.__repr__
 
     def tables(self) -> Tables:
         """The numbers of all markets, computed from their state."""

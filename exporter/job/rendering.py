@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
 from datetime import timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter import FORMAT
 from exporter.deployments.identified_tokens import identities
@@ -50,16 +52,14 @@ MAX_NAMED_SKIPPED = 20
 """The status document names at most this many skipped markets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """Some files of a run, and the names of the inputs that they depend on. All files depend on the settings, too."""
 
     depends_on: frozenset[InputName]
     files: Iterator[RenderedFile]
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedRun:
+class RenderedRun(Struct, frozen=True):
     """A run as it follows from its inputs (`render_run`).
 
     Attributes:

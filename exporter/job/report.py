@@ -11,12 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from time import monotonic, process_time, time
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
+from msgspec.structs import asdict
 
 from exporter.config import Settings
 from exporter.console import Console, Silence

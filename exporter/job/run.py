@@ -12,12 +12,13 @@ import asyncio
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from exporter.config import Settings
 from exporter.console import Console
@@ -94,8 +95,7 @@ MAX_COMPACTED = 40
 """A run compacts at most this many files; the next run continues."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Struct, frozen=True):
     """The result of a run that did not fail.
 
         >>> result.run_id == result.report["run_id"]
@@ -241,8 +241,7 @@ class PreviousRun(NamedTuple):
     changes_table: pa.Table
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """The state that the steps of a run share; `execute` has them in their order."""
 
     settings: Settings
@@ -289,7 +288,7 @@ class Job:
                     log.add(reading=asked)
         report_dead_endpoints(asked.get("answers", {}), asked.get("errors", {}), log)
         certificate = asdict(read.certificate)
-        certificate |= certificate.pop("interval")
+        certificate |= asdict(certificate.pop("interval"))
         log.add(certificate=certificate, ledger_close_time=read.close_time)
         return read, evidence
 

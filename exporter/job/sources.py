@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
+
+from msgspec import Struct
 
 from exporter.config import Settings
 from exporter.deployments.networks import NETWORKS, Network, network_id, network_of
@@ -32,8 +33,7 @@ TOLERANCE = timedelta(minutes=5)
 OnRequest = Callable[[], None]
 
 
-@dataclass(slots=True)
-class OpenSource:
+class OpenSource(Struct):
     """A source that is open for reading, and what the run has to know of it.
 
     Attributes:
@@ -132,8 +132,7 @@ class RpcEndpoints(WithoutProof):
                 raise
 
 
-@dataclass(frozen=True, slots=True)
-class StoredLedger(WithoutProof):
+class StoredLedger(WithoutProof, Struct, frozen=True):
     """A file that holds a ledger's entries: a ledger snapshot file, or the evidence that an earlier run left."""
 
     path: Path

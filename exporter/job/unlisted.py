@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from exporter.deployments import Deployment
 from exporter.deployments.listing import MarketKey
@@ -76,8 +77,7 @@ class Gathered(NamedTuple):
     calls: dict[ContractCall, SimulationAnswer]
 
 
-@dataclass(eq=False, slots=True)
-class _Part:
+class _Part(Struct, eq=False):
     """One unlisted market while it is read.
 
     ``counted`` is set when it is known how many pools of the budget the market takes, which can be none.

@@ -7,8 +7,9 @@ is run, and nothing is guessed: any other call is an error that begins with `NOT
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec.scval_encode import encode_scval

@@ -6,8 +6,9 @@ Events are hints, and not state. Nothing ties them to the run's ledger, so what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval import ScVal
@@ -19,16 +20,14 @@ MAX_EVENTS_PER_PAGE = 1_000
 """The number of events in one page. An RPC allows ten times as many, but this keeps a page below a megabyte."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventFilter:
+class EventFilter(Struct, frozen=True):
     """Selects events of any of the contracts (strkeys) whose first topics are these symbols. More topics may follow."""
 
     contracts: tuple[str, ...]
     topics: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ContractEvent:
+class ContractEvent(Struct, frozen=True):
     """One event: the contract (a strkey) that published it, the ledger, its topics and its value."""
 
     contract: str
@@ -41,8 +40,7 @@ class ContractEvent:
         return self.topics[: len(topics)] == tuple((scval.SYMBOL, topic) for topic in topics)
 
 
-@dataclass(frozen=True, slots=True)
-class EventsPage:
+class EventsPage(Struct, frozen=True):
     """One page of events, in the order of the chain.
 
     Attributes:
@@ -60,8 +58,7 @@ class EventsPage:
     undecodable: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class OutOfRange:
+class OutOfRange(Struct, frozen=True):
     """The answer if the ledger that was asked for is not kept. Kept are the ledgers from ``oldest`` to ``latest``.
 
     If several endpoints answered so, it is the widest range of them. It is ``certain`` if every endpoint did.

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from exporter.errors import DecodeError, SourceError
 from exporter.ledger.codec.entries import ARCHIVED, ContractData, decode_contract_data, instance_of, with_held_code
@@ -23,8 +24,7 @@ MAX_REASON_LENGTH = 200
 """The reason of a failed call is cut to this many characters. The host's own texts are far shorter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Struct, frozen=True):
     """The ledgers from ``first`` to ``last``, both included. It is empty if ``first`` is above ``last``."""
 
     first: int
@@ -57,8 +57,7 @@ def _decoded(key: bytes, data: bytes) -> ContractData:
     return decoded
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Struct):
     """A ledger entry, which is decoded when somebody asks for its content.
 
     If it is the instance of a contract whose code another contract holds, ``held`` is the entry that says which code.
@@ -95,8 +94,7 @@ def _version(raw: RawEntry | None) -> tuple[int, bool] | None:
     return None if raw is None else (raw.last_modified, raw.live_until == ARCHIVED)
 
 
-@dataclass(slots=True)
-class KeyObservation:
+class KeyObservation(Struct):
     """The newest observation of a key: its entry, or None if it was absent, as it was read at ``ledger``.
 
     ``is_never_removed`` says that nothing ever removes the entry.
@@ -154,8 +152,7 @@ UNCERTIFIED = "not known to hold"
 _UNDECODABLE = "the result cannot be decoded"
 
 
-@dataclass(frozen=True, slots=True)
-class CallResult:
+class CallResult(Struct, frozen=True):
     """The result of a simulated call: a ``value`` or an ``error``, and the ledger at which it was simulated."""
 
     value: ScVal | None

@@ -7,8 +7,9 @@ rule. docs/protocols/blend.md, "Prices", has the forms of the answers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from exporter.errors import Barrier
 from exporter.ledger.codec import scval
@@ -31,8 +32,7 @@ class PriceKey(NamedTuple):
     token: str
 
 
-@dataclass(frozen=True, slots=True)
-class Quote:
+class Quote(Struct, frozen=True):
     """An oracle's answer for a token.
 
     Attributes:

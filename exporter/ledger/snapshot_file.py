@@ -14,13 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from exporter.errors import DecodeError, SnapshotFileError
 from exporter.ledger.codec.entries import (
@@ -57,8 +57,7 @@ Document: TypeAlias = Annotated[dict[str, Any], Meta(min_length=1, max_length=1)
 """A union in XDR-JSON, which is an object with one arm."""
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerSnapshot:
+class LedgerSnapshot(Struct, frozen=True):
     """The content of a ledger snapshot file: the state after ``ledger`` closed, at ``close_time`` (unix seconds).
 
     ``entries`` has contract data and code by LedgerKey XDR. An entry that is damaged, or of a newer protocol, has bytes

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from exporter.ledger.codec.scval import ScVal
 
@@ -15,8 +16,7 @@ LATEST_CLOSE_TIME = 253_370_764_799
 """The end of the year 9998, in unix seconds. A later close time is refused, because its time buckets end after 9999."""
 
 
-@dataclass(frozen=True, slots=True)
-class RawEntry:
+class RawEntry(Struct, frozen=True):
     """One ledger entry as a source gives it.
 
     ``data`` is LedgerEntryData XDR. ``last_modified`` is the ledger of the entry's last change. ``live_until`` is the
@@ -28,8 +28,7 @@ class RawEntry:
     live_until: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class EntriesAnswer:
+class EntriesAnswer(Struct, frozen=True):
     """The state of the ``asked`` keys after ``ledger`` closed. An asked key that is not in ``entries`` is absent.
 
     Keys are LedgerKey XDR. ``endpoint`` is the label of who answered, which a report may show.
@@ -41,8 +40,7 @@ class EntriesAnswer:
     endpoint: str
 
 
-@dataclass(frozen=True, slots=True)
-class ContractCall:
+class ContractCall(Struct, frozen=True):
     """A read-only call of a contract function. ``contract`` is a strkey, ``arguments`` are ScVals."""
 
     contract: str
@@ -50,8 +48,7 @@ class ContractCall:
     arguments: tuple[ScVal, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationAnswer:
+class SimulationAnswer(Struct, frozen=True):
     """The result of a call at ``ledger``. Either ``result`` (ScVal XDR) or ``error`` is set.
 
     ``footprint`` has the LedgerKey XDR of everything that the call looked at, found or not. It is empty for an error.

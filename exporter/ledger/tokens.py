@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval, strkey
@@ -24,8 +26,7 @@ Without a limit, a hostile token with 4,294,967,295 decimals would keep a run bu
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Struct, frozen=True):
     """A token, as its contract describes it.
 
     Attributes:

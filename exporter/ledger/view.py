@@ -26,8 +26,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from exporter.errors import NoCommonLedgerError, SourceError
 from exporter.ledger.codec.entries import code_holder_key, names_no_contract
@@ -41,8 +43,7 @@ BATCH_TURNS = 5
 """The number of turns of the event loop for which a batch waits for more questions. Then every part has asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class ViewLimits:
+class ViewLimits(Struct, frozen=True):
     """Bounds on one read transaction.
 
     If everything holds at several ledgers, the newest is taken. With a ``spacing``, it is the newest one that ends a
@@ -63,8 +64,7 @@ _CANNOT_BE_CALLED = ("G", "M", "B", "L", "W")
 """The first letters of the strkeys of accounts, muxed addresses, balances and pools, which are no contracts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(Struct, frozen=True):
     """The proof that a run is the state of ``ledger``: every entry and call that it used is known to hold at it.
 
     They hold at every ledger of ``interval``. ``uncertified_calls`` had no result that is known to hold at the ledger,
@@ -80,9 +80,8 @@ class Certificate:
     uncertified_calls: int
 
 
-# There is no repr, because `asyncio.run` computes that of its result, and this one would be as large as a ledger.
-@dataclass(frozen=True, slots=True, repr=False)
-class Reading(Generic[T]):
+# The repr has no fields, because `asyncio.run` makes that of its result: here it would be as large as the network.
+class Reading(Struct, Generic[T], frozen=True):
     """The result of a program, and the certificate of its ledger.
 
     ``entries`` and ``calls`` are everything on which the result depends: the entries by LedgerKey XDR, where None means
@@ -93,6 +92,8 @@ class Reading(Generic[T]):
     certificate: Certificate
     entries: Mapping[bytes, RawEntry | None] = field(default_factory=dict)
     calls: Mapping[ContractCall, SimulationAnswer] = field(default_factory=dict)
+
+    __repr__ = object.__repr__
 
 
 class Batcher(Generic[Q]):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from exporter.ledger.codec.entries import seen_at
 from exporter.ledger.codec.scval import ScVal
@@ -21,8 +22,7 @@ class LedgerRangeError(LookupError):
     """A ledger is older or newer than those that the chain can be asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One write to an entry.
 
     Attributes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from random import Random
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from exporter.exact import ceil_divide
 from exporter.ledger.observation import Entry
@@ -141,8 +143,7 @@ class Mover:
                     draft.put(pool.accrued(name), number)
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """Entries that were written, on top of the entries before."""
 
     before: DataLookup

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from exporter.deployments.networks import NETWORKS, network_id
 from exporter.errors import SnapshotFileError
@@ -28,8 +29,7 @@ _NO_SUCH_FUNCTION: Final = _ERROR.format("WasmVm")
 _NO_SUCH_CONTRACT: Final = _ERROR.format("Storage")
 
 
-@dataclass(frozen=True, slots=True)
-class Simulation:
+class Simulation(Struct, frozen=True):
     """The result of simulating a call.
 
     Attributes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Final
+
+from msgspec.structs import replace
 
 from exporter.deployments.networks import NETWORKS, derived_address
 from exporter.ledger.codec import strkey

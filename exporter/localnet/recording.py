@@ -5,12 +5,12 @@ from __future__ import annotations
 import lzma
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import ContractData, data_key, decode_contract_data, encode_contract_data
@@ -83,8 +83,7 @@ def answer_key(call: ContractCall) -> tuple[str, str, tuple[bytes, ...]]:
     return call.contract, call.function, tuple(map(encode_scval, arguments))
 
 
-@dataclass(frozen=True, slots=True)
-class Rewriting:
+class Rewriting(Struct, frozen=True):
     """Rewrites values: with other addresses, and with times that are ``seconds`` later.
 
     A number counts as a time if it is near ``now``, in unix seconds or milliseconds.

@@ -12,11 +12,11 @@ import binascii
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import strkey
@@ -63,8 +63,7 @@ class RpcError(Exception):
         self.data = data
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A node while it answers a call: the network, and the latest ledger that the node has."""
 
     network: LocalNetwork

@@ -9,12 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import msgspec
 import uvicorn
+from msgspec import Struct, field
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -43,8 +43,7 @@ class _UnavailableError(Exception):
     """A request is answered with HTTP 503 and without a body."""
 
 
-@dataclass
-class Behaviour:
+class Behaviour(Struct):
     """The behaviour of a server, which may change while it runs. By default one node answers, and no ledger closes.
 
     Attributes:

@@ -6,10 +6,12 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.config import Settings
 from exporter.deployments.networks import network_id, network_of
@@ -33,8 +35,7 @@ from exporter.stores.store import Clock
 BUCKET_CACHE = "./archive-buckets"
 
 
-@dataclass(frozen=True, slots=True)
-class FromArchive:
+class FromArchive(Struct, frozen=True):
     """History archives from which a run reads.
 
     Attributes:
@@ -68,8 +69,7 @@ class FromArchive:
             yield replace(opened, stored=True, proof=state.proof, notices=state.notices)
 
 
-@dataclass(frozen=True, slots=True)
-class ProvenState:
+class ProvenState(Struct, frozen=True):
     """The proven state at a checkpoint.
 
     Attributes:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from exporter.past.archive.stellar_proof import Proven, Trust
 from exporter.past.archive.trusted_organisations import signed_by, trust_file
@@ -22,8 +23,7 @@ WAIT_SECONDS = 60.0
 """Longest time that proofs wait while somebody publishes. A run that publishes should finish in it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProvenEntries:
+class ProvenEntries(Struct, frozen=True, kw_only=True):
     """The number of entries in a run's evidence, how many of them a checkpoint confirms, and the others by reason."""
 
     entries: int

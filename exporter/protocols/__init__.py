@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import replace
 from importlib import import_module
+
+from msgspec.structs import replace
 
 from exporter.deployments import Deployment
 from exporter.deployments.networks import NETWORKS

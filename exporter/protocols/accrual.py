@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.scval_encode import encode_scval, symbol
@@ -17,8 +18,7 @@ class UntriedError(Exception):
     """A contract added interest to a pool, and something that the math also needs is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One ledger: its close time, and the entries at three moments of it."""
 
     time: int
@@ -31,8 +31,7 @@ class Step:
     """The entries after the ledger."""
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(Struct, frozen=True):
     """One accrual in a ledger: what our math gives, and what the contract wrote, both by the name of the field."""
 
     compute: Callable[[], Mapping[str, int]]
@@ -41,8 +40,7 @@ class Transition:
     """The values that the contract wrote. Each of these fields is among the computed ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class AccrualRule:
+class AccrualRule(Struct, frozen=True):
     """How a protocol's accruals are recognised and computed (docs/lake.md).
 
     Only fields that an action of a user cannot change are compared, or fields that the entries show to be unchanged.

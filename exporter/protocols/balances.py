@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval
@@ -16,8 +17,7 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(Struct, frozen=True):
     """A contract's balance of a token.
 
     ``amount`` is in base units. If it cannot be determined it is None, and ``failure`` says why. ``stored`` is False if

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from exporter.deployments import Deployment, KnownContract
 from exporter.ledger.oracles import PriceKey, Quote
@@ -33,8 +35,7 @@ UNKNOWN_SINCE = 2**32
 """The value of ``known_since`` for a candidate that no earlier run heard of."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """An address that should be a market or, if it has a ``pool``, a pool of that market that nothing else lists."""
 
     protocol: str
@@ -87,8 +88,7 @@ def with_contract(deployment: Deployment, role: str, address: str) -> Deployment
     return replace(deployment, contracts=(*deployment.contracts, contract))
 
 
-@dataclass(frozen=True, slots=True)
-class Market:
+class Market(Struct, frozen=True):
     """A market as it was read.
 
     ``members`` are the ids of all its pools, whether they could be read or not. ``config_hash`` is 16 hex digits that
@@ -106,8 +106,7 @@ class Market:
     members: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A parameter of a rate model, or a limit.
 
     Its number is ``value`` divided by 10^``decimals``. A yes is 1, a no is 0. With ``no_limit`` the contract takes the
@@ -120,8 +119,7 @@ class Parameter:
     no_limit: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """A change of terms, admin, code or oracle that is queued and not in effect yet.
 
     ``pool`` is None if the change concerns the whole market. ``takes_effect`` is the time (unix seconds) from which on
@@ -151,8 +149,7 @@ NOBODY = "none"
 """The value of a `Held` that says that nobody has the role."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """An admin, a code or an oracle of a market. The run reports if one changes.
 
     ``subject`` is a role or a contract, and ``value`` the address or the hash.
@@ -171,8 +168,7 @@ class TokenOfMarket(NamedTuple):
     token: str
 
 
-@dataclass(frozen=True, slots=True)
-class RewardPrice:
+class RewardPrice(Struct, frozen=True):
     """The price of a reward token in another token.
 
     One whole reward token is worth ``rate`` / 10^``decimals`` whole tokens of ``priced_in``, which an oracle prices.
@@ -188,8 +184,7 @@ class RewardPrice:
 State = TypeVar("State")
 
 
-@dataclass(frozen=True, slots=True)
-class PoolRead(Generic[State]):
+class PoolRead(Struct, Generic[State], frozen=True):
     """One pool as it was read: its market and token, and the state from which its protocol's math computes."""
 
     market: Market
@@ -230,8 +225,7 @@ NO_REWARDS = Rewards(
 """The rewards of a protocol whose contracts pay nothing in addition to interest."""
 
 
-@dataclass(slots=True)
-class ProtocolReading:
+class ProtocolReading(Struct):
     """Everything that was read of one protocol.
 
     Attributes:
@@ -292,8 +286,7 @@ class ProtocolReading:
         """
 
 
-@dataclass(frozen=True, slots=True)
-class ComputedPool:
+class ComputedPool(Struct, frozen=True):
     """A pool as it was read, and its row of the pools frame."""
 
     pool: AnyPool

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
 from typing import Literal, cast
 
 import polars as pl
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from exporter import exact
 from exporter.deployments.listing import NOTHING_LISTED, MarketListings
@@ -69,8 +70,7 @@ together if they cannot be given.
 """
 
 
-@dataclass(slots=True)
-class Tables:
+class Tables(Struct):
     """A run's numbers: the frames of `exporter.tables`, and everything that is not in a frame."""
 
     ledger: int
@@ -172,10 +172,9 @@ def compute(
 
 _GROUPS = ("operations", "amounts", "risk", "rewards")
 _COLUMNS_OF_GROUPS = tuple(
-    (group, tuple(item.name for item in fields(kind)))
-    for group, kind in zip(_GROUPS, (Operations, Amounts, Risk, Rewards), strict=True)
+    (group, kind.__struct_fields__) for group, kind in zip(_GROUPS, (Operations, Amounts, Risk, Rewards), strict=True)
 )
-_OWN_COLUMNS = tuple(item.name for item in fields(PoolNumbers) if item.name not in (*_GROUPS, "spokes"))
+_OWN_COLUMNS = tuple(name for name in PoolNumbers.__struct_fields__ if name not in (*_GROUPS, "spokes"))
 
 
 def row_of(pool: AnyPool, numbers: PoolNumbers) -> PoolFrameRow:

@@ -7,7 +7,9 @@ published uses this.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.ledger.codec import scval, strkey
 from exporter.ledger.codec.entries import decode_contract_data, encode_contract_data, instance_key, variant_key
@@ -18,8 +20,7 @@ DataLookup = Callable[[bytes], bytes | None]
 """Gives the LedgerEntryData XDR of the entry under a ledger key; None if there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class NumberField:
+class NumberField(Struct, frozen=True):
     """A number in an entry."""
 
     key: bytes
@@ -57,8 +58,7 @@ class NumberField:
         return encode_contract_data(entry._replace(value=_with_number(entry.value, self.path, number)))
 
 
-@dataclass(frozen=True, slots=True)
-class MovingPool:
+class MovingPool(Struct, frozen=True):
     """A pool that a simulated network can move."""
 
     key: bytes

@@ -8,12 +8,12 @@ times are unix seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TypedDict
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operations:
+
+class Operations(Struct, frozen=True, kw_only=True):
     """Which operations the contract allows now."""
 
     can_supply: bool | None = None
@@ -32,8 +32,7 @@ class Operations:
     """The pool's own status in the protocol's own words; null when it has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amounts:
+class Amounts(Struct, frozen=True, kw_only=True):
     """How much can be done at most, before the gate of each operation."""
 
     available_to_withdraw: int | None = None
@@ -52,8 +51,7 @@ class Amounts:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Risk:
+class Risk(Struct, frozen=True, kw_only=True):
     """What the configuration says of collateral, debt and limits."""
 
     risk_scope: str | None = None
@@ -82,8 +80,7 @@ class Risk:
     """Whether the pool's configuration lets it be borrowed; null when unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rewards:
+class Rewards(Struct, frozen=True, kw_only=True):
     """What is paid in addition to interest, in another token."""
 
     reward_token: str | None = None
@@ -112,8 +109,7 @@ class Rewards:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpokeTerms:
+class SpokeTerms(Struct, frozen=True, kw_only=True):
     """One spoke's terms for a pool."""
 
     spoke: int
@@ -156,8 +152,7 @@ class SpokeTerms:
     """Whether the spoke's configuration lets the pool be borrowed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolNumbers:
+class PoolNumbers(Struct, frozen=True, kw_only=True):
     """What a protocol's math gives of a pool at the ledger's close time."""
 
     supply_apy_bps: int
@@ -351,8 +346,7 @@ class MarketFrameRow(TypedDict):
     listed_source: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackstopFrameRow:
+class BackstopFrameRow(Struct, frozen=True, kw_only=True):
     """A row of the backstops frame: what insures a market."""
 
     market: str

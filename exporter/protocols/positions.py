@@ -7,13 +7,13 @@ risk of a market is about sums, and about which positions its contract would let
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from exporter.protocols.base import AnyPool
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """The shares of one holder, by the pool's index in the market's list. All numbers are above zero.
 
     ``collateral`` secures the debt, ``supply`` does not.
@@ -24,8 +24,7 @@ class Position:
     supply: Mapping[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class PoolTerms:
+class PoolTerms(Struct, frozen=True):
     """What a share of a pool is worth and counts for, accrued to the ledger's close time."""
 
     supply_rate: int
@@ -46,8 +45,7 @@ class PoolTerms:
     """All shares of the debt, as the pool itself states them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct, frozen=True):
     """The worth of a position in the smallest unit of the market's oracle, as the contract computes it.
 
     Attributes:
@@ -67,8 +65,7 @@ class Health:
     collateral_by_pool: Mapping[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionRules:
+class PositionRules(Struct, frozen=True, kw_only=True):
     """How a protocol keeps positions, and what it lets be liquidated."""
 
     position_prefix: bytes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval
@@ -79,8 +80,7 @@ def _oracles_used(readings: Sequence[ProtocolReading]) -> tuple[list[dict[str, s
     return by_reading, tokens_by_oracle
 
 
-@dataclass(frozen=True, slots=True)
-class _Oracle:
+class _Oracle(Struct, frozen=True):
     """An oracle, and where its entries name the contracts that it asks for prices."""
 
     address: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from exporter.errors import Barrier, lasting
 from exporter.exact import decimal_text

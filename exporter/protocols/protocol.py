@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TypedDict
+
+from msgspec import Struct, field
 
 from exporter.deployments import Deployment
 from exporter.errors import ExactError, lasting
@@ -47,8 +48,7 @@ PriceFailure = Callable[[Quote, int], str | None]
 """Says why a quote is not a valid price at the close time (unix seconds); None if it is one."""
 
 
-@dataclass(frozen=True, slots=True)
-class WithoutPrice:
+class WithoutPrice(Struct, frozen=True):
     """What a market refuses without a valid price of a token."""
 
     gates: Mapping[Gate, bool | None] = field(default_factory=dict)
@@ -57,8 +57,7 @@ class WithoutPrice:
     """For whom the gates are closed, if not for everybody."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriceRule:
+class PriceRule(Struct, frozen=True, kw_only=True):
     """Which prices a protocol's markets take, and what they refuse without one."""
 
     failure: PriceFailure
@@ -91,8 +90,7 @@ def not_older_than(max_age_seconds: int, *, takes_future: bool = False) -> Price
 # Words for people.
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """The meaning of a protocol's numbers, for people who compare protocols; shown at ``/v1/protocols``."""
 
     title: str
@@ -119,8 +117,7 @@ class Coverage:
     """What is missing in the numbers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class Words(Struct, frozen=True, kw_only=True):
     """What a protocol's numbers and statuses mean, for people."""
 
     coverage: Coverage
@@ -136,8 +133,7 @@ class Words:
 # Discovery.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarketEvents:
+class MarketEvents(Struct, frozen=True, kw_only=True):
     """Events that name new markets or pools."""
 
     filters: Callable[[Sequence[Deployment]], Sequence[EventFilter]]
@@ -146,8 +142,7 @@ class MarketEvents:
     """Gives the markets or pools that an event names. Raises `DecodeError` if the event has an unexpected form."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolEntries:
+class PoolEntries(Struct, frozen=True, kw_only=True):
     """Pools that are entries of a contract and that no other entry lists. ``verify --complete`` looks for them."""
 
     contract: Callable[[Entry], str]
@@ -163,8 +158,7 @@ async def _as_listed(view: LedgerView, deployments: Sequence[Deployment]) -> Seq
     return deployments
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
+class Discovery(Struct, frozen=True, kw_only=True):
     """How markets are found that no list names, and how a census judges whether all were found."""
 
     market_code: Mapping[bytes, str] = field(default_factory=dict)
@@ -196,8 +190,7 @@ class Discovery:
 # Oracles.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OracleForm:
+class OracleForm(Struct, frozen=True, kw_only=True):
     """A form of oracle whose entries name the contracts that it asks for prices."""
 
     names: frozenset[str]
@@ -219,8 +212,7 @@ Pairs = Mapping[str, tuple[object, object]]
 """The value of each field as the exporter has it and as the contract gives it, by the field's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class ViewCall:
+class ViewCall(Struct, frozen=True):
     """A call of a view function about a pool."""
 
     market: str
@@ -228,16 +220,14 @@ class ViewCall:
     call: ContractCall
 
 
-@dataclass(frozen=True, slots=True)
-class NoView:
+class NoView(Struct, frozen=True):
     """A market that has no view function, and why."""
 
     market: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """One field as the exporter has it and as the contract gives it. ``pool`` is None for a field of a contract."""
 
     market: str
@@ -255,8 +245,7 @@ def _no_pairs(error: str, computed: ComputedPool) -> Pairs:  # noqa: ARG001
     return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Views:
+class Views(Struct, frozen=True, kw_only=True):
     """What a protocol's contracts answer about their pools, for ``exporter check --on-chain``."""
 
     calls: Callable[[ProtocolReading], Iterator[ViewCall | NoView]]
@@ -284,8 +273,7 @@ class RateRow(TypedDict):
     rate_modifier_decimals: int
 
 
-@dataclass(frozen=True, slots=True)
-class RateModel:
+class RateModel(Struct, frozen=True):
     """How a protocol's borrow rate follows from the utilization, in straight lines between knots of its own math."""
 
     parameters: tuple[str, ...]
@@ -336,8 +324,7 @@ class RateModel:
 # The protocol.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Protocol:
+class Protocol(Struct, frozen=True, kw_only=True):
     """A lending protocol. Only ``name``, ``words``, ``read``, ``project`` and ``prices`` are required."""
 
     name: str

@@ -8,10 +8,11 @@ backstops are valued here, too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.errors import Barrier
 from exporter.exact import INT128_MAX, JSON_INTEGER_MAX
@@ -32,8 +33,7 @@ class UsdPrice(NamedTuple):
 UsdPrices = Mapping[PriceKey, UsdPrice]
 
 
-@dataclass(frozen=True, slots=True)
-class RewardToken:
+class RewardToken(Struct, frozen=True):
     """The token in which a pool's rewards are paid. ``price`` is None if it is not known."""
 
     decimals: int | None

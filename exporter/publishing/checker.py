@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from exporter.errors import CheckError, DecodeError
 from exporter.exact import JSON_INTEGER_MAX, utilization_bps
@@ -72,8 +72,7 @@ _WRITTEN_APART = (DAILY_ROLLUP.template, HOURLY_ROLLUP.template, RISK_TABLE.temp
 _Model = TypeVar("_Model")
 
 
-@dataclass(slots=True, kw_only=True)
-class CheckCounts:
+class CheckCounts(Struct, kw_only=True):
     """How much was checked: a check that read little proves little.
 
     Attributes:
@@ -102,7 +101,7 @@ class CheckCounts:
 
     def as_dict(self) -> dict[str, object]:
         """The counts as JSON has them, each counter sorted by name."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
         return {name: dict(sorted(it.items())) if isinstance(it, Counter) else it for name, it in values.items()}
 
 

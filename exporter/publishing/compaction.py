@@ -17,13 +17,13 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 import msgspec
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from exporter.bounds import PARQUET_ROWS, PARQUET_VALUES
 from exporter.errors import CheckError, DecodeError, StoreError
@@ -117,8 +117,7 @@ def _scan(parts: Sequence[bytes]) -> pl.LazyFrame:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """Consecutive pools in the order of a compacted file: the first and the last of them."""
 
     first: PoolKey
@@ -165,8 +164,7 @@ def _check_joined(folder: str, data: bytes, parts: Sequence[bytes], rows: int) -
             raise CheckError(f"{folder}: a pool has two rows of one ledger in the files to compact")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Files that the manifest names, ascending by ledger, which are to become one file in ``folder``."""
 
     folder: str
@@ -177,8 +175,7 @@ class Piece:
         return sum(file.rows for file in self.files)
 
 
-@dataclass(frozen=True, slots=True)
-class Compacted:
+class Compacted(Struct, frozen=True):
     """What a compaction did.
 
     Attributes:

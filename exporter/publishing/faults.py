@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from exporter.errors import CheckError, pluralize
 
@@ -11,8 +12,7 @@ MAX_SHOWN_FAULTS = 20
 """Largest number of faults that a message lists one by one; it counts the rest."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Fault:
+class Fault(Struct, frozen=True, order=True):
     """One thing that is wrong in a tree: the key of the file in which it shows, and a text that says what it is."""
 
     key: str

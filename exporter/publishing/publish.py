@@ -23,13 +23,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 
 from exporter.errors import CheckError, ImmutableKeyError, LostRaceError, PublishedCheckError, StoreError
 from exporter.history.manifest import (
@@ -96,8 +96,7 @@ MAX_FILES_READ_BACK = 128
 """Largest number of files of a run that are read back. A run with more files has a sample of them read."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
+class RunSummary(Struct, frozen=True):
     """The facts of a run that its status document has to state."""
 
     run_id: str
@@ -108,8 +107,7 @@ class RunSummary:
     previous_run_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class SealedRun:
+class SealedRun(Struct, frozen=True):
     """A run whose files are all known, but for the status document.
 
     Attributes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Annotated, TypeVar
@@ -65,8 +64,7 @@ class PublishedStatus(Struct, frozen=True):
         return {name: int(datetime.fromisoformat(time).timestamp()) for name, time in times.items() if time is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(Struct, frozen=True):
     """The status document that is in a store.
 
     Attributes:
@@ -230,8 +228,7 @@ def check_replaced(store: Store, replaced_ledger: int) -> None:
         raise ConfigError(f"--replace-ledger: {replaced_ledger} is not the ledger of a published run; {newest_text}")
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedRun:
+class AcceptedRun(Struct, frozen=True):
     """A run that may be published into the store that is held. Only `accept_run` makes one.
 
     Attributes:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
 import polars as pl
 import pyarrow as pa
+from msgspec import Struct
 
 from exporter import FORMAT
 from exporter.errors import DecodeError, StoreError
@@ -48,8 +48,7 @@ class Fate(StrEnum):
     RESTORED = "restored"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """What became of one file.
 
     Attributes:
@@ -61,16 +60,14 @@ class Finding:
     because: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
+class Rebuilt(Struct, frozen=True):
     """The manifest that was made, and what became of each file, ascending by key."""
 
     manifest: HistoryManifest
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(Struct, frozen=True):
     """A Parquet file that can be part of the history, and the network that it states."""
 
     entry: HistoryFile

@@ -24,12 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import polars as pl
-from msgspec import structs
+from msgspec import Struct, structs
 
 from exporter.errors import LostRaceError, StoreError
 from exporter.history.manifest import file_ledgers
@@ -85,8 +84,7 @@ _INDEPENDENT_PREFIXES = tuple(family.prefix for family in FAMILIES if family.swe
 """Beginnings of the keys of files that do not go when the run that listed them does."""
 
 
-@dataclass(frozen=True, slots=True)
-class SweepResult:
+class SweepResult(Struct, frozen=True):
     """What a sweep removed: the number of documents, pages, runs and history files.
 
     Attributes:
@@ -104,8 +102,7 @@ class SweepResult:
     unnamed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(Struct, frozen=True):
     """What a sweep is to do. Runs are named by the keys of their manifests.
 
     Attributes:

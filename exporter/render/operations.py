@@ -7,12 +7,12 @@ documents. A path without an operation here is not described.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Operation:
+
+class Operation(Struct, frozen=True):
     """What the description says about a path.
 
     Attributes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from importlib.resources import files
 from itertools import chain, groupby
 from operator import itemgetter
@@ -13,6 +12,7 @@ from typing import TypedDict, TypeVar
 
 import msgspec
 import polars as pl
+from msgspec.structs import asdict
 
 from exporter import exact
 from exporter.deployments import Deployment

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import msgspec
 import polars as pl
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from exporter.best import MIN_VALUE_CENTS
@@ -60,8 +60,7 @@ def watched_values(tables: Tables) -> WatchedValues:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedFile:
+class WatchedFile(Struct, frozen=True):
     """Watched values, and their file, whose key has its digest."""
 
     values: WatchedValues

@@ -11,13 +11,14 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 import exporter
 from exporter.bounds import FILE_BYTES, TooLargeError
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client as BotoClient
 
 
-@dataclass(frozen=True, slots=True)
-class S3Options:
+class S3Options(Struct, frozen=True):
     """Limits of requests, and how long a lease lasts.
 
     Attributes:
@@ -137,8 +137,7 @@ def object_headers(key: str, data: bytes) -> Mapping[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class BucketObject:
+class BucketObject(Struct, frozen=True):
     """An object of a bucket, as it was read.
 
     Attributes:
@@ -153,8 +152,7 @@ class BucketObject:
     answered: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectHead:
+class ObjectHead(Struct, frozen=True):
     """The answer to a HEAD request for an object.
 
     Attributes:

@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import SimpleQueue
 from threading import Event
 from typing import TypeVar
+
+from msgspec import Struct
 
 from exporter.tree.files import check_key
 
@@ -26,16 +27,14 @@ Clock = Callable[[], datetime]
 """A function that returns the current time as an aware UTC time."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredObject:
+class StoredObject(Struct, frozen=True):
     """The bytes of an object, and a tag that changes whenever the bytes do."""
 
     data: bytes
     etag: str
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
+class ObjectInfo(Struct, frozen=True):
     """One entry of a listing.
 
     Attributes:
@@ -50,8 +49,7 @@ class ObjectInfo:
     etag: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """What a write of many objects did.
 
     Attributes:

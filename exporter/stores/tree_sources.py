@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
 import httpx
+from msgspec import Struct
 
 from exporter.bounds import Body, TooLargeError
 from exporter.errors import CheckError, ConfigError, DecodeError, SourceError, StoreError
@@ -86,8 +86,7 @@ class StoreSource:
             raise SourceError(str(error)) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """An HTTP answer. Its body is cut if it is longer than was asked for."""
 
     status: int

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 from msgspec.structs import FieldInfo
 
 Source = Literal["required", "optional", "derived"]
 """Who gives a column: every protocol, some protocols, or a computation from other columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnNote:
+class ColumnNote(Struct, frozen=True):
     """What the annotation of a field says about its column in the pools frame.
 
     Attributes:

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, cached_property, lru_cache
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from exporter.tree import documents
 from exporter.tree.dates import DAY, MONTH
@@ -75,8 +74,7 @@ class Sweep(StrEnum):
     AFTER_RETENTION = "after the retention time, once nothing that is published names it"
 
 
-@dataclass(frozen=True, eq=False)
-class Family:
+class Family(Struct, frozen=True, eq=False, dict=True):
     """One kind of key: a row of the table.
 
     Attributes:

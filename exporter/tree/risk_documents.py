@@ -6,7 +6,6 @@ there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Struct
@@ -187,8 +186,7 @@ class MarketRisk(Struct, frozen=True, forbid_unknown_fields=True):
     figures: Annotated[RiskOfMarket, doc("The figures of this market in that document.")]
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedRisk:
+class PublishedRisk(Struct, frozen=True):
     """A risk document in a tree: its key, the SHA-256 of its bytes (64 hex digits), and its content."""
 
     key: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import unquote, unquote_plus
+
+from msgspec import Struct
 
 from exporter.tree import families
 from exporter.tree.files import is_key
@@ -70,8 +71,7 @@ unknown names, such as cache busters, are ignored.
 _FILTER_FOLDERS = frozenset({"limit", "market", "token"})
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """The answer is the first file of `keys` that exists. If none exists, it is the problem `missing`."""
 
     keys: tuple[str, ...]

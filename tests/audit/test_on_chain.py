@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.audit import on_chain as job
 from exporter.audit.on_chain import ChainCheck, StorageRuleComparison, compare_storage_rules
@@ -64,8 +65,8 @@ def increased(value: object) -> Any:
 
 def altered_state(value: Any, name: str = "") -> Any:
     """A state with other numbers, each squared, since a view may show a rounded part or ratio of it."""
-    if is_dataclass(value) and not isinstance(value, type):
-        changes = {item.name: altered_state(getattr(value, item.name), item.name) for item in fields(value)}
+    if isinstance(value, Struct):
+        changes = {name: altered_state(getattr(value, name), name) for name in value.__struct_fields__}
         return replace(value, **changes)
     return increased(value**2 + len(name) if isinstance(value, int) and value > 38 else value)
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from hashlib import sha256
 from io import BytesIO
 from os import mkfifo
@@ -24,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from exporter import __version__
 from exporter.audit import history_files, input_history

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from exporter.discovery.event_streams import follow_events
 from exporter.discovery.known_markets import Memory, StreamKey

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import floor
 from typing import Any
+
+from msgspec import Struct
 
 LENGTHS = {"5m": 300, "1h": 3600, "1d": 86_400, "1w": 604_800}
 PAGE_BUCKETS = {"5m": 36, "1h": 48, "1d": 48, "1w": 48}
@@ -23,8 +24,7 @@ INDEX_DECIMALS = 12
 Place = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """One pool at one ledger."""
 
     market: str

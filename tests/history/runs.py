@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import polars as pl
+from msgspec.structs import asdict, replace
 
 from exporter.exact import decimal_text
 from exporter.history.buckets import observations_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from fractions import Fraction
 from math import floor
 from pathlib import Path
@@ -13,6 +12,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from exporter.history.buckets import BUCKETS_FRAME, aggregate, observations_of
 from exporter.history.realized import with_interest

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from exporter.errors import PublishedCheckError, StoreError
 from exporter.history import series

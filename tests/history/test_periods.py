@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
 from random import Random
@@ -10,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from exporter.history.buckets import observations_of
 from exporter.history.periods import periods_of

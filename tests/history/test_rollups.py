@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from random import Random
@@ -14,7 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace as replace_fields
+from msgspec.structs import replace
 
 from exporter.audit.rollup_faults import rollup_faults
 from exporter.errors import StoreError
@@ -259,10 +258,10 @@ def test_a_wrong_row_is_a_fault() -> None:
             run(other, begin + number * 9 * HOUR.seconds, pools=1)
     wrong = {entry.key: entry for entry in manifest_of(other).rollups}
     entries = [
-        replace_fields(wrong[entry.key], source_rows=entry.source_rows, last_ledger=entry.last_ledger)
+        replace(wrong[entry.key], source_rows=entry.source_rows, last_ledger=entry.last_ledger)
         for entry in manifest_of(store).rollups
     ]
-    manifest = replace_fields(manifest_of(store), rollups=entries)
+    manifest = replace(manifest_of(store), rollups=entries)
     faults = list(
         rollup_faults(manifest, lambda key: read(other if key in wrong else store, key), None, recompute=True)
     )
@@ -276,10 +275,9 @@ def test_a_file_of_another_library_is_no_fault() -> None:
     own = read(store, HOURLY) or b""
     data = own.replace(b"parquet-cpp-arrow version", b"parquet-cpp-other version")
     entries = [
-        replace_fields(entry, sha256=etag_of(data)) if entry.key == HOURLY else entry
-        for entry in manifest_of(store).rollups
+        replace(entry, sha256=etag_of(data)) if entry.key == HOURLY else entry for entry in manifest_of(store).rollups
     ]
-    manifest = replace_fields(manifest_of(store), rollups=entries)
+    manifest = replace(manifest_of(store), rollups=entries)
 
     def other(key: str) -> bytes | None:
         return data if key == HOURLY else read(store, key)
@@ -336,8 +334,8 @@ def test_a_file_in_the_folder_of_another_day(time: int, folder: str) -> None:
     moved = key.replace("date=2026-11-23", folder)
     store.put(moved, read(store, key) or b"")
     url = manifest.files[0].url.replace(key, moved)
-    files = [replace_fields(manifest.files[0], key=moved, url=url), *manifest.files[1:]]
-    replace_history(store, replace_fields(manifest, files=files), {}, NOW)
+    files = [replace(manifest.files[0], key=moved, url=url), *manifest.files[1:]]
+    replace_history(store, replace(manifest, files=files), {}, NOW)
 
     assert (DAILY in files_of(store)) is (moved == key)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 
 import msgspec
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from exporter.errors import CheckError, StoreError
 from exporter.history.buckets import OBSERVATIONS, observations_of

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import ModuleType
+
+from msgspec.structs import replace
 
 from exporter.errors import ExactError
 from exporter.ledger.codec.fields import Fields

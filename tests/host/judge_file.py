@@ -59,7 +59,7 @@ class HostSource(SnapshotSource):
         return SimulationAnswer(self.snapshot.ledger, found.result, found.error, footprint, self.label)
 
 
-class HostedLedger(StoredLedger):
+class HostedLedger(StoredLedger, frozen=True):
     """A ledger snapshot file whose contracts the host runs."""
 
     @asynccontextmanager

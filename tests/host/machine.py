@@ -19,9 +19,11 @@ import struct
 import subprocess
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.codec.scval_encode import encode_address, encode_opaque, encode_scval
@@ -36,8 +38,7 @@ SETTINGS = {
 """Mainnet's: the reserve of an entry, and bounds on times to live."""
 
 
-@dataclass(frozen=True)
-class LedgerInfo:
+class LedgerInfo(Struct, frozen=True):
     """The ledger that calls run in: ``close_time`` is unix seconds, ``network_id`` 64 hex digits."""
 
     ledger: int
@@ -51,8 +52,7 @@ class LedgerInfo:
         return replace(self, ledger=self.ledger + passed, close_time=self.close_time + seconds)
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What a call gave. ``result`` is None for a failed one, whose ``error`` is such as ``Error(Contract, #10)``.
 
     ``changes`` has the LedgerEntry XDR by LedgerKey XDR (None: taken away) of everything written; ``ends`` the new

@@ -6,7 +6,6 @@ import gzip
 import json
 import re
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -14,6 +13,7 @@ from tempfile import NamedTemporaryFile
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from exporter.errors import NetworkMismatchError, SnapshotFileError, SourceError
 from exporter.job import evidence

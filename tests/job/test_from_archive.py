@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from exporter.cli import main
 from exporter.deployments.networks import RECORDED_PASSPHRASE

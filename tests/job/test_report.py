@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from exporter.deployments.listing import MarketKey, MarketListings
 from exporter.errors import ConfigError

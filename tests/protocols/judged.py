@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from types import NoneType
 from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import AnyPool
@@ -22,8 +24,8 @@ def plain(protocol: str) -> AnyPool:
 
 
 def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{item.name: _plain(getattr(value, item.name)) for item in fields(value)})
+    if isinstance(value, Struct):
+        return replace(value, **{name: _plain(getattr(value, name)) for name in value.__struct_fields__})
     empty = {str: "", int: 0, bool: False, NoneType: 0, tuple: ()}
     return empty.get(type(value), value)
 
@@ -48,16 +50,16 @@ def with_numbers(pool: AnyPool, numbers: Mapping[str, Any]) -> AnyPool:
 
 def names_of(state: Any) -> Iterator[str]:
     """The names of all fields of a state and of its parts."""
-    if is_dataclass(state):
-        for item in fields(state):
-            yield item.name
-            yield from names_of(getattr(state, item.name))
+    if isinstance(state, Struct):
+        for name in state.__struct_fields__:
+            yield name
+            yield from names_of(getattr(state, name))
 
 
 def _with(state: Any, numbers: Mapping[str, Any]) -> Any:
-    if not is_dataclass(state) or isinstance(state, type):
+    if not isinstance(state, Struct):
         return state
-    own = {item.name: _with(getattr(state, item.name), numbers) for item in fields(state)}
+    own = {name: _with(getattr(state, name), numbers) for name in state.__struct_fields__}
     given = {name: value for name, value in numbers.items() if name in own}
     flags = {name: bool(value) for name, value in given.items() if isinstance(own[name], bool)}
     return replace(state, **own | given | flags)

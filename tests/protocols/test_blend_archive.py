@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from exporter.deployments.listing import NOTHING_LISTED
 from exporter.ledger.snapshot_file import LedgerSnapshot, SnapshotSource

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from exporter.deployments import BACKSTOP, FACTORY, MARKET, Deployment
 from exporter.errors import DecodeError

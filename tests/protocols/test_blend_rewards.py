@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from exporter.deployments import BACKSTOP
 from exporter.ledger.codec.entries import data_key, instance_key, variant_key

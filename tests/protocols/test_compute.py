@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from exporter.deployments.listing import NOTHING_LISTED
 from exporter.ledger.codec.entries import instance_key
@@ -210,7 +210,7 @@ class TwoPools:
 
     def project(self, pool: AnyPool, close_time: int) -> PoolNumbers:
         groups = {
-            name: made(**{item.name: self.terms[item.name] for item in fields(made) if item.name in self.terms})
+            name: made(**{name: self.terms[name] for name in made.__struct_fields__ if name in self.terms})
             for name, made in GROUPS.items()
         }
         zeros: Any = dict.fromkeys(REQUIRED_COLUMNS.keys() - SHARED, 0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from exporter.deployments import Deployment
 from exporter.deployments.listing import NOTHING_LISTED
@@ -214,10 +215,10 @@ def test_nothing_of_a_market_that_fails_stays(name: str) -> None:
 
     collector.each_market([failed], fail)
     left = [
-        item.name
-        for item in fields(ProtocolReading)
-        if item.name not in ("notices", "named", "quotes", "contracts", "tokens", "archived", "frozen")
-        and failed in repr(getattr(collector.reading, item.name))
+        name
+        for name in ProtocolReading.__struct_fields__
+        if name not in ("notices", "named", "quotes", "contracts", "tokens", "archived", "frozen")
+        and failed in repr(getattr(collector.reading, name))
     ]
 
     assert {"unread"} == set(left) - {"verified", "unknown_code"}

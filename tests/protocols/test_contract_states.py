@@ -7,11 +7,11 @@ account stopped it, which amount is the most. Codes are those of the contracts' 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.fields import Fields

@@ -10,11 +10,11 @@ import asyncio
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from exporter.deployments.listing import NOTHING_LISTED
 from exporter.errors import DecodeError

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from exporter.errors import ExactOverflowError
 from exporter.ledger.codec.fields import Fields
@@ -31,7 +31,7 @@ NOW = 1_800_000_000
 MODEL = 0, 8 * RAY // 10, 4 * RAY // 100, 6 * RAY // 10
 """The example of K2's documentation: base 0, optimum 80 %, slopes 4 and 60 %."""
 
-NO_BITS = Configuration(**dict.fromkeys((item.name for item in fields(Configuration)), 0))
+NO_BITS = Configuration(**dict.fromkeys(Configuration.__struct_fields__, 0))
 
 OPEN: Reserve = {
     "liquidity_index": RAY,
@@ -136,7 +136,7 @@ def test_what_is_missing_beyond_rounding_is_the_shortfall(missing: int, shortfal
 
 def test_limits_that_are_shown() -> None:
     """A cap or a ceiling of 0 limits nothing; nothing else has such a value."""
-    model = RateParameters(**dict.fromkeys((item.name for item in fields(RateParameters)), 0))
+    model = RateParameters(**dict.fromkeys(RateParameters.__struct_fields__, 0))
     shown = shown_parameters(replace(NO_BITS, supply_cap=5), model, 0)
 
     assert ["borrow_cap", "debt_ceiling"] == [item.name for item in shown if item.no_limit]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from dataclasses import replace
 from typing import Any, cast
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from exporter.errors import lasting
 from exporter.exact import annual_yield_bps

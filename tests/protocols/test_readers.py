@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from exporter.ledger.codec.entries import instance_key, variant_key
 from exporter.ledger.codec.scval import BOOL, ScVal

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator
-from dataclasses import fields
 from datetime import date
 from pathlib import Path
 from random import Random
@@ -160,7 +159,7 @@ def test_recipe_names_everything(project_root: Path) -> None:
         "discovery.pool_entries.": PoolEntries,
         "accrual.": AccrualRule,
     }
-    names = [f"{prefix}{each.name}" for prefix, group in groups.items() for each in fields(group)]
+    names = [f"{prefix}{name}" for prefix, group in groups.items() for name in group.__struct_fields__]
 
     assert [] == [name for name in names if f"`{name}`" not in recipe]
 

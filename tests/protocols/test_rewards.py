@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, cast
@@ -10,6 +9,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from exporter.exact import JSON_INTEGER_MAX
 from exporter.ledger.oracles import PriceKey

@@ -6,10 +6,10 @@ are those of XOXNO/rs-lending-xlm at 5a27d74f.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from exporter.protocols.numbers import SpokeTerms
 from exporter.protocols.xoxno import math

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from exporter.errors import (
     CheckError,

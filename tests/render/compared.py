@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
 
 from exporter.protocols.base import Pending
 from exporter.protocols.compute import Tables
@@ -23,8 +23,7 @@ TIME = 1_795_000_000
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """What a run watched, and its list of changes."""
 
     watched: WatchedValues

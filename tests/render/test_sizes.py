@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import polars as pl
+from msgspec.structs import replace
 
 from exporter import FORMAT
 from exporter.history.buckets import OBSERVATIONS, aggregate, observations_of, totals_of

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
+
+from msgspec.structs import replace
 
 from exporter.errors import ExitCode, ExporterError
 from exporter.publishing.published_state import read_current_listing, read_published

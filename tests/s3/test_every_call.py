@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from exporter.errors import ExitCode, LostRaceError, StoreError
 from exporter.stores.s3_client import LEASE_KEY, S3Options

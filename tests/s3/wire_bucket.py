@@ -21,13 +21,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.etree import ElementTree
+
+from msgspec import Struct, field
 
 from exporter.stores.store import Clock, utc_now
 
@@ -40,8 +41,7 @@ _XML = {"Content-Type": "application/xml"}
 _CODES = {404: "NoSuchKey", 412: "PreconditionFailed", 429: "TooManyRequests", 503: "SlowDown"}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The call has no effect and is answered with this status; with ``writes``, only if it would change something."""
 
     status: int
@@ -49,21 +49,18 @@ class Answer:
     writes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(Struct, frozen=True):
     """The connection is reset, before or after the call took effect; with ``hangs`` not before the client gives up."""
 
     after: bool = False
     hangs: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """The call takes effect, and its answer breaks off in the middle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(Struct, frozen=True):
     """The call waits for an event (or the longest hang), then goes on as if nothing had been; ``reached`` is set."""
 
     until: threading.Event
@@ -85,8 +82,7 @@ PASSING: dict[str, Fault] = {
 """What a publisher does not notice where it happens once."""
 
 
-@dataclass(slots=True)
-class Call:
+class Call(Struct):
     """One call: who made it, what on which key (or prefix), how it was answered, and when it came."""
 
     client: str
@@ -96,8 +92,7 @@ class Call:
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """An object: its bytes, when it was written, and the headers it was written with, in small letters."""
 
     data: bytes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from botocore import exceptions as botocore
+from msgspec.structs import replace
 
 from exporter.errors import ConfigError, ExporterError, StoreError
 from exporter.stores.s3_errors import CUT_OFF, NO_CREDENTIALS, TIMEOUT, UNREACHABLE, explained, refusal_of
@@ -28,7 +28,7 @@ def store(bucket: WireBucket) -> Iterator[S3Store]:
 
 
 def store_in(bucket: WireBucket, name: str = BUCKET, **bounds: float) -> S3Store:
-    options = replace(THREE_TRIES, **bounds)  # type: ignore[arg-type]
+    options = replace(THREE_TRIES, **bounds)
     return store_at(bucket.environment("alice"), "p", bucket=name, options=options)
 
 

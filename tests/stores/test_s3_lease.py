@@ -7,11 +7,11 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from exporter.errors import ConfigError, LostRaceError, StoreError
 from exporter.stores.s3_client import LEASE_KEY, S3Client, S3Options

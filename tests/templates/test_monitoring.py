@@ -7,13 +7,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from exporter.cli import main
 from exporter.errors import ExitCode

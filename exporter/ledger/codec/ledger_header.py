@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec.xdr_walk import array, in_turn, opaque, union, word
@@ -29,8 +30,7 @@ _tail: Final = in_turn(
 _entry_end: Final = union("extension of a ledger header's history entry", {0: 0})
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerHeader:
+class LedgerHeader(Struct, frozen=True):
     """A ledger's header: its own bytes, their SHA-256, and the fields of it that a reader needs."""
 
     content: bytes

@@ -16,12 +16,13 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 import httpx
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from exporter.errors import AllEndpointsFailedError, ConfigError, NetworkMismatchError
 from exporter.ledger.codec import strkey
@@ -57,8 +58,7 @@ _ADVICE: Final = (
 )
 
 
-@dataclass(slots=True)
-class RpcCounters:
+class RpcCounters(Struct):
     """Counts of the HTTP requests since the client was made."""
 
     requests: Counter[str] = field(default_factory=Counter)  # by method
@@ -75,8 +75,7 @@ class RpcCounters:
         return plain
 
 
-@dataclass(frozen=True, slots=True)
-class Question(Generic[R, T]):
+class Question(Struct, Generic[R, T], frozen=True):
     """A question to an endpoint.
 
     ``read`` makes a value from the decoded result and the endpoint that gave it, or raises `AttemptError`. ``subject``
@@ -117,8 +116,7 @@ class _Request(Protocol[T_co]):
     def answer(self, body: bytes, request_id: int, endpoint: Endpoint) -> T_co: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
+class _Batch(Struct, frozen=True):
     """Several simulations in one HTTP request, a JSON-RPC batch. Each is at a ledger of its own."""
 
     params: Sequence[Mapping[str, object]]

@@ -16,10 +16,10 @@ import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import httpx
+from msgspec import Struct, field
 
 from exporter.bounds import Body, TooLargeError
 from exporter.errors import ConfigError, DecodeError
@@ -30,8 +30,7 @@ CALL_SECONDS: Final = 120.0
 """How long a call may take, unless a caller says otherwise."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RpcLimits:
+class RpcLimits(Struct, frozen=True, kw_only=True):
     """The bounds on an `exporter.ledger.rpc.client.RpcSource`. A *call* is one of its methods, or one batch of keys.
 
     Raises `ConfigError` if the rate is so low that calls could not begin within their deadline.
@@ -56,8 +55,7 @@ class RpcLimits:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(Struct, frozen=True, kw_only=True):
     """The clock, the sleep and the random numbers of a client. Tests replace them, to be fast and repeatable."""
 
     clock: Callable[[], float] = time.monotonic  # seconds, never goes back
@@ -89,8 +87,7 @@ MAX_URL_LENGTH: Final = 2_048
 _HOST_NAME: Final = re.compile(r"[a-z0-9._-]{1,253}", re.ASCII)
 
 
-@dataclass(eq=False, repr=False)
-class Endpoint:
+class Endpoint(Struct, eq=False):
     """One RPC endpoint and how it has behaved so far. It has no ``repr``, because that would show the URL."""
 
     position: int
@@ -105,6 +102,8 @@ class Endpoint:
     most_keys: int = MAX_KEYS_PER_REQUEST  # in one getLedgerEntries
     takes_batches: bool = True  # until the first JSON-RPC batch fails, because gateways may refuse them
     network_check: asyncio.Task[Failure | None] | None = None  # under way, or passed
+
+    __repr__ = object.__repr__
 
     def rate(self, requests_per_second: float) -> float:
         """How often the endpoint is asked in a second: the configured rate, or less if it demanded that."""
@@ -222,8 +221,7 @@ UNUSABLE: Final = "unusable answer"
 """The name of a failure: the answer is not JSON, not as documented, or contradicts itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """One failed request."""
 
     name: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import entries, scval
@@ -38,8 +39,7 @@ class TrapError(Exception):
     """The error of a call in which the contract itself fails. It is the host's error, as ``Error(Contract, #105)``."""
 
 
-@dataclass(frozen=True)
-class Contract:
+class Contract(Struct, frozen=True, dict=True):
     """A contract's address and its instance."""
 
     address: str

@@ -13,7 +13,6 @@ import hashlib
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -72,8 +71,7 @@ class StateFile(Struct, rename="camel"):
     network_passphrase: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """A checkpoint.
 
     Attributes:
@@ -211,8 +209,7 @@ def empty_set(previous_hash: bytes, previous_protocol: int) -> bytes:
     return GENERALIZED + previous_hash + struct.pack(">I", 2) + _CLASSIC_PHASE + second
 
 
-@dataclass(frozen=True, slots=True)
-class Externalized:
+class Externalized(Struct, frozen=True):
     """A validator's message that a ledger closed with a value. ``envelope`` is its SCPEnvelope XDR, with signature."""
 
     node: bytes
@@ -222,8 +219,7 @@ class Externalized:
     envelope: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ScpRecord:
+class ScpRecord(Struct, frozen=True):
     """The consensus messages about a ledger that an archive's node saw.
 
     Attributes:

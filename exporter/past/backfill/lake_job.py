@@ -21,10 +21,12 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, pairwise
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from exporter.config import Settings
 from exporter.deployments import Deployment
@@ -67,8 +69,7 @@ _CHANGES, _LEDGERS = ".changes.bin", ".ledgers.bin"
 Content = TypeVar("Content")
 
 
-@dataclass(frozen=True, slots=True)
-class LakePlan:
+class LakePlan(Struct, frozen=True):
     """What a backfill is to do.
 
     Attributes:
@@ -98,8 +99,7 @@ class LakePlan:
     range_ledgers: int = RANGE_LEDGERS
 
 
-@dataclass(slots=True)
-class LakeResult:
+class LakeResult(Struct):
     """The result of a backfill.
 
     Attributes:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 import polars as pl
+from msgspec import Struct, field
 
 from exporter.errors import CheckError, StoreError
 from exporter.history.manifest import HistoryPart, data_of, extend_history, read_history_manifest
@@ -31,8 +31,7 @@ WAIT_SECONDS = 600.0
 """Longest time that a backfill waits while somebody publishes."""
 
 
-@dataclass(slots=True)
-class MergeResult:
+class MergeResult(Struct):
     """The ledgers that were added, the number of their rows, and why other ledgers were refused, by ledger."""
 
     added: set[int] = field(default_factory=set)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from exporter.config import Settings
 from exporter.deployments import Deployment
@@ -59,8 +60,7 @@ class BoundaryRead(NamedTuple):
     unread: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """A piece of work for a worker.
 
     Attributes:
@@ -81,13 +81,15 @@ class Segment:
     settings: Settings
     ledger: int
     protocol: int
-    entries: Mapping[bytes, RawEntry] = field(repr=False)
-    changes: bytes = field(repr=False)
+    entries: Mapping[bytes, RawEntry]
+    changes: bytes
     boundaries: tuple[Close, ...]
-    watched: Watch = field(repr=False)
-    deployments: tuple[Deployment, ...] = field(repr=False)
-    instances: tuple[tuple[str, ContractInstance], ...] = field(repr=False)
-    candidates: tuple[Candidate, ...] = field(repr=False)
+    watched: Watch
+    deployments: tuple[Deployment, ...]
+    instances: tuple[tuple[str, ContractInstance], ...]
+    candidates: tuple[Candidate, ...]
+
+    __repr__ = object.__repr__  # the fields of one are as large as a ledger
 
 
 class SegmentResult(NamedTuple):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from msgspec import Struct, field
 
 from exporter.deployments.networks import network_id
 from exporter.errors import ArchiveError, ConfigError, NetworkMismatchError
@@ -34,8 +35,7 @@ Entries = Callable[[Collection[bytes], Collection[bytes]], dict[bytes, RawEntry]
 The entries have the true last ledger of their lives."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartState:
+class StartState(Struct, frozen=True):
     """The state after a ledger.
 
     Attributes:

@@ -12,7 +12,6 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -56,8 +55,7 @@ class Change(Struct, frozen=True, array_like=True):
     entry: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerClose:
+class LedgerClose(Struct, frozen=True):
     """The header of a ledger, and its changes in their order. Its meta was walked to the last byte."""
 
     header: LedgerHeader

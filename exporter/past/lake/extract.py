@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
+from msgspec import Struct
 
 from exporter.bounds import CHANGES_BYTES, decompress
 from exporter.deployments.networks import network_id
@@ -81,8 +81,7 @@ def unpack(data: bytes, content: type[Content], name: str) -> Content:
         raise StoreError(f"{name} is not a file of changes of this version: {error}; remove it") from error
 
 
-@dataclass(frozen=True, slots=True)
-class RangeOfLedgers:
+class RangeOfLedgers(Struct, frozen=True):
     """A piece of work for a worker.
 
     Attributes:
@@ -102,8 +101,10 @@ class RangeOfLedgers:
     passphrase: str
     first: int
     last: int
-    watch: Watch = field(repr=False)
+    watch: Watch
     ahead_bytes: int = LOOK_AHEAD_BYTES
+
+    __repr__ = object.__repr__  # the watch of one is as large as the network
 
 
 def extract(work: RangeOfLedgers) -> tuple[LedgerRange, bytes]:

@@ -6,7 +6,6 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,8 +65,7 @@ class LakeConfig(Struct, frozen=True, rename="camel"):
         return f"{_LAST_LEDGER - start:08X}--{start}-{start + size - 1}/{name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """The content of one object: the ledgers ``first`` to ``last``, with their metas one after the other."""
 
     key: str

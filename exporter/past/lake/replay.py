@@ -8,12 +8,12 @@ another value than their last one (docs/lake.md).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import LakeError
@@ -28,8 +28,7 @@ _TTL: Final = b"\0\0\0\x09"
 _PRESENT: Final = (CREATED, UPDATED, RESTORED)
 
 
-@dataclass(frozen=True, slots=True)
-class WronglyArchived:
+class WronglyArchived(Struct, frozen=True):
     """An entry that the first software of protocol 23 archived with an old value (CAP-76).
 
     Attributes:

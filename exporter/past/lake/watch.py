@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 DATA: Final = b"\0\0\0\x06"
 """The first bytes of the LedgerKey of contract data."""
@@ -27,8 +27,7 @@ _KEY_HEAD_BYTES: Final = 40
 """Number of bytes of a LedgerKey before its own key: kind, kind of address, and contract id."""
 
 
-@dataclass(frozen=True)
-class Watch:
+class Watch(Struct, frozen=True, dict=True):
     """What is watched.
 
     Attributes:

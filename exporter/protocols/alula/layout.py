@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval
@@ -69,8 +71,7 @@ _HEALTH_BPS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MarketInstance:
+class MarketInstance(Struct, frozen=True):
     """A market's instance entry.
 
     ``market`` has neither pools nor the hash of the configuration yet. ``queue_seconds`` is how long a queued change
@@ -84,8 +85,7 @@ class MarketInstance:
     settings: Fields
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateTerms:
+class RateTerms(Struct, frozen=True, kw_only=True):
     """The parameters from which, with its state, a pool's rates follow. All are in basis points."""
 
     base_apr_bps: int
@@ -104,8 +104,7 @@ class RateTerms:
     """The share of the borrowers' interest that suppliers do not get."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Terms of a pool that do not change its rates or totals. Each is None if the entry lacks it."""
 
     open_ltv_bps: int | None
@@ -128,8 +127,7 @@ class Limits:
     """The number of open requests to the insurance fund."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class Pool(Struct, frozen=True, kw_only=True):
     """The state of a pool. Amounts are in base units of its token."""
 
     interest_rate_modifier_bps: int
@@ -156,8 +154,7 @@ class Pool:
     """Why the borrowers' reward has no number: nothing is paid, or what is paid is not read."""
 
 
-@dataclass(frozen=True, slots=True)
-class PoolEntry:
+class PoolEntry(Struct, frozen=True):
     """A ``Pool`` entry: its identity, its state, and its parameters for people (``shown``)."""
 
     pool_address: str
@@ -368,7 +365,7 @@ def _config_value(entry: Entry | None) -> ScVal:
 
 def _shown(config: Fields, rates: RateTerms, decimals: int) -> Iterator[Parameter]:
     """A pool's parameters for people. Rates, ratios and factors have 4 decimals; the supply limit has the token's."""
-    yield from (Parameter(item.name, getattr(rates, item.name), 4) for item in fields(rates))
+    yield from (Parameter(name, getattr(rates, name), 4) for name in rates.__struct_fields__)
     yield from parameters_of(config, {"target_utilization_ratio_bps": 4, "ir_reactivity_constant": 0})
     for part, scales in (
         ("fee_config", {"borrow_fee_bps": 4}),

@@ -8,8 +8,9 @@ into signed 128 bits here, as it must there; a product that is then divided may 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from exporter import exact
 from exporter.errors import ExactOverflowError
@@ -252,8 +253,7 @@ def apy_bps(apr: int) -> int:
         return exact.JSON_INTEGER_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class Steering:
+class Steering(Struct, frozen=True):
     """The parameters that move the rate modifier."""
 
     target_utilization_ratio_bps: int
@@ -262,8 +262,7 @@ class Steering:
     """How fast the modifier moves, without decimals."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accrued:
+class Accrued(Struct, frozen=True):
     """A pool after an accrual, and before the operation that follows.
 
     Older contracts round the fees up (``fees_up``), and move the modifier for all the time that has passed

@@ -7,8 +7,9 @@ pool that cannot be read is recorded as unread.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from exporter.deployments import Deployment
 from exporter.ledger.codec.entries import instance_key
@@ -100,7 +101,7 @@ class _Reader(Collector):
         self.append_pool(read, [layout.market_keys(market.address)[1], layout.pool_key(*read.key)])
         self.reading.parameters[read.key] = decoded.shown
         limits = decoded.pool.limits
-        lacking = ", ".join(sorted(item.name for item in fields(limits) if getattr(limits, item.name) is None))
+        lacking = ", ".join(sorted(name for name in limits.__struct_fields__ if getattr(limits, name) is None))
         if lacking:
             self.notice(
                 f"the entry of pool {pool} of market {market.address} lacks {lacking}; what depends on that is null"

@@ -6,9 +6,10 @@ docs/protocols/blend.md has the formulas.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from exporter.errors import DecodeError
 from exporter.exact import INT128_MAX, JSON_INTEGER_MAX, ceil_divide
@@ -71,8 +72,7 @@ class BackstopTokens(NamedTuple):
     usdc: str
 
 
-@dataclass(frozen=True, slots=True)
-class Comet:
+class Comet(Struct, frozen=True):
     """The pool of Comet whose shares are the backstop's token.
 
     Its prices are in USDC, with 7 decimals, rounded down.
@@ -121,8 +121,7 @@ class BackstopBalance(NamedTuple):
         return self.tokens - self.queued * self.tokens // self.shares if self.shares > 0 else 0
 
 
-@dataclass(frozen=True, slots=True)
-class PoolBackstop:
+class PoolBackstop(Struct, frozen=True):
     """Everything that is known of one pool's backstop. What could not be read is None."""
 
     market: str

@@ -6,7 +6,8 @@ Blend calls a market a "pool", and its pools "reserves". Names for the contract'
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval
@@ -86,8 +87,7 @@ _FIELDS_OF_7_DECIMALS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PoolInstance:
+class PoolInstance(Struct, frozen=True):
     """The instance entry of a Blend pool contract. ``backstop_rate`` has 7 decimals.
 
     ``backstop`` and ``reward_token`` (BLND) are None if the entry does not name a contract. Then only what depends on
@@ -106,8 +106,7 @@ class PoolInstance:
     storage: tuple[tuple[ScVal, ScVal], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReserveConfig:
+class ReserveConfig(Struct, frozen=True, kw_only=True):
     """A reserve's ``ResConfig`` entry: rates and factors have 7 decimals."""
 
     index: int
@@ -140,8 +139,7 @@ class ReserveConfig:
     """The contract generation whose form the entry has, ``v1`` or ``v2``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReserveData:
+class ReserveData(Struct, frozen=True, kw_only=True):
     """A reserve's ``ResData`` entry, which operations change. Amounts are in base units of the token."""
 
     b_rate: int
@@ -160,8 +158,7 @@ class ReserveData:
     """The time of the last accrual, in unix seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reserve:
+class Reserve(Struct, frozen=True, kw_only=True):
     """Everything that a reserve's numbers follow from, under the contract's own names."""
 
     config: ReserveConfig

@@ -10,9 +10,10 @@ contract must fit into signed 128 bits here, as it must there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from exporter import exact
 from exporter.errors import ExactOverflowError

@@ -10,8 +10,9 @@ does not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from exporter import exact
 from exporter.errors import DecodeError

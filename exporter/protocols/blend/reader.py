@@ -7,8 +7,9 @@ reserves. A pool or reserve that cannot be read is recorded as unread.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from exporter.deployments import FACTORY, Deployment
 from exporter.errors import Barrier, pluralize

@@ -6,8 +6,9 @@ A market is a router, and a pool is one of its reserves. All amounts are unsigne
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -96,8 +97,7 @@ Emissions = tuple[Emission, ...] | None
 """All active emissions to one side; None if they could not be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class RouterInstance:
+class RouterInstance(Struct, frozen=True):
     """A router's instance.
 
     Attributes:
@@ -123,8 +123,7 @@ class RouterInstance:
     storage: tuple[tuple[ScVal, ScVal], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReserveData:
+class ReserveData(Struct, frozen=True, kw_only=True):
     """The numbers of an ``RDATA`` entry outside its bitmap. Indexes and annual rates have 27 decimals."""
 
     liquidity_index: int
@@ -139,8 +138,7 @@ class ReserveData:
     """The time of the last accrual, in unix seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class Configuration(Struct, frozen=True, kw_only=True):
     """The numbers in a reserve's bitmap, at the bits that `BITS` has. A yes is 1, a no is 0."""
 
     ltv: int
@@ -171,8 +169,7 @@ class Configuration:
     """The most that may be supplied, in whole tokens; 0 is no limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateParameters:
+class RateParameters(Struct, frozen=True, kw_only=True):
     """The parameters of a rate model. Rates are annual, and all numbers have 27 decimals."""
 
     base_variable_borrow_rate: int
@@ -181,11 +178,10 @@ class RateParameters:
     variable_rate_slope2: int
 
 
-MODEL_FIELDS = tuple(item.name for item in fields(RateParameters))
+MODEL_FIELDS = RateParameters.__struct_fields__
 
 
-@dataclass(frozen=True, slots=True)
-class ReserveEntry:
+class ReserveEntry(Struct, frozen=True):
     """An ``RDATA`` entry: its numbers, its share token of each side, and its rate contract.
 
     ``stored_configuration`` has the three contracts and the bitmap as ScVals.
@@ -198,8 +194,7 @@ class ReserveEntry:
     stored_configuration: tuple[ScVal, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reserve:
+class Reserve(Struct, frozen=True, kw_only=True):
     """Everything that a reserve's numbers follow from."""
 
     data: ReserveData

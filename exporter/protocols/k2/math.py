@@ -8,9 +8,10 @@ signed 128 bits, because no published number is larger; otherwise an `ExactError
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from exporter import exact
 from exporter.errors import ExactOverflowError
@@ -157,8 +158,7 @@ def _reason(gates: Mapping[Gate, bool | None], users: bool | None, liquidators: 
     return "; ".join(reasons) or None
 
 
-@dataclass(frozen=True, slots=True)
-class Caps:
+class Caps(Struct, frozen=True):
     """The limits of a reserve in base units."""
 
     supply: int | None
@@ -380,8 +380,7 @@ def borrow_apy_bps(rate: int) -> int:
         return exact.JSON_INTEGER_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class _FinalState:
+class _FinalState(Struct, frozen=True):
     """The state at the end of a ledger from which a reserve's rates follow."""
 
     entry: layout.ReserveEntry

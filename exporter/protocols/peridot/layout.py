@@ -6,9 +6,10 @@ Each value is an entry of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from exporter.errors import Barrier, DecodeError
 from exporter.exact import INT128_MAX, short_decimal_text
@@ -118,8 +119,7 @@ class Pause(NamedTuple):
         return self.last_second is None or time <= self.last_second
 
 
-@dataclass(frozen=True, slots=True)
-class Controller:
+class Controller(Struct, frozen=True):
     """A controller's stored state."""
 
     wasm_hash: str
@@ -140,8 +140,7 @@ class Controller:
         return frozenset(pause.what for pause in self.pauses if pause.vault == vault and pause.is_in_effect(time))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredNumbers:
+class StoredNumbers(Struct, frozen=True, kw_only=True):
     """The numbers that a vault stores. Amounts are in base units of its token; factors have 6 decimals."""
 
     last_update_time: int
@@ -202,8 +201,7 @@ class StoredNumbers:
         return max(self.total_deposited + self.set_aside - lent, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """The parameters of a rate model, with 6 decimals. Rates are annual."""
 
     base_rate: int
@@ -221,8 +219,7 @@ CURVE_ENTRIES = {
 """The name of the rate model's entry that has each field of `Curve`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cash:
+class Cash(Struct, frozen=True, kw_only=True):
     """The cash of a vault, in base units of its token."""
 
     net_cash: int
@@ -237,8 +234,7 @@ class Cash:
     """What the vault can pay out, with the boosted cash; None if it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Books:
+class Books(Struct, frozen=True):
     """Everything that the interest of a vault follows from."""
 
     numbers: StoredNumbers
@@ -246,8 +242,7 @@ class Books:
     cash: Cash
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VaultState:
+class VaultState(Struct, frozen=True, kw_only=True):
     """Everything that the numbers of a vault follow from."""
 
     books: Books
@@ -271,8 +266,7 @@ class VaultState:
     """What borrowers are paid, in base units of the reward token a second; None if it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vault:
+class Vault(Struct, frozen=True):
     """A vault's stored state.
 
     ``model`` is the rate model's contract, and ``boosted`` the contract that boosts cash; None without such a contract.

@@ -8,9 +8,10 @@ otherwise an `ExactError` is raised.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from exporter import exact
 from exporter.errors import ExactDivisionError, ExactOverflowError

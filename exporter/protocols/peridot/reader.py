@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from exporter.deployments import Deployment
 from exporter.errors import Barrier, DecodeError
@@ -33,8 +35,7 @@ from exporter.tree.values import UnreadReason
 NAME = "peridot"
 
 
-@dataclass(slots=True)
-class PeridotReading(ProtocolReading):
+class PeridotReading(ProtocolReading, Struct):
     """The reading with its controllers. A pause can end without an entry changing, so they are needed later."""
 
     controllers: dict[str, layout.Controller] = field(default_factory=dict)

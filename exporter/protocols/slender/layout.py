@@ -6,8 +6,10 @@ its sToken, which is a persistent entry of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.errors import DecodeError
 from exporter.ledger.codec import scval
@@ -31,8 +33,7 @@ _STATE = [symbol(name) for name in ("TokenSupply", "ProtocolFeeVault", "Pause")]
 _PARAMETER_DECIMALS = {"is_active": 0, "borrowing_enabled": 0, "liquidity_cap": 0, "util_cap": 4, "discount": 4}
 
 
-@dataclass(frozen=True, slots=True)
-class PoolSettings:
+class PoolSettings(Struct, frozen=True):
     """The settings that all reserves of a pool contract share."""
 
     window: int
@@ -47,8 +48,7 @@ class PoolSettings:
     """The time, in unix seconds, up to which only supplies and repayments are possible after a pause."""
 
 
-@dataclass(frozen=True, slots=True)
-class PoolInstance:
+class PoolInstance(Struct, frozen=True):
     """A pool contract's instance entry."""
 
     wasm_hash: str
@@ -69,8 +69,7 @@ class Feed(NamedTuple):
     max_age: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reserve:
+class Reserve(Struct, frozen=True, kw_only=True):
     """The state that a pool contract keeps of one reserve, and the cash of its sToken. Rates have 9 decimals."""
 
     lender_ar: int

@@ -8,8 +8,10 @@ into 128 bits before it is divided.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter import exact
 from exporter.protocols.accrual import AccrualRule, Step, Transition, changed
@@ -25,8 +27,7 @@ SECONDS_PER_YEAR = 31_557_600
 """The contract's year, which has 365.25 days."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lenders:
+class Lenders(Struct, frozen=True):
     """The position of a reserve's lenders at one value of their accrued rate."""
 
     owned: int

@@ -7,8 +7,9 @@ feeds. A market or reserve that cannot be read is recorded as unread.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from exporter.deployments import Deployment
 from exporter.ledger.codec.entries import instance_key

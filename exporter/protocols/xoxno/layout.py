@@ -7,8 +7,9 @@ hub's number and a token.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from exporter.errors import Barrier, DecodeError
 from exporter.ledger.codec import scval, strkey
@@ -60,8 +61,7 @@ DECIMALS = Number(scval.U32, most=RAY_DECIMALS)
 INDEX = Number(scval.I128, 1, HIGHEST_INDEX)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters:
+class Parameters(Struct, frozen=True, kw_only=True):
     """The numbers of a ``Params`` entry. Rates are annual. Rates and utilizations have 27 decimals (RAY)."""
 
     base_borrow_rate: int
@@ -86,8 +86,7 @@ class Parameters:
     """The token's decimals."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class State(Struct, frozen=True, kw_only=True):
     """The numbers of a ``State`` entry.
 
     The value of a scaled amount is amount × index / RAY, in whole tokens with 27 decimals.
@@ -140,8 +139,7 @@ class Controller(NamedTuple):
     """The names and values of `CONFIGURATION` that the instance has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spoke:
+class Spoke(Struct, frozen=True, kw_only=True):
     """A spoke's terms for a hub market, and what its accounts have there."""
 
     spoke: int
@@ -174,8 +172,7 @@ class Spoke:
     """What the spoke's accounts owe, as a scaled amount."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HubMarket:
+class HubMarket(Struct, frozen=True, kw_only=True):
     """Everything that the numbers of a hub market follow from."""
 
     state: State

@@ -9,10 +9,11 @@ Otherwise an `ExactError` is raised.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from math import factorial
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from exporter import exact
 from exporter.ledger.codec.scval_encode import encode_scval, symbol

@@ -5,7 +5,8 @@ Integers have no bound here, because a number on the way may need more than 128 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.exact import INT128_MAX, ceil_divide
 from exporter.protocols.numbers import Amounts, Operations, Risk, SpokeTerms
@@ -18,8 +19,7 @@ LIQUIDATION_BUFFER_BPS = 200
 UNKNOWN_SPOKES = "what its hub or its spokes allow could not be read"
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     """The parts of a hub market's numbers that follow from its hub and its spokes."""
 
     operations: Operations

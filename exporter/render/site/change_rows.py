@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from exporter.render.site.text import exact_amount, exact_percent, harmless, price, round_amount, short_address, words
 from exporter.tables import PoolKey, pool_keys
@@ -38,8 +38,7 @@ UNEXPLAINED_CONFIGURATION = "in a part that the exporter does not show as a para
 _DIGEST_LENGTH = 64
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeRow:
+class ChangeRow(Struct, frozen=True):
     """One change as pages show it. ``values`` is empty for `_KINDS_WITHOUT_VALUES`."""
 
     market: str

@@ -8,7 +8,6 @@ nothing depends on how a float is printed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from html import escape
@@ -16,6 +15,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from markupsafe import Markup
+from msgspec import Struct
 
 from exporter.render.site.text import (
     MONTHS,
@@ -43,8 +43,7 @@ _APART = 20
 """Factor between the heights of two lines from which each line has a chart of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """How values are written in short, in full, and at an axis. No chart clips values up to ``shown``."""
 
     short: Callable[[int], str]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import Any
 
 import polars as pl
 from markupsafe import Markup
+from msgspec import Struct
 
 from exporter.best import MIN_VALUE_CENTS
 from exporter.deployments.identified_tokens import identified_tokens
@@ -115,8 +115,7 @@ def _by_value(token: SiteToken) -> tuple[bool, bool, int, str]:
     return not token.listed_count, value is None, -(value or 0), token.address
 
 
-@dataclass(frozen=True, slots=True)
-class _PlottedToken:
+class _PlottedToken(Struct, frozen=True):
     """The token that the data page plots. ``chart`` is the plot, or None before the history has two days."""
 
     address: str

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.render.openapi import openapi_document
 from exporter.render.operations import TAGS
@@ -24,8 +26,7 @@ INDEX_KEY = "api.html"
 Schema = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """A parameter or a field.
 
     ``model`` is the document that a field holds. ``location`` says where a parameter is sent: in the path or in the
@@ -40,8 +41,7 @@ class Value:
     location: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """A status with which a request may fail, and examples of the details in its answer."""
 
     status: str
@@ -49,8 +49,7 @@ class Failure:
     details: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """An operation: its request and response as an example, and the failures that not every operation has."""
 
     path: str
@@ -65,8 +64,7 @@ class Route:
     failures: Sequence[Failure]
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(Struct, frozen=True):
     """A document, or a part of one."""
 
     name: str
@@ -74,8 +72,7 @@ class Model:
     fields: Sequence[Value]
 
 
-@dataclass(frozen=True, slots=True)
-class TagPage:
+class TagPage(Struct, frozen=True):
     """The page of a tag: its operations, and the documents that no earlier page has."""
 
     key: str
@@ -85,8 +82,7 @@ class TagPage:
     models: Sequence[Model]
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """The whole reference.
 
     Attributes:

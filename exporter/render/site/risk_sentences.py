@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
+from msgspec import Struct
 
 from exporter.render.site.charts import fall_chart
 from exporter.render.site.text import dollars, harmless, moment_of, percent
@@ -15,8 +15,7 @@ HEADLINE_FALL_BPS = 3_000
 """Fall of prices, in basis points, in the sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class RiskWords:
+class RiskWords(Struct, frozen=True):
     """The two sentences, and the chart of what can be liquidated. With too few borrowers the chart is None."""
 
     sentences: tuple[str, str]

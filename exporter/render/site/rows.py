@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypedDict, TypeVar
 
 import polars as pl
+from msgspec import Struct
 
 from exporter.best import ODD_PRICE, SIDES, Side, best_of_tokens, is_insolvent, why_none_of_tokens, with_ranks
 from exporter.errors import pluralize
@@ -159,8 +159,7 @@ def by_market(pools: Sequence[_Pool]) -> Mapping[str, list[_Pool]]:
     return dict(sorted(own.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class SiteToken:
+class SiteToken(Struct, frozen=True):
     """A token as pages show it.
 
     Attributes:
@@ -263,8 +262,7 @@ def _why_no_best(ranked: pl.DataFrame, side: Side) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class ListPage(Generic[_Item]):
+class ListPage(Struct, Generic[_Item], frozen=True):
     """One page of a list: its rows, its key, and the keys of all pages of the list."""
 
     number: int

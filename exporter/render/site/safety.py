@@ -7,8 +7,9 @@ positions could be lost is in `exporter.render.site.risk_sentences`, where a cen
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from exporter.errors import lasting, pluralize
 from exporter.protocols.base import Pending
@@ -39,8 +40,7 @@ _ACCOUNT = "G"
 """The first letter of an account's address; a contract's is C."""
 
 
-@dataclass(frozen=True, slots=True)
-class SafetyFact:
+class SafetyFact(Struct, frozen=True):
     """One question of a lender, and the answer in sentences. ``is_known`` is false if the answer is that nobody knows.
 
     ``warns`` marks an answer that a lender should not miss.
@@ -52,8 +52,7 @@ class SafetyFact:
     warns: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MarketFacts:
+class MarketFacts(Struct, frozen=True):
     """What the pages of a market and of its pools have in common.
 
     Attributes:

@@ -8,11 +8,12 @@ of a page is bounded. Histories have closed buckets only; the last point of ever
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import polars as pl
 from markupsafe import Markup
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.history.buckets import NETWORK, SCOPES, TotalKey, aggregate, observations_of, totals_of
 from exporter.history.closed_buckets import Histories, Owner
@@ -69,8 +70,7 @@ _OF_MANY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(Struct, frozen=True):
     """Pools over time: the values of each column, one for each start (unix seconds) of an observed bucket."""
 
     bucket: str

@@ -8,10 +8,11 @@ which an operation brings the pool first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import Final
+
+from msgspec import Struct
 
 from exporter.exact import annual_yield_bps
 from exporter.protocols.base import Parameter
@@ -30,8 +31,7 @@ _ROUNDING = Fraction(1, 10_000)
 _RATES: Final = ("stored_borrow_apr", "stored_supply_apr")
 
 
-@dataclass(frozen=True, slots=True)
-class Factors:
+class Factors(Struct, frozen=True):
     """The percentages of the sentence, as text: ``lent`` times ``paid`` times ``share`` is ``earned``."""
 
     lent: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from exporter.render.site.text import cut
 
@@ -27,8 +28,7 @@ class MistakeError(Exception):
     """A question that cannot be asked; the text says what to ask instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """What a tool or prompt takes under a name: a choice, a whole number, or a text."""
 
     name: str

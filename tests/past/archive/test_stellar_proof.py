@@ -11,12 +11,13 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.ledger.codec.entries import ARCHIVED, code_key, data_key
 from exporter.ledger.codec.scval_encode import symbol, u32
@@ -79,8 +80,7 @@ STATE = {
 }
 
 
-@dataclass
-class Case:
+class Case(Struct):
     """A proof of a simulated network, and claims about its state."""
 
     made: SimulatedArchive

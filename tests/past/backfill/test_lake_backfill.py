@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import struct
 from collections.abc import Collection
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from exporter.audit.rollup_faults import rollup_faults
 from exporter.bounds import decompress

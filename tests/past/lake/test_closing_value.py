@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from nacl.signing import SigningKey
 from stellar_sdk import StrKey
 

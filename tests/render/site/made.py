@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
 import polars as pl
+from msgspec.structs import replace
 
 from exporter.deployments.listing import MarketKey, MarketListings
 from exporter.deployments.networks import NETWORKS, network_of

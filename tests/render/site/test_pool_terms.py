@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.protocols import PROTOCOLS

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import chain
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Pending

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, unquote_plus
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from exporter.tree.families import EMPTY_PAGE_KEY, kind_of
 from exporter.tree.headers import ERROR_CACHE_CONTROL, UNCACHED, cache_control, content_type
@@ -30,8 +31,7 @@ from tests.tree import test_routes
 ORIGIN = {"origin": "https://example.org"}
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """One request: the URL is path and query as they are sent."""
 
     url: str
@@ -49,8 +49,7 @@ class Case:
         return self.url.partition("?")[2]
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What came back; names of headers are lower case. ``asked`` is the URL as the platform tidied it up."""
 
     status: int
@@ -59,8 +58,7 @@ class Answer:
     asked: str | None = None
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """A file of the tree, or a problem."""
 
     status: int
