@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from exporter.deployments.networks import NETWORKS, network_id
 from exporter.errors import SnapshotFileError
@@ -108,4 +108,4 @@ def test_the_network_is_recognized_by_its_hash() -> None:
     with pytest.raises(SnapshotFileError, match="not known here: give its passphrase"):
         snapshot_network(private)
     with pytest.raises(SnapshotFileError, match="of another network"):
-        snapshot_network(dataclasses.replace(private, ledger=127), "Another network")
+        snapshot_network(replace(private, ledger=127), "Another network")
