@@ -348,7 +348,7 @@ def _headers_from_text(text: str) -> Any:
         try:
             return msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError):
-            raise ConfigError("EXPORTER_RPC_HEADERS begins like JSON and is none; accepted is an object") from None
+            raise ConfigError("EXPORTER_RPC_HEADERS is not JSON, though it begins with {; give a JSON object") from None
     headers = {}
     for number, line in enumerate(text.splitlines(), 1):
         name, colon, value = line.partition(":")

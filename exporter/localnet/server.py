@@ -216,4 +216,5 @@ def serve(app: ASGIApp, host: str, port: int, say: Callable[[str], None]) -> Non
             while True:  # Event.wait() would go on after Ctrl-C, because of Polars' signal handler
                 time.sleep(3600)
     except OSError as error:
-        raise ConfigError(f"--host {host} --port {port} cannot be had: {error.strerror or error}") from None
+        problem = f"cannot listen on --host {host} --port {port}: {error.strerror or error}; give another --port"
+        raise ConfigError(problem) from None

@@ -186,7 +186,7 @@ class RpcSource:
         on_request: Callable[[], None] = lambda: None,
     ) -> None:
         if not passphrase:
-            raise ConfigError("passphrase must be the network's passphrase, and is empty")
+            raise ConfigError("the passphrase is empty; give the network's passphrase")
         quiet_http_loggers()
         self._passphrase = passphrase
         self._limits, self._timing = limits or RpcLimits(), timing or Timing()

@@ -176,7 +176,7 @@ def _parse_headers(headers: RpcHeaders, endpoints: Sequence[Endpoint]) -> dict[s
         for name, value in each.items():
             if not _HEADER_NAME.fullmatch(name) or name.lower() in _OWN_HEADERS:
                 raise ConfigError(
-                    "network.rpc_headers: a name is not that of a header that can be given; accepted are letters, "
+                    "network.rpc_headers: a header has a name that cannot be used; accepted are letters, "
                     f"digits and '-', and none of {', '.join(sorted(_OWN_HEADERS))}"
                 )
             if not _HEADER_VALUE.fullmatch(value):

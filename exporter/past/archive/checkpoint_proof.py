@@ -47,8 +47,8 @@ def make_proof(archives: Archives, ledger: int, trust: Trust) -> tuple[Checkpoin
         sets = archives.first(lambda archive: _sets(archive, checkpoint.header, headers))
     except ArchiveFileMissingError:
         raise NotProvableError(
-            f"checkpoint {at_checkpoint} cannot be proven yet: what validators sign of ledger {at_checkpoint + 1} "
-            f"proves it, which archives have with checkpoint {after}, 64 ledgers later"
+            f"checkpoint {at_checkpoint} cannot be proven yet: the signatures of ledger {at_checkpoint + 1} prove it, "
+            f"and archives have them with checkpoint {after}, 64 ledgers later"
         ) from None
     if headers[0].previous_hash != checkpoint.header.hash:
         raise ArchiveError(

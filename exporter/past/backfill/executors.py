@@ -106,7 +106,7 @@ def run_all(
         if isinstance(executor, Processes) and not executor.has_begun:
             raise ConfigError(
                 "no worker could begin, because a worker first imports the program that calls the exporter: in a "
-                'script, make the call below `if __name__ == "__main__":`; what else may hinder it is in the error '
+                'script, make the call below `if __name__ == "__main__":`; if that is not it, see the error '
                 "that the worker printed"
             ) from None
         raise WorkerDiedError(

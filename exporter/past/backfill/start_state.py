@@ -123,7 +123,7 @@ def archive_start(
     before = ledger - (ledger + 1) % CHECKPOINT_LEDGERS
     if before < CHECKPOINT_LEDGERS - 1:
         raise ConfigError(
-            f"--archive: the first checkpoint is of ledger 63, after ledger {ledger}, the first of --from"
+            f"--archive: the first checkpoint is of ledger 63, after ledger {ledger}, the first of --from; begin later"
         )
     return at(before)
 

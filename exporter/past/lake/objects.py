@@ -94,12 +94,12 @@ class Lake:
             data = lake._get(CONFIG)
             if data is None:
                 raise ConfigError(
-                    f"{label} has no {CONFIG}, so it is not a ledger lake, or an old one without that file; say what "
-                    "it would say with --lake-config, as JSON"
+                    f"{label} has no {CONFIG}, so it is not a ledger lake, or an old one without that file; if it is "
+                    "one, give what the file would say with --lake-config, as JSON"
                 )
             lake.config = decode_config(data, label)
         if lake.config.compression != "zstd":
-            raise ConfigError(f"{label}: its objects are compressed with {lake.config.compression}; only zstd is known")
+            raise ConfigError(f"{label}: its objects are compressed with {lake.config.compression}, not with zstd")
         return lake
 
     def batches(

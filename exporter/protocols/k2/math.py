@@ -36,7 +36,7 @@ from exporter.tree.values import RewardReason
 
 RAY: int = 10**RAY_DECIMALS
 ONLY_LISTED = "only listed accounts"
-UNKNOWN_LISTS = "whether only listed accounts may is not known"
+UNKNOWN_LISTS = "whether only listed accounts can do it is not known"
 """The reasons why gates are not known (docs/protocols/k2.md, "Statuses")."""
 
 SECONDS_PER_YEAR = 31_536_000

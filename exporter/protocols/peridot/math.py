@@ -76,8 +76,7 @@ def project(pool: PoolRead[VaultState], close_time: int) -> PoolNumbers:
     )
     if quoted != cached:
         raise ExactOverflowError(
-            "one rate: its code is not known, and may count boosted cash in two ways that differ: the result does not "
-            "fit"
+            "its code is not known, and the two ways in which it may count boosted cash give different numbers"
         )
     return quoted
 
@@ -265,11 +264,10 @@ def _rate(books: Books, borrowed: int, aside: int, cached: int, close_time: int)
         rate = borrow_rate(used, curve.base_rate, curve.multiplier, curve.jump_multiplier, curve.kink)
     if rate < 0:
         raise ExactOverflowError(
-            "a rate: its model refuses to answer, because more is set aside than there is, and there is no other: the "
-            "result does not fit"
+            "the vault has no rate: more is set aside than there is, so its model refuses, and it keeps no other rate"
         )
     if rate > MAX_YEARLY_RATE:
-        raise ExactOverflowError("a rate of at most 1000 percent a year: the result does not fit")
+        raise ExactOverflowError("the vault refuses a rate above 1000 percent a year")
     return Rate(used, rate, cached)
 
 
@@ -341,8 +339,7 @@ def exchange_rate(owned: int, vault: VaultState) -> int:
     """
     if (owned == 0) != (vault.receipt_supply == 0):
         raise ExactDivisionError(
-            "the contract refuses receipt tokens without anything that is owned, and the other way round: division by "
-            "zero"
+            "the contract refuses every operation: it has receipt tokens without anything that is owned, or the reverse"
         )
     if not owned:
         return vault.books.numbers.initial_exchange_rate
