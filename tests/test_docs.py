@@ -11,6 +11,7 @@ import pytest
 
 from exporter import FORMAT
 from exporter.config import ACCEPTED, ENVIRONMENT, Settings, load
+from exporter.protocols import PROTOCOLS
 from exporter.tables import COLUMNS
 from exporter.tree.verifier import checker_digests
 from tools import costs
@@ -29,6 +30,17 @@ def test_every_page_begins_with_what_its_reader_can_do() -> None:
 
     assert len(pages) > 30
     assert [] == [page.name for page in pages if "\n\nAfter reading this page you " not in page.read_text()[:120]]
+
+
+def test_every_protocol_has_its_page() -> None:
+    """A protocol's formulas have a page, which the README links, and the README says that it is read."""
+    readme = (DOCS.parent / "README.md").read_text()
+    (reads,) = re.findall(r"^It reads (.+)", readme, re.MULTILINE)
+
+    assert [] == [name for name in PROTOCOLS if not (DOCS / "protocols" / f"{name}.md").is_file()], "in docs/protocols"
+    assert [] == [name for name in PROTOCOLS if f"(docs/protocols/{name}.md)" not in readme], "links in the README"
+    titles = [protocol.words.coverage.title for protocol in PROTOCOLS.values()]
+    assert [] == [title for title in titles if title not in reads], "in the README's sentence: It reads ..."
 
 
 def test_every_key_and_variable_is_documented() -> None:

@@ -12,6 +12,7 @@ import click
 from click.testing import CliRunner
 
 from exporter.cli import main
+from exporter.config import ACCEPTED
 from exporter.protocols import PROTOCOLS
 from exporter.tables import COLUMNS, Column
 from exporter.tree.verifier import checker_digests
@@ -51,6 +52,7 @@ MESSAGE_KINDS = {
 }
 
 _COLUMNS = re.compile(r"(?<=^column \| type \| meaning\n---\|---\|---\n)(.+\n)+", re.MULTILINE)
+_KEYS = re.compile(r"(?<=^key \| accepted\n---\|---\n)(.+\n)+", re.MULTILINE)
 _SAID_ABOVE = re.compile(
     r", in token base units|, floor to basis points|,? times 10\^\w+|, a strkey|; null when (?:unknown|not known)"
 )
@@ -92,7 +94,8 @@ def protocols(_: str) -> str:
         about = protocol.words.coverage
         supply = f"{about.supply_yield} (`{about.supply_compounding}`)"
         borrow = f"{about.borrow_yield} (`{about.borrow_compounding}`)"
-        lines += [f"## {about.title} (`{name}`)\n", f"- Market: {about.structure}"]
+        lines += [f"## {about.title} (`{name}`)\n", f"- Formulas and storage: [{name}](protocols/{name}.md)"]
+        lines.append(f"- Market: {about.structure}")
         if supply == borrow:
             lines.append(f"- `supply_apy_bps`, `borrow_apy_bps`: {supply}")
         else:
@@ -172,6 +175,11 @@ def _row(column: Column) -> str:
     return f"`{column.name}` | {column.type}{null} | {short}\n"
 
 
+def keys(page: str) -> str:
+    """The text of docs/configuration.md with the table of keys that `exporter.config` has."""
+    return _KEYS.sub(lambda _: "".join(f"`{name}` | {accepted}\n" for name, accepted in ACCEPTED.items()), page)
+
+
 def digests(page: str) -> str:
     """The text of docs/proofs.md with the digests of the proof checker, in the form of ``sha256sum``."""
     return _DIGESTS.sub("".join(f"{digest}  {name}\n" for name, digest in checker_digests().items()), page)
@@ -187,6 +195,7 @@ PAGES: Final[dict[str, Callable[[str], str]]] = {
     "protocols.md": protocols,
     "messages.txt": messages,
     "history.md": columns,
+    "configuration.md": keys,
     "proofs.md": digests,
     "operations.md": prices,
 }

@@ -40,6 +40,7 @@ from exporter.tree.pools import AssetDetail
 from tests.job_runs import direct, read_tables, run, settings_for
 from tests.localnet.recorded import BLEND_V2, LISTED, pools_of, without_oracle
 from tests.protocols.made_ledger import UNKNOWN_CODE, account, changed, contract, entry_of, instance
+from tests.protocols.protocol_facts import all_facts
 from tests.render.compared import Compared, compared
 
 Written = Mapping[bytes, bytes | None]
@@ -130,15 +131,7 @@ def changes_of(*scenarios: Scenario) -> list[RunChange]:
 
 def test_another_admin_is_a_change() -> None:
     """Whoever decides over a market is named before and after, with the role."""
-    roles = [
-        ("blend", "Admin", "admin"),
-        ("alula", "Admin", "admin"),
-        ("k2", "PADMIN", "pool admin"),
-        ("k2", "EADMIN", "emergency admin"),
-        ("k2", "ADMIN", "admin of upgrades"),
-        ("xoxno", "Owner", "owner"),
-        ("slender", "Admin", "admin"),
-    ]
+    roles = [(protocol, *role) for protocol, facts in all_facts().items() for role in facts.admins.items()]
     found = changes_of(*(instance_with(MARKET[protocol], {name: address(SOMEBODY)}) for protocol, name, _ in roles))
     admins = [change for change in found if change.kind == "admin"]
 

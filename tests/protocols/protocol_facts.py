@@ -71,6 +71,8 @@ class ProtocolFacts:
     """Every view function of the contracts that is compared for a pool, in the order of the calls."""
     compared_fields: int
     """How many fields the answers in the recording are compared with; 0 if no answer is recorded."""
+    admins: Mapping[str, str]
+    """Who decides over the market: the names in its instance, each with what people call the role."""
     price_age: PriceAge | None
     """Which age of a price the market takes; None if its rule is more than an age, and has tests of its own."""
     pool_list: PoolList | None
@@ -92,6 +94,8 @@ class ProtocolFacts:
 
     Where that is not so, the reader has to say that the pool is unread, and the name has no place here.
     """
+    has_curve: bool = True
+    """Whether the borrow rate follows from the utilization in straight lines."""
     token: str = XLM
     """A token of 7 decimals of one of the market's pools."""
     keeps_decimals: bool = True

@@ -14,6 +14,7 @@ from exporter.protocols.xoxno.layout import RAY
 from exporter.protocols.xoxno.math import RATE_MODEL
 from exporter.tables import PoolKey, rows_as
 from tests.localnet.test_player import tables_of
+from tests.protocols.protocol_facts import all_facts
 
 BENDING = sorted(name for name, module in PROTOCOLS.items() if module.rate_model)
 
@@ -41,8 +42,8 @@ def test_a_curve_goes_through_the_rate_now_and_is_straight_between_its_knots(pro
 
 
 def test_protocols_without_a_curve() -> None:
-    """Slender's rate is a power of the utilization: no straight lines."""
-    assert ["slender"] == sorted(PROTOCOLS.keys() - BENDING)
+    """Every protocol has a curve but those whose rate has no straight lines."""
+    assert BENDING == [name for name, facts in all_facts().items() if facts.has_curve]
 
 
 def test_a_curve_bends_where_the_highest_rate_is_reached() -> None:

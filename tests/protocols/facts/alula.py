@@ -33,6 +33,7 @@ FACTS = ProtocolFacts(
     pools=3,
     dollars=(6_000, 25_000),
     waves=[2, 12],
+    admins={"Admin": "admin"},
     price_age=PriceAge(360),
     compared_fields=0,
     views=lambda pool: calls_of_market(pool, "get_pool_data"),

@@ -24,6 +24,7 @@ FACTS = ProtocolFacts(
     pools=6,
     dollars=(50_000_000, 200_000_000),
     waves=[16, 54],
+    admins={"Admin": "admin"},
     price_age=PriceAge(86_400, takes_future=True),
     compared_fields=0,
     views=lambda pool: calls_of_market(pool, "get_reserve") if pool.market.version == "v2" else [],

@@ -27,6 +27,7 @@ FACTS = ProtocolFacts(
     pools=4,
     dollars=(50, 300),
     waves=[3, 17, 18],
+    admins={"PADMIN": "pool admin", "EADMIN": "emergency admin", "ADMIN": "admin of upgrades"},
     price_age=PriceAge(86_400),
     compared_fields=52,
     views=lambda pool: calls_of_market(pool, "get_current_reserve_data", "get_current_var_borrow_idx"),

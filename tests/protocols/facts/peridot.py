@@ -40,6 +40,7 @@ FACTS = ProtocolFacts(
     pools=4,
     dollars=(20_000, 90_000),
     waves=[160, 37],
+    admins={},
     price_age=PriceAge(600, takes_future=True),
     compared_fields=12,
     views=views_of,

@@ -36,6 +36,7 @@ FACTS = ProtocolFacts(
     pools=3,
     dollars=(50, 300),
     waves=[1, 10],
+    admins={"Admin": "admin"},
     price_age=PriceAge(86_400),
     compared_fields=0,
     views=views_of,
@@ -66,4 +67,5 @@ FACTS = ProtocolFacts(
         (SLENDER, i128(2 * 10**9), RESERVE, "lender_ar"),
     ],
     configuration=[(SLENDER, struct_map({}), RESERVE, "configuration"), (SLENDER, None, FEED)],
+    has_curve=False,  # the rate is a power of the utilization
 )

@@ -37,6 +37,7 @@ FACTS = ProtocolFacts(
     pools=4,
     dollars=(40_000, 150_000),
     waves=[5, 26, 8],
+    admins={"Owner": "owner"},
     price_age=None,
     compared_fields=28,
     views=views_of,
