@@ -81,12 +81,12 @@ BUCKETS_FRAME = bucket_columns(PoolDay, *PoolKey._fields)
 
 ENDS: dict[str, pl.DataType] = {
     "last_ledger_close_time": pl.Int64(),  # unix seconds
-    "last_index_decimals": pl.Int64(),
-    "last_supply_index": pl.Int128(),
-    "last_borrow_index": pl.Int128(),
     "last_decimals": pl.Int64(),  # of the token
 }
-"""Columns of a pool's bucket that no document shows: time, indexes and decimals at the bucket's last observation."""
+"""Columns of a pool's bucket that no document shows: time and decimals at the bucket's last observation."""
+
+LAST_INDEXES = ("index_decimals", "supply_index", "borrow_index")
+"""Columns of a pool's bucket that are of its last observation."""
 
 PARTS: dict[str, pl.DataType] = {
     "token_address": pl.String(),
@@ -142,6 +142,7 @@ def aggregate(observations: pl.DataFrame, bucket: Bucket) -> pl.DataFrame:
         realized_column(grouped, "borrow", "realized_borrow_apy_bps"),
         _realized_reward(grouped),
         *_interest(grouped, prices),
+        *(pl.col(f"last_{name}").alias(name) for name in LAST_INDEXES),
     ).select(*BUCKETS_FRAME, *ENDS, *PARTS)
 
 

@@ -42,6 +42,23 @@ class PoolDay(HistoryBucket, frozen=True, forbid_unknown_fields=True):
             "if the reward was not known."
         ),
     ]
+    supply_index: Annotated[
+        Amount,
+        doc(
+            "What one share of supply was worth at the last observation, in units of 10^-index_decimals: between two "
+            "days a deposit grew as much as this."
+        ),
+    ]
+    borrow_index: Annotated[
+        Amount,
+        doc(
+            "What one share of debt was worth at the last observation, in units of 10^-index_decimals: between two "
+            "days a loan grew as much as this."
+        ),
+    ]
+    index_decimals: Annotated[
+        int, doc("Decimals of both indexes at the last observation; indexes are comparable while these are equal.")
+    ]
 
 
 EXACT = PoolDay.__struct_fields__
@@ -85,6 +102,8 @@ def _meanings() -> dict[str, str]:
 def _unit(name: str) -> str:
     if name.endswith("_price_usd"):
         return "US dollars"
+    if name.endswith("_index"):
+        return "10^-index_decimals"
     if name.startswith(("total_", "interest_", "available_")) and not unit_by_ending(name):
         return "base units"
     return unit_by_ending(name)

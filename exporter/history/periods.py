@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import polars as pl
 from msgspec import Struct
 
-from exporter.history.buckets import ENDS, floored_mean
+from exporter.history.buckets import LAST_INDEXES, floored_mean
 from exporter.history.closed_buckets import Histories
 from exporter.history.realized import realized_column
 from exporter.history.time_buckets import DAY, HOUR, Bucket
@@ -46,6 +46,10 @@ PERIODS = (Period("24h", HOUR, 24), Period("7d", HOUR, 168), Period("30d", DAY, 
 observed regularly."""
 
 
+_LAST_COLUMNS = {"ledger_close_time": "last_ledger_close_time"} | {name: name for name in LAST_INDEXES}
+"""The columns of a bucket that are of its last observation, by the names that observations have for them."""
+
+
 def periods_of(histories: Histories[PoolKey], close_time: int, pools: pl.DataFrame) -> Iterator[list[AssetPeriod]]:
     """The periods of each pool, in the order of ``pools``, which is what the run observed.
 
@@ -63,7 +67,7 @@ def _period(histories: Histories[PoolKey], period: Period, close_time: int, pool
     before = closed.filter((start < begin) & (start + period.bucket.seconds >= begin - length // 4)).sort("start")
     olds = before.group_by(keys).agg(
         pl.col(_CHANGING_FIELDS).last().name.prefix("old_"),
-        pl.col(list(ENDS)).last().name.map(lambda name: name.replace("last_", "first_", 1)),
+        *(pl.col(column).last().alias(f"first_{name}") for name, column in _LAST_COLUMNS.items()),
     )
     means = (
         closed.filter(start >= begin)
@@ -72,7 +76,7 @@ def _period(histories: Histories[PoolKey], period: Period, close_time: int, pool
         .agg(
             pl.len().alias("observed"),
             *(floored_mean(name).alias(f"mean_{name}") for name in (*_CHANGING_FIELDS, *_MEAN_ONLY_FIELDS)),
-            pl.col(list(ENDS)).last(),
+            *(pl.col(column).last().alias(f"last_{name}") for name, column in _LAST_COLUMNS.items()),
         )
     )
     joined = means.join(olds, on=keys)

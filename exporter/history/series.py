@@ -36,7 +36,7 @@ STATE_KEY = "state/history-buckets.bin"
 RENDERED_BY = f"{EXPORTER_VERSION} {FORMAT}"
 """The version that renders documents. Another version renders all of them again."""
 
-STATE_VERSION = 12
+STATE_VERSION = 13
 """Version of the state. It is raised whenever the state changes, or the way in which buckets are computed. A state of
 another version is not used."""
 

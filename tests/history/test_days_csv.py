@@ -17,7 +17,7 @@ from exporter.history.days_csv import APPROXIMATE, EXACT, MAX_DAYS, PoolDay, day
 from exporter.history.time_buckets import DAY
 from exporter.stores.memory import MemoryStore
 from exporter.tree.documents import AssetHistory
-from tests.history.bucket_judge import LENGTHS, buckets_of
+from tests.history.bucket_judge import INDEX_DECIMALS, LENGTHS, buckets_of
 from tests.history.frames import pools_frame
 from tests.history.runs import MONDAY, Historian, observe, places
 
@@ -44,7 +44,8 @@ def bucket(**fields: Any) -> PoolDay:
     more: dict[str, Any] = dict.fromkeys(
         ("supplied_usd_cents", "borrowed_usd_cents", "available_to_withdraw", "total_supply_apy_bps"), None
     )
-    return replace(PoolDay(**asdict(day), **more), **fields)
+    indexes = {"supply_index": "1000000000000", "borrow_index": "1000000000000", "index_decimals": 12}
+    return replace(PoolDay(**asdict(day), **more, **indexes), **fields)
 
 
 def published_days(historian: Historian, place: tuple[str, str]) -> tuple[list[dict[str, str]], list[dict[str, Any]]]:
@@ -74,6 +75,22 @@ def test_a_file_has_the_closed_days() -> None:
         assert {name: as_text(value) for name, value in day.items()} == {name: row[name] for name in day}
         assert float(row["supply_apy"]) == day["supply_apy_bps"] / 10_000
         assert [] == [cell for cell in row.values() if not HARMLESS.fullmatch(cell)]
+
+
+def test_the_indexes_are_those_of_the_last_observation() -> None:
+    """So what a deposit or a loan became between two days follows from two rows, as the growth of the index."""
+    historian, place = Historian(MemoryStore()), places(1, 1)
+    for number in range(7):
+        time = MONDAY + 30_000 * number
+        historian.run(observe(Random(number), place, 100 + number, time), 100 + number, time)
+    rows, _ = published_days(historian, place[0])
+    last_of_day = {observed.time // 86_400: observed for observed in historian.observations}
+    observed = [(str(last.supply_index), str(last.borrow_index)) for last in last_of_day.values()]
+
+    assert 2 == len(rows) == len(observed) - 1
+    assert observed[:-1] == [(row["supply_index"], row["borrow_index"]) for row in rows]
+    assert {str(INDEX_DECIMALS)} == {row["index_decimals"] for row in rows}
+    assert observed[0] != observed[1]
 
 
 def test_the_columns_for_plots() -> None:
