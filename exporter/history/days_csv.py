@@ -17,7 +17,7 @@ from exporter.tree.documents import DaysMetadata, HistoryBucket, TableColumn
 from exporter.tree.values import Amount, BasisPoints, UsdCents, doc
 
 MAX_DAYS = 3_660
-"""The file of a pool has at most its days of about the last ten years: at most some 1.5 MB."""
+"""The file of a pool has at most its days of about the last ten years: at most some 1.7 MB."""
 
 
 class PoolDay(HistoryBucket, frozen=True, forbid_unknown_fields=True):

@@ -44,7 +44,7 @@ def bucket(**fields: Any) -> PoolDay:
     more: dict[str, Any] = dict.fromkeys(
         ("supplied_usd_cents", "borrowed_usd_cents", "available_to_withdraw", "total_supply_apy_bps"), None
     )
-    indexes = {"supply_index": "1000000000000", "borrow_index": "1000000000000", "index_decimals": 12}
+    indexes: dict[str, Any] = {"supply_index": "1000000000000", "borrow_index": "1000000000000", "index_decimals": 12}
     return replace(PoolDay(**asdict(day), **more, **indexes), **fields)
 
 

@@ -24,6 +24,7 @@ from exporter.protocols.numbers import MarketFrameRow
 from exporter.render.run_documents import basis_points, rate_curves
 from exporter.render.site.change_rows import change_rows
 from exporter.render.site.charts import curve
+from exporter.render.site.growth import DECIMALS, TOKENS, growths
 from exporter.render.site.reference import INDEX_KEY, api_reference
 from exporter.render.site.risk_sentences import RiskWords, risk_words
 from exporter.render.site.rows import (
@@ -201,6 +202,7 @@ class _Site:
         self.shown_symbols = dict(self.pools.select("token_address", "symbol").iter_rows())
         self.changes = change_rows(changes, self.pools)
         self.trends = Trends(series, tables.pools)
+        self.growths = growths(series.pools)
         self.protocols = {item.protocol: item for item in coverage.data}
         self.common: dict[str, Any] = {
             "tables": tables,
@@ -314,6 +316,9 @@ class _Site:
                 pending=[item for item in facts.pending if item.pool in (None, key.pool)],
                 curve=points and curve([(point.utilization_bps, point.borrow_apr_bps) for point in points], now),
                 charts=pool_charts(trend),
+                growth=self.growths.get(key),
+                growth_tokens=TOKENS,
+                growth_decimals=DECIMALS,
                 risk=risk,
                 safety=of_pool(pool, facts, has_risk=risk is not None),
                 bucket=trend.every,

@@ -73,6 +73,7 @@ def environment() -> jinja2.Environment:
             text.decimal,
             text.moment,
             text.moment_of,
+            text.day,
         ),
         *(text.harmless, text.cut, text.words, text.no_price, text.why, text.short_address, text.prose, text.xml),
         *(protocol_title, protocol_beside),

@@ -328,6 +328,11 @@ def moment(seconds: int) -> str:
     return f"{at.day} {MONTHS[at.month - 1]} {at.year}, {at:%H:%M} UTC"
 
 
+def day(seconds: int) -> str:
+    """The day of a time, in UTC: ``21 Nov 2026``."""
+    return moment(seconds).partition(",")[0]
+
+
 def moment_of(written: str) -> str:
     """The time of a document, such as ``2026-11-21T12:00:00Z``, as people write it."""
     return moment(int(datetime.fromisoformat(written).timestamp()))
