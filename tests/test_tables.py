@@ -68,4 +68,4 @@ def test_adding_a_column_as_the_page_does(project_root: Path, tmp_path: Path) ->
     assert "target_utilization_bps" == history["schema"]["fields"][-1]["name"]
     for model in ("AssetRisk", "PoolRow"):
         described = schemas[model]["properties"]["target_utilization_bps"]["description"]
-        assert "utilization above which borrowing gets dear faster; null when unknown; in basis points" == described
+        assert "Utilization above which borrowing gets dear faster, in basis points; null when unknown." == described

@@ -9,7 +9,7 @@ after a run is published, so it never has a run that the manifest lacks.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 import msgspec
@@ -22,12 +22,13 @@ from exporter.history.buckets import SOURCES, TotalKey, aggregate, in_scopes, ob
 from exporter.history.closed_buckets import POOL_HISTORY, TOTALS_HISTORY, Histories, Owner
 from exporter.history.manifest import data_of
 from exporter.history.parquet import scan_rows, to_frame_types
-from exporter.history.time_buckets import BUCKETS, HOUR, WEEK
+from exporter.history.time_buckets import BUCKETS, DAY, HOUR, WEEK
 from exporter.stores.store import Store, StoredObject, read_many
 from exporter.tables import PoolKey, pool_keys
-from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest
+from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest, TotalsHistory
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.files import RenderedFile
+from exporter.tree.read_back import file_of
 from exporter.tree.same_values import same_values
 
 STATE_KEY = "state/history-buckets.bin"
@@ -105,8 +106,19 @@ class Series(Struct):
         """
         begun = self.pools.get("begun")
         yield from self._newest_documents(self.pools, begun.select("market", "pool", "observed_ledger"), unchanged)
-        first_ledgers = in_scopes(begun).group_by("scope", "id").agg(pl.col("observed_ledger").min())
-        yield from self._newest_documents(self.totals, first_ledgers.sort("scope", "id"), unchanged)
+        yield from self._newest_documents(self.totals, self._totals_begun(), unchanged)
+
+    def documents_without_pools(self, totals: Iterable[TotalKey]) -> Iterator[RenderedFile]:
+        """Render an empty document for each of these totals in which no pool was ever observed."""
+        first_seen = {TotalKey(*row[:2]) for row in self._totals_begun().iter_rows()}
+        for total in totals:
+            if total not in first_seen:
+                yield file_of(TotalsHistory(*total, DAY.name, self.through_ledger, [], None))
+
+    def _totals_begun(self) -> pl.DataFrame:
+        """The first ledger of each total."""
+        first_ledgers = in_scopes(self.pools.get("begun")).group_by("scope", "id").agg(pl.col("observed_ledger").min())
+        return first_ledgers.sort("scope", "id")
 
     def _newest_documents(
         self, histories: Histories[Owner], begun: pl.DataFrame, unchanged: Collection[str]

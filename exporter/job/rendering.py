@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from exporter import FORMAT
 from exporter.deployments.identified_tokens import identities
 from exporter.deployments.networks import native_contract, network_of
-from exporter.history.buckets import observations_of
+from exporter.history.buckets import NETWORK, TotalKey, observations_of
 from exporter.history.changes_table import render_changes_table
 from exporter.history.days_csv import days_metadata
 from exporter.history.manifest import HistoryPart, folder_of, span_of
@@ -21,6 +21,7 @@ from exporter.job.inputs import RunInputs
 from exporter.ledger.checkpoints import checkpoint_of
 from exporter.protocols import PROTOCOLS
 from exporter.publishing.publish import RunSummary
+from exporter.render.api_examples import examples_of
 from exporter.render.change_list import change_list
 from exporter.render.changes import own_changes
 from exporter.render.data_package import render_tables
@@ -102,7 +103,8 @@ class RenderedRun(Struct, frozen=True):
         yield render_llms()
         yield file_of(self._coverage())
         yield file_of(days_metadata())
-        yield file_of(openapi_document())
+        native = native_contract(settings.network)
+        yield file_of(openapi_document(examples_of(tables, native)))
         yield file_of(api_index())
         yield from map(file_of, GENERIC_PROBLEMS)
 
@@ -130,6 +132,8 @@ class RenderedRun(Struct, frozen=True):
         native = native_contract(network.passphrase)
         yield from series.extend(observations_of(tables.pools), tables.ledger, tables.close_time)
         yield from series.newest_documents(unchanged)
+        markets = (TotalKey("market", market) for market in tables.markets["market"])
+        yield from series.documents_without_pools([TotalKey(NETWORK, NETWORK), *markets])
         periods = list(periods_of(series.pools, tables.close_time, tables.pools))
         tables = replace(tables, pools=with_list_columns(tables.pools, periods, network.name, tables.tokens))
         identified = identities(network.name)

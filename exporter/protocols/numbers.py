@@ -156,9 +156,13 @@ class PoolNumbers(Struct, frozen=True, kw_only=True):
     """What a protocol's math gives of a pool at the ledger's close time."""
 
     supply_apy_bps: int
-    """Annual yield of suppliers, compounded or simple as the protocol does it, floor to basis points."""
+    """Annual yield of suppliers, compounded or simple as the protocol does it, floor to basis points; to compare
+    protocols take comparable_supply_apy_bps.
+    """
     borrow_apy_bps: int
-    """Annual cost of borrowers, compounded or simple as the protocol does it, floor to basis points."""
+    """Annual cost of borrowers, compounded or simple as the protocol does it, floor to basis points; to compare
+    protocols take comparable_borrow_apy_bps.
+    """
     utilization_bps: int
     """Floor(total_borrowed * 10000 / total_supplied); 0 when nothing is supplied."""
     total_supplied: int

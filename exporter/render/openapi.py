@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from exporter import FORMAT
 from exporter.docstrings import restore
 from exporter.render import yields
+from exporter.render.api_examples import Examples
 from exporter.render.operations import OPERATIONS, TAGS, Operation
 from exporter.render.site.templates import environment
 from exporter.render.yields import YieldsBorrows, YieldsPools
@@ -199,9 +200,27 @@ _HEADERS = {
 }
 
 
+def openapi_document(examples: Examples = MappingProxyType({})) -> OpenApiDocument:
+    """The description of the API, with examples for parameters. All else is the same in every run of a version."""
+    document = _document_without_examples()
+    return msgspec.structs.replace(document, paths=_with_examples(document.paths, examples))
+
+
+def _with_examples(paths: Mapping[str, Any], examples: Examples) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for path, methods in paths.items():
+        operation = dict(methods["get"])
+        if "parameters" in operation:
+            operation["parameters"] = [
+                parameter | {"example": examples[parameter["name"]]} if parameter["name"] in examples else parameter
+                for parameter in operation["parameters"]
+            ]
+        result[path] = {"get": operation}
+    return result
+
+
 @cache
-def openapi_document() -> OpenApiDocument:
-    """The description of the API. It is the same in every run of a version."""
+def _document_without_examples() -> OpenApiDocument:
     return OpenApiDocument(
         openapi="3.1.0",
         info={
@@ -250,7 +269,9 @@ def _parameter(name: str) -> dict[str, object]:
     parameter = dict(PARAMETERS[name])
     kind = parameter["schema"].get("$ref")
     if kind is not None:
-        parameter["schema"] = _tolerant(msgspec.json.schema(getattr(values, kind)))
+        schema = msgspec.json.schema(getattr(values, kind))
+        schema.pop("examples", None)  # the tree that has it gives the parameter's example
+        parameter["schema"] = _tolerant(schema)
     return parameter
 
 
@@ -286,8 +307,17 @@ def _schemas() -> dict[str, object]:
         for name, described in schema["properties"].items():
             for ending, unit in (("_bps", "basis points"), ("_usd_cents", "US cents")):
                 if name.endswith(ending) and unit not in described["description"]:
-                    described["description"] += f"; in {unit}"
+                    meaning, separator, rest = described["description"].partition(";")
+                    described["description"] = f"{meaning}, in {unit}{separator}{rest}"
+            described["description"] = _sentence(described["description"])
     return {name: _tolerant(components[name]) for name in sorted(components)}
+
+
+def _sentence(meaning: str) -> str:
+    """The meaning of a column as a sentence. A name or a formula at its beginning stays as it is."""
+    first, space, rest = meaning.partition(" ")
+    start = first.capitalize() if first.isalpha() and first.islower() else first
+    return f"{start}{space}{rest}" if meaning.endswith((".", "?")) else f"{start}{space}{rest}."
 
 
 _CLOSED_SET = re.compile(r"\^\(([A-Za-z0-9_]+(?:\|[A-Za-z0-9_]+)+)\)\$")

@@ -53,9 +53,11 @@ class YieldsPool(_YieldsRow, frozen=True, rename="camel"):
     """A pool that is open to suppliers."""
 
     tvl_usd: Annotated[float, doc("Supplied and not lent out, in US dollars.")]
-    apy_base: Annotated[float, doc("Annual yield of suppliers, in percent.")]
-    apy_reward: Annotated[float | None, doc("Annual yield of the suppliers' reward, in percent; null without.")]
-    apy: Annotated[float, doc("Both together, in percent.")]
+    apy_base: Annotated[float, doc("Annual yield of suppliers, compounded as the protocol does it, in percent.")]
+    apy_reward: Annotated[
+        float | None, doc("Annual yield of the suppliers' reward, not compounded, in percent; null without one.")
+    ]
+    apy: Annotated[float, doc("`apyBase` and `apyReward` together, in percent.")]
     apy_mean_30d: Annotated[
         float | None, doc("Mean of `apyBase` over 30 days, in percent; null while the history is too short.")
     ] = field(name="apyMean30d")
@@ -69,8 +71,10 @@ class YieldsPool(_YieldsRow, frozen=True, rename="camel"):
 class YieldsBorrow(_YieldsRow, frozen=True, rename="camel"):
     """The cost of borrowing from a pool."""
 
-    apy_base_borrow: Annotated[float, doc("Annual cost of borrowers, in percent.")]
-    apy_reward_borrow: Annotated[float | None, doc("Annual yield of the borrowers' reward, in percent; null without.")]
+    apy_base_borrow: Annotated[float, doc("Annual cost of borrowers, compounded as the protocol does it, in percent.")]
+    apy_reward_borrow: Annotated[
+        float | None, doc("Annual yield of the borrowers' reward, not compounded, in percent; null without one.")
+    ]
     total_supply_usd: Annotated[float, doc("Supplied, in US dollars.")]
     total_borrow_usd: Annotated[float, doc("Borrowed, in US dollars.")]
     borrowable: Annotated[bool | None, doc("Whether the contract lends now; null when unknown.")]
@@ -79,7 +83,7 @@ class YieldsBorrow(_YieldsRow, frozen=True, rename="camel"):
     ] = UNSET
     ltv: Annotated[
         float | UnsetType,
-        doc("Part of the value of collateral that counts when a debt is opened; left out when unknown."),
+        doc("Part of the value of collateral that counts when a debt is opened, 1 for all; left out when unknown."),
     ] = UNSET
     debt_ceiling_usd: Annotated[
         float | UnsetType, doc("Most that may be borrowed, in US dollars; left out without a cap.")

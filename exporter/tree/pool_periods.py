@@ -34,15 +34,15 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
     mean_supply_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield of suppliers, compounded as the protocol does it, in basis points; null where the "
-            "history is too short."
+            "Mean annual yield of suppliers, compounded as the protocol does it, in basis points; to compare "
+            "protocols take `mean_comparable_supply_apy_bps`; null where the history is too short."
         ),
     ]
     mean_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost of borrowers, compounded as the protocol does it, in basis points; null where the "
-            "history is too short."
+            "Mean annual cost of borrowers, compounded as the protocol does it, in basis points; to compare "
+            "protocols take `mean_comparable_borrow_apy_bps`; null where the history is too short."
         ),
     ]
     mean_utilization_bps: Annotated[
@@ -69,15 +69,15 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
     realized_supply_apy_bps: Annotated[
         Change | None,
         doc(
-            "What a supply share gained from `realized_from` to `realized_to`, as the annual yield of a year with the "
-            "same growth, in basis points, rounded down; null where the history is too short."
+            "What a supply share gained from `realized_from` to `realized_to` without rewards, as the annual yield of "
+            "a year with the same growth, in basis points, rounded down; null where the history is too short."
         ),
     ]
     realized_borrow_apy_bps: Annotated[
         Change | None,
         doc(
-            "What a debt grew from `realized_from` to `realized_to`, as the annual cost of a year with the same "
-            "growth, in basis points, rounded down; null where the history is too short."
+            "What a debt grew from `realized_from` to `realized_to` without rewards, as the annual cost of a year "
+            "with the same growth, in basis points, rounded down; null where the history is too short."
         ),
     ]
     realized_from: Annotated[
@@ -109,29 +109,29 @@ class RecentMeans(Struct, frozen=True, forbid_unknown_fields=True):
     mean_supply_apy_bps_7d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield of suppliers over 7 days, compounded as the protocol does it, in basis points; "
-            "null while the history is too short."
+            "Mean annual yield of suppliers over 7 days, compounded as the protocol does it, in basis points; to "
+            "compare protocols take `mean_comparable_supply_apy_bps_7d`; null while the history is too short."
         ),
     ]
     mean_supply_apy_bps_30d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield of suppliers over 30 days, compounded as the protocol does it, in basis points; "
-            "null while the history is too short."
+            "Mean annual yield of suppliers over 30 days, compounded as the protocol does it, in basis points; to "
+            "compare protocols take `mean_comparable_supply_apy_bps_30d`; null while the history is too short."
         ),
     ]
     mean_borrow_apy_bps_7d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost of borrowers over 7 days, compounded as the protocol does it, in basis points; "
-            "null while the history is too short."
+            "Mean annual cost of borrowers over 7 days, compounded as the protocol does it, in basis points; to "
+            "compare protocols take `mean_comparable_borrow_apy_bps_7d`; null while the history is too short."
         ),
     ]
     mean_borrow_apy_bps_30d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost of borrowers over 30 days, compounded as the protocol does it, in basis points; "
-            "null while the history is too short."
+            "Mean annual cost of borrowers over 30 days, compounded as the protocol does it, in basis points; to "
+            "compare protocols take `mean_comparable_borrow_apy_bps_30d`; null while the history is too short."
         ),
     ]
     mean_comparable_supply_apy_bps_7d: Annotated[

@@ -40,11 +40,19 @@ class MarketPool(Struct, frozen=True, forbid_unknown_fields=True):
     decimals: Annotated[TokenDecimals, required(5, "decimals of the token: 10^decimals base units are one token")]
     supply_apy_bps: Annotated[
         BasisPoints,
-        required(10, "annual yield of suppliers, compounded or simple as the protocol does it, floor to basis points"),
+        required(
+            10,
+            "annual yield of suppliers, compounded or simple as the protocol does it, floor to basis points; to "
+            "compare protocols take comparable_supply_apy_bps",
+        ),
     ]
     borrow_apy_bps: Annotated[
         BasisPoints,
-        required(11, "annual cost of borrowers, compounded or simple as the protocol does it, floor to basis points"),
+        required(
+            11,
+            "annual cost of borrowers, compounded or simple as the protocol does it, floor to basis points; to compare "
+            "protocols take comparable_borrow_apy_bps",
+        ),
     ]
     utilization_bps: Annotated[
         BasisPoints, required(12, "floor(total_borrowed * 10000 / total_supplied); 0 when nothing is supplied")
@@ -52,7 +60,12 @@ class MarketPool(Struct, frozen=True, forbid_unknown_fields=True):
     total_supplied: Annotated[Amount, required(13, "amount lent into the pool, interest included, in token base units")]
     total_borrowed: Annotated[Amount, required(14, "amount owed to the pool, interest included, in token base units")]
     oracle_price_usd: Annotated[
-        Price | None, derived(21, "oracle_price printed with all of its decimals; null without a valid price")
+        Price | None,
+        derived(
+            21,
+            "price of one whole token in USD by the market's own oracle, with all of its decimals; null without a "
+            "valid price",
+        ),
     ]
     tvl_usd_cents: Annotated[
         UsdCents | None,
@@ -234,29 +247,29 @@ class PoolRow(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
     mean_supply_apy_bps_7d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield of suppliers over 7 days, compounded as the protocol does it, in basis points; "
-            "null while the history is too short."
+            "Mean annual yield of suppliers over 7 days, compounded as the protocol does it, in basis points; to "
+            "compare protocols take `mean_comparable_supply_apy_bps_7d`; null while the history is too short."
         ),
     ]
     mean_supply_apy_bps_30d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield of suppliers over 30 days, compounded as the protocol does it, in basis points; "
-            "null while the history is too short."
+            "Mean annual yield of suppliers over 30 days, compounded as the protocol does it, in basis points; to "
+            "compare protocols take `mean_comparable_supply_apy_bps_30d`; null while the history is too short."
         ),
     ]
     mean_borrow_apy_bps_7d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost of borrowers over 7 days, compounded as the protocol does it, in basis points; "
-            "null while the history is too short."
+            "Mean annual cost of borrowers over 7 days, compounded as the protocol does it, in basis points; to "
+            "compare protocols take `mean_comparable_borrow_apy_bps_7d`; null while the history is too short."
         ),
     ]
     mean_borrow_apy_bps_30d: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost of borrowers over 30 days, compounded as the protocol does it, in basis points; "
-            "null while the history is too short."
+            "Mean annual cost of borrowers over 30 days, compounded as the protocol does it, in basis points; to "
+            "compare protocols take `mean_comparable_borrow_apy_bps_30d`; null while the history is too short."
         ),
     ]
     mean_comparable_supply_apy_bps_7d: Annotated[

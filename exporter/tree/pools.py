@@ -63,11 +63,19 @@ class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
     decimals: Annotated[TokenDecimals, required(5, "decimals of the token: 10^decimals base units are one token")]
     supply_apy_bps: Annotated[
         BasisPoints,
-        required(10, "annual yield of suppliers, compounded or simple as the protocol does it, floor to basis points"),
+        required(
+            10,
+            "annual yield of suppliers, compounded or simple as the protocol does it, floor to basis points; to "
+            "compare protocols take comparable_supply_apy_bps",
+        ),
     ]
     borrow_apy_bps: Annotated[
         BasisPoints,
-        required(11, "annual cost of borrowers, compounded or simple as the protocol does it, floor to basis points"),
+        required(
+            11,
+            "annual cost of borrowers, compounded or simple as the protocol does it, floor to basis points; to compare "
+            "protocols take comparable_borrow_apy_bps",
+        ),
     ]
     utilization_bps: Annotated[
         BasisPoints, required(12, "floor(total_borrowed * 10000 / total_supplied); 0 when nothing is supplied")
@@ -75,7 +83,12 @@ class PoolSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
     total_supplied: Annotated[Amount, required(13, "amount lent into the pool, interest included, in token base units")]
     total_borrowed: Annotated[Amount, required(14, "amount owed to the pool, interest included, in token base units")]
     oracle_price_usd: Annotated[
-        Price | None, derived(21, "oracle_price printed with all of its decimals; null without a valid price")
+        Price | None,
+        derived(
+            21,
+            "price of one whole token in USD by the market's own oracle, with all of its decimals; null without a "
+            "valid price",
+        ),
     ]
     tvl_usd_cents: Annotated[
         UsdCents | None,
@@ -165,9 +178,15 @@ class AssetPrice(
     oracle: Annotated[ContractAddress | None, required(16, "the market's oracle contract; null when it has none")]
     price_reason: Annotated[Words, derived(20, "valid, or why there is no price")]
     oracle_price: Annotated[
-        FixedPoint | None, derived(18, "USD for one token, times 10^oracle_decimals; null without a valid price")
+        FixedPoint | None,
+        derived(18, "USD for one token, times 10^oracle_decimals; null without a valid price"),
+        doc("USD for one token, times 10^`decimals`; null without a valid price."),
     ]
-    oracle_decimals: Annotated[Scale | None, derived(17, "decimals of oracle_price; null without a valid price")]
+    oracle_decimals: Annotated[
+        Scale | None,
+        derived(17, "decimals of oracle_price; null without a valid price"),
+        doc("Decimals of `value`; null without a valid price."),
+    ]
     price_timestamp: Annotated[
         PriceTime | None,
         derived(
@@ -175,6 +194,7 @@ class AssetPrice(
             "time of the price, by the oracle, in unix seconds (in JSON a date and time, null beyond the year 9999); "
             "null without a valid price",
         ),
+        doc("Time of the price, by the oracle; null without a valid price, and beyond the year 9999."),
     ]
 
 
@@ -224,12 +244,20 @@ class AssetIndexes(
 ):
     """The worth of one share of supply and of one share of debt, in base units of the token, and the share's token."""
 
-    index_decimals: Annotated[Scale, required(28, "decimals of supply_index and borrow_index")]
+    index_decimals: Annotated[
+        Scale,
+        required(28, "decimals of supply_index and borrow_index"),
+        doc("Decimals of `supply` and `borrow`."),
+    ]
     supply_index: Annotated[
-        FixedPoint, required(26, "base units of the token for one share of supply, accrued, times 10^index_decimals")
+        FixedPoint,
+        required(26, "base units of the token for one share of supply, accrued, times 10^index_decimals"),
+        doc("Base units of the token for one share of supply, accrued to the close time, times 10^`decimals`."),
     ]
     borrow_index: Annotated[
-        FixedPoint, required(27, "base units of the token for one share of debt, accrued, times 10^index_decimals")
+        FixedPoint,
+        required(27, "base units of the token for one share of debt, accrued, times 10^index_decimals"),
+        doc("Base units of the token for one share of debt, accrued to the close time, times 10^`decimals`."),
     ]
     share_token: Annotated[
         ContractAddress | None, optional(94, "the token that suppliers get, a strkey; null where shares are not tokens")

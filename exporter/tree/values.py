@@ -202,7 +202,7 @@ UsdCents = Annotated[
 Ledger = Annotated[int, Meta(ge=1, le=2**32 - 1, description="A ledger's number.", examples=[55261759])]
 Count = Annotated[int, Meta(ge=0, description="A count.", examples=[12])]
 Positive = Annotated[int, Meta(ge=1, description="A count above zero.", examples=[50])]
-Version = Annotated[int, Meta(ge=1, description="The version of the documents' schema.", examples=[1])]
+Version = Annotated[int, Meta(ge=1, description="The version of the documents' schema.", examples=[2])]
 Digest = Annotated[str, _text("[0-9a-f]{64}", "SHA-256 in lowercase hex digits.", lengths=(64, 64))]
 ConfigHash = Annotated[
     str,

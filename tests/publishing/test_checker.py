@@ -90,14 +90,17 @@ def test_files_of_earlier_runs_may_remain(files: Files) -> None:
 
 
 def test_no_pools() -> None:
-    """A run in which no market has a pool is legal, because the status says so."""
+    """A run in which no market has a pool is legal, because the status says so; its totals have empty histories."""
     network = RecordedNetwork(without=[market_keys(market)[1] for market in (BLEND_V1, BLEND_V2)])
     for market in (BLEND_V1, BLEND_V2):
         network.close(with_status(network, market, 6))  # it is set up
-    looked = check(tree_of(network, "blend"))
+    files = tree_of(network, "blend")
+    looked = check(files)
 
     assert 0 == looked.pools
     assert looked.markets > 0
+    for key in ("v1/protocol/summary/history/1d.json", f"v1/markets/{BLEND_V1}/history/1d.json"):
+        assert [] == json.loads(files[key])["data"]
 
 
 def test_what_leads_to_the_files(files: Files) -> None:

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from exporter.render.api_examples import filled
 from exporter.render.openapi import DESCRIBED, PROBLEMS, YIELDS_MODELS, openapi_document, render_llms
 from exporter.tree.families import CENSUS, ERROR, PROOFS, RISK, WATCHED, YIELDS, family_of
 from exporter.tree.pools import PoolSnapshot
@@ -111,6 +112,34 @@ def test_every_property_has_a_description_of_its_own() -> None:
             assert found["description"].count("; null") <= 1, (model, name)
             names.setdefault(found["description"], set()).add(name.removeprefix("market_"))
     assert [] == [(text, shared) for text, shared in names.items() if len(shared) > 1]
+
+
+def test_a_yield_of_the_protocol_names_the_one_to_compare() -> None:
+    """Where a document has a yield as its protocol compounds it, and one compounded daily, the first names that."""
+    pairs = []
+    for model, schema in description()["components"]["schemas"].items():
+        for name, found in schema["properties"].items():
+            sibling = re.sub("(?=(?:supply|borrow)_apy_bps)|^(?=apy_bps)", "comparable_", name, count=1)
+            if name != sibling and sibling in schema["properties"]:
+                pairs.append((model, name))
+                assert sibling in found["description"], (model, name)
+    assert len(pairs) >= 17
+
+
+WORDS_OF_OTHERS = {"comet_spot", "update_status", "new_market", "supply_rate", "basis_points", "base_units"}
+"""Names in descriptions that are no fields: of contracts, and values of fields."""
+
+
+def test_descriptions_name_fields_that_clients_have() -> None:
+    """A name in a description is that of a field or of a value in some document, not that of a column alone."""
+    schemas = description()["components"]["schemas"]
+    known = {name for schema in schemas.values() for name in schema["properties"]} | WORDS_OF_OTHERS
+    known |= set(re.findall('"([a-z_0-9]+)"', json.dumps([schema["properties"] for schema in schemas.values()])))
+    for model, schema in schemas.items():
+        for name, found in (("", schema), *schema["properties"].items()):
+            assert set(re.findall("[a-z]+(?:_[a-z0-9]+)+", found["description"])) <= known, (model, name)
+            assert re.search(r"^[A-Z`0-9(]|^[a-z]+[_(]|^valid,", found["description"]), (model, name)
+            assert found["description"].endswith("."), (model, name)
 
 
 def test_it_can_refuse(tree: Path) -> None:
@@ -224,6 +253,33 @@ def test_the_index_names_every_endpoint(tree: Path) -> None:
         queries = [each["name"] for each in operation.get("parameters", []) if each["in"] == "query"]
         assert queries == endpoint["parameters"]
     assert (tree / "v1" / index["openapi"]).is_file()
+
+
+@pytest.mark.parametrize("kind", ["tree", "mainnet_tree"])
+def test_each_example_is_answered_by_the_tree_that_has_it(kind: str, request: pytest.FixtureRequest) -> None:
+    """Each path with its examples, alone and with each example of the query, and each request of the site's pages."""
+    tree: Path = request.getfixturevalue(kind)
+    asked: list[str] = []
+    for path, item in json.loads((tree / "v1/openapi.json").read_bytes())["paths"].items():
+        parameters = item["get"].get("parameters", [])
+        examples = {each["name"]: each["example"] for each in parameters if "example" in each}
+        assert "examples" not in {word for each in parameters for word in each["schema"]}
+        asked.append(filled(path, examples))
+        asked += [
+            f"{asked[-1]}?{urlencode({name: value})}" for name, value in examples.items() if f"{{{name}}}" not in path
+        ]
+    pages = "".join(page.read_text() for page in tree.glob("api-*.html"))
+    asked += re.findall(r"curl '<span [^>]*>[^<]*</span>([^'<]*)'", pages)
+    left = {path for path in asked if "{" in path}
+    answers = {path: route(*path.partition("?")[::2], SIZES) for path in asked if path not in left | ADDED}
+
+    assert {"/v1/runs/{run_id}", "/v1/risk/{checkpoint}"} == left
+    assert len(asked) > 60
+    assert [] == [
+        path
+        for path, answer in answers.items()
+        if not isinstance(answer, Served) or not any((tree / key).is_file() for key in answer.keys)
+    ]
 
 
 @pytest.mark.parametrize("kind", ["tree", "mainnet_tree"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -21,6 +22,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import NOBODY
 from exporter.protocols.compute import Tables, pending_by_market
 from exporter.protocols.numbers import MarketFrameRow
+from exporter.render.api_examples import Examples, examples_of, filled
 from exporter.render.run_documents import basis_points, rate_curves
 from exporter.render.site.change_rows import change_rows
 from exporter.render.site.charts import curve
@@ -162,6 +164,14 @@ def _operations(number: int, example_base: str) -> Markup:
     return content
 
 
+_REQUEST = re.compile(r'<span class="?request"?>([^<]*)</span>')
+
+
+def _with_requests(operations: Markup, examples: Examples) -> Markup:
+    """The content of a tag's page, with examples of this tree in place of the parameters of its requests."""
+    return Markup(_REQUEST.sub(lambda match: filled(match[1], examples), operations))
+
+
 def _facts_of_markets(tables: Tables, pools: Sequence[NamedPool]) -> Mapping[str, MarketFacts]:
     """What pages say about the safety of each market, keyed by its address."""
     own, queued = by_market(pools), pending_by_market(tables.pending)
@@ -196,6 +206,7 @@ class _Site:
     ) -> None:
         self.tables, self.coverage, self.history = tables, coverage, history
         network, xlm = network_of(passphrase).name, native_contract(passphrase)
+        self.examples = examples_of(tables, xlm)
         self.pools = with_names(tables.pools, xlm)
         self.named_pools = rows_as(NamedPool, self.pools)
         self.facts_of_markets = _facts_of_markets(tables, self.named_pools)
@@ -256,7 +267,7 @@ class _Site:
         )
         reference = api_reference()
         for number, tag_page in enumerate(reference.pages):
-            operations = _operations(number, self.common["example_base"])
+            operations = _with_requests(_operations(number, self.common["example_base"]), self.examples)
             yield self._page(tag_page.key, "api_tag", page=tag_page, operations=operations)
         yield self._page(INDEX_KEY, "api", reference=reference)
         yield self._about_page()

@@ -50,7 +50,7 @@ class Failure(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """An operation: its request and response as an example, and the failures that not every operation has."""
+    """An operation: an example of its response, and the failures that not every operation has."""
 
     path: str
     name: str
@@ -59,7 +59,6 @@ class Route(Struct, frozen=True):
     description: str
     parameters: Sequence[Value]
     model: str
-    request: str
     response: str
     failures: Sequence[Failure]
 
@@ -158,10 +157,6 @@ def _model(name: str, schema: Schema) -> Model:
 
 
 def _route(path: str, operation: Schema, schemas: Schema) -> Route:
-    parameters, request = operation.get("parameters", ()), path
-    for parameter in parameters:
-        if parameter["in"] == "path" and (value := _sample(parameter["schema"], {})) != _ANY_TEXT:
-            request = request.replace(f"{{{parameter['name']}}}", str(value))
     [answer] = operation["responses"]["200"]["content"].values()
     [tag] = operation["tags"]
     return Route(
@@ -170,9 +165,8 @@ def _route(path: str, operation: Schema, schemas: Schema) -> Route:
         tag=tag,
         summary=operation["summary"],
         description=operation["description"],
-        parameters=[_parameter(parameter) for parameter in parameters],
+        parameters=[_parameter(parameter) for parameter in operation.get("parameters", ())],
         model=answer["schema"]["$ref"].removeprefix(_REFERENCE),
-        request=request,
         response=json.dumps(_sample(answer["schema"], schemas), indent=2, ensure_ascii=False),
         failures=[
             Failure(

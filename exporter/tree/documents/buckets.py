@@ -48,13 +48,16 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
     total_borrowed: Annotated[Amount, doc("Mean of what was owed to the pool, in token base units, rounded down.")]
     supply_apy_bps: Annotated[
         BasisPoints,
-        doc("Median annual yield of suppliers, compounded as the protocol does it, in basis points, rounded down."),
+        doc(
+            "Median annual yield of suppliers, compounded as the protocol does it, in basis points, rounded down; to "
+            "compare protocols take `comparable_supply_apy_bps`."
+        ),
     ]
     realized_supply_apy_bps: Annotated[
         Change | None,
         doc(
-            "What a supply share gained from the first to the last observation, as the annual yield of a year with the "
-            "same growth, in basis points, rounded down; null with one observation."
+            "What a supply share gained from the first to the last observation without rewards, as the annual yield "
+            "of a year with the same growth, in basis points, rounded down; null with one observation."
         ),
     ]
     realized_supply_reward: Annotated[
@@ -66,13 +69,16 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     borrow_apy_bps: Annotated[
         BasisPoints,
-        doc("Median annual cost of borrowers, compounded as the protocol does it, in basis points, rounded down."),
+        doc(
+            "Median annual cost of borrowers, compounded as the protocol does it, in basis points, rounded down; to "
+            "compare protocols take `comparable_borrow_apy_bps`."
+        ),
     ]
     realized_borrow_apy_bps: Annotated[
         Change | None,
         doc(
-            "What a debt grew from the first to the last observation, as the annual cost of a year with the same "
-            "growth, in basis points, rounded down; null with one observation."
+            "What a debt grew from the first to the last observation without rewards, as the annual cost of a year "
+            "with the same growth, in basis points, rounded down; null with one observation."
         ),
     ]
     comparable_supply_apy_bps: Annotated[
@@ -168,43 +174,43 @@ class TotalsBucket(Struct, frozen=True, forbid_unknown_fields=True):
     mean_supply_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield, compounded as each protocol does it, weighted by USD supplied, in basis points; null "
-            "where that is nothing."
+            "Mean annual yield, compounded as each protocol does it, weighted by USD supplied, in basis points; to "
+            "compare protocols take `mean_comparable_supply_apy_bps`; null if nothing was supplied."
         ),
     ]
     mean_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost, compounded as each protocol does it, weighted by USD borrowed, in basis points; null "
-            "where that is nothing."
+            "Mean annual cost, compounded as each protocol does it, weighted by USD borrowed, in basis points; to "
+            "compare protocols take `mean_comparable_borrow_apy_bps`; null if nothing was borrowed."
         ),
     ]
     mean_comparable_supply_apy_bps: Annotated[
         BasisPoints | None,
         doc(
             "Mean annual yield, compounded daily, alike for every protocol, weighted by USD supplied, in basis points; "
-            "null where that is nothing, and where rows of that time do not have it."
+            "null if nothing was supplied, and where rows of that time do not have it."
         ),
     ]
     mean_comparable_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
             "Mean annual cost, compounded daily, alike for every protocol, weighted by USD borrowed, in basis points; "
-            "null where that is nothing, and where rows of that time do not have it."
+            "null if nothing was borrowed, and where rows of that time do not have it."
         ),
     ]
     best_supply_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "The highest annual yield to supply, compounded as its protocol does it, in basis points; null when no "
-            "pool counts."
+            "The highest annual yield to supply, compounded as its protocol does it, in basis points; to compare "
+            "protocols take `best_comparable_supply_apy_bps`; null when no pool counts."
         ),
     ]
     best_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "The lowest annual cost to borrow, compounded as its protocol does it, in basis points; null when no "
-            "pool counts."
+            "The lowest annual cost to borrow, compounded as its protocol does it, in basis points; to compare "
+            "protocols take `best_comparable_borrow_apy_bps`; null when no pool counts."
         ),
     ]
     best_comparable_supply_apy_bps: Annotated[
@@ -246,7 +252,8 @@ class TotalsHistory(Struct, frozen=True, forbid_unknown_fields=True):
 
     `scope` says which of these it is, and `id` is an address, a protocol's name, or `network`. As in the history of a
     pool, a bucket without observations is left out, `next_cursor` leads to older buckets, and `observed_ledger` is the
-    last ledger in the buckets, or without buckets the first ledger at which one of the pools was observed.
+    last ledger in the buckets, or without buckets the first ledger at which one of the pools was observed; before any
+    was, it is the run's ledger.
     """
 
     scope: Scope

@@ -167,13 +167,25 @@ class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
         UsdCents | None, doc("Borrowed in all pools that have a price, in US cents; null when none has.")
     ]
     mean_supply_apy_bps: Annotated[
-        BasisPoints | None, doc("Mean `supply_apy_bps`, in basis points; null where nothing is supplied.")
+        BasisPoints | None,
+        doc(
+            "Mean `supply_apy_bps`, compounded as the protocol does it, weighted by USD supplied, in basis points; to "
+            "compare protocols take `mean_total_supply_apy_bps`; null where nothing is supplied."
+        ),
     ]
     mean_total_supply_apy_bps: Annotated[
-        BasisPoints | None, doc("Mean `total_supply_apy_bps`, in basis points; null where nothing is supplied.")
+        BasisPoints | None,
+        doc(
+            "Mean `total_supply_apy_bps`, compounded daily, rewards included, weighted by USD supplied, in basis "
+            "points; null where nothing is supplied."
+        ),
     ]
     mean_borrow_apy_bps: Annotated[
-        BasisPoints | None, doc("Mean `borrow_apy_bps`, in basis points; null where nothing is borrowed.")
+        BasisPoints | None,
+        doc(
+            "Mean `borrow_apy_bps`, compounded as the protocol does it, weighted by USD borrowed, in basis points; "
+            "null where nothing is borrowed."
+        ),
     ]
 
 

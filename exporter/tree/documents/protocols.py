@@ -69,7 +69,7 @@ class KnownAddress(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[Words, doc("The contract's name.")]
     wasm_hash: Annotated[Digest | None, doc("SHA-256 of its code, 64 hex digits; null where the list has none.")]
     source: Annotated[Words, doc("Where the address was taken from.")]
-    date: Day
+    date: Annotated[Day, doc("When the address was taken from there: a day, in UTC.")]
     listed: Annotated[bool, doc("Whether it is a market that the exporter's lists vouch for.")]
     listed_source: Annotated[Words | None, doc("What shows the market to people; null where it is not listed.")]
 

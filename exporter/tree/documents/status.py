@@ -112,7 +112,7 @@ class SystemStatus(Struct, frozen=True, forbid_unknown_fields=True):
     run_id: RunId
     format: Version
     network: Passphrase
-    network_name: Annotated[Words, doc("mainnet, testnet, local, or custom for any other.")]
+    network_name: Annotated[Words, doc("`mainnet`, `testnet`, `local`, or `custom` for any other.")]
     observed_ledger: ObservedLedger
     ledger_close_time: Annotated[Timestamp, doc("Close time of the observed ledger.")]
     generated_at: Annotated[Timestamp, doc("When the run was made.")]

@@ -70,10 +70,20 @@ class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
     pool: PoolId
     protocol: ProtocolName
     market_name: Annotated[Words, doc("The market's name as its contract gives it.")]
-    apy_bps: Annotated[BasisPoints, doc("Annual yield as the protocol computes it, in basis points, rounded down.")]
-    comparable_apy_bps: Annotated[BasisPoints, doc("The annual rate compounded daily, in basis points, rounded down.")]
+    apy_bps: Annotated[
+        BasisPoints,
+        doc(
+            "Annual yield or cost, compounded as the protocol does it, in basis points, rounded down; to compare "
+            "protocols take `comparable_apy_bps`."
+        ),
+    ]
+    comparable_apy_bps: Annotated[
+        BasisPoints,
+        doc("The annual rate compounded daily, alike for every protocol, in basis points, rounded down."),
+    ]
     reward_apr_bps: Annotated[
-        BasisPoints | None, doc("Annual yield of the reward, in basis points; null when not funded or without a price.")
+        BasisPoints | None,
+        doc("Annual yield of the reward, not compounded, in basis points; null when not funded or without a price."),
     ]
     total_apy_bps: Annotated[
         Change,
@@ -83,16 +93,18 @@ class BestRate(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ]
     total_supplied: Annotated[Amount, doc("What the pool holds: lent into it, interest included, in base units.")]
-    supplied_usd_cents: Annotated[UsdCents, doc("The same in US cents, rounded down.")]
+    supplied_usd_cents: Annotated[UsdCents, doc("`total_supplied` in US cents, rounded down.")]
     available_to_withdraw: Annotated[
         Amount | None, doc("What can leave the pool now, in base units; null when not known.")
     ]
-    available_usd_cents: Annotated[UsdCents | None, doc("The same in US cents, rounded down; null when not known.")]
+    available_usd_cents: Annotated[
+        UsdCents | None, doc("`available_to_withdraw` in US cents, rounded down; null when not known.")
+    ]
     room: Annotated[
         Amount | None,
         doc("How much more can be supplied or borrowed, in base units; null without a cap, or when not known."),
     ]
-    room_usd_cents: Annotated[UsdCents | None, doc("The same in US cents, rounded down; null like `room`.")]
+    room_usd_cents: Annotated[UsdCents | None, doc("`room` in US cents, rounded down; null like `room`.")]
 
 
 class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
