@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from exporter.protocols.compute import Tables
 from exporter.render.api_examples import examples_of, filled
