@@ -1,4 +1,4 @@
-"""What is said while a command works."""
+"""The messages of a command while it works."""
 
 from __future__ import annotations
 

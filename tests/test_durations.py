@@ -56,7 +56,7 @@ def test_values_that_are_no_text(written: object) -> None:
     ],
 )
 def test_a_bare_number(written: object, said: str) -> None:
-    """A number without a unit is refused with the same number in each unit, in quotes where TOML needs them."""
+    """A number without a unit is refused with the same number in each unit, in quotes if TOML needs them."""
     with pytest.raises(ValueError, match=f"^{said}$"):
         parse_duration(written)
 

@@ -137,7 +137,7 @@ def test_one_rate_is_one_yield_whatever_its_decimals(rate: int, scale: int) -> N
 
 @given(st.integers(1, 40_000), st.sampled_from([52, 365]))
 def test_annual_yield_next_to_whole_basis_points(target: int, periods: int) -> None:
-    """Rates whose yield is within a hair of a whole basis point, where a float would err, are floored right."""
+    """Rates whose yield is within a hair of a whole basis point, so that a float would err, are floored right."""
     low, high = 0, 10**19  # the smallest rate that reaches the yield, by bisection, and the one before it
     while high - low > 1:
         middle = (low + high) // 2

@@ -95,7 +95,7 @@ class RunRead(Struct, frozen=True):
         status: its status document.
         markets: the protocol of each market that it read, keyed by the market's address.
         pools: each pool that it has, or names as unread.
-        touched: the address of every contract of which it read an entry.
+        touched: the address of every contract with an entry that it read.
         reasons: why other markets were not read.
         skipped: the markets that the run says it skipped.
     """

@@ -47,7 +47,7 @@ def schemas_of(components: Mapping[str, Any]) -> Schemas:
 
 
 def schema_faults(schemas: Schemas, name: str, value: Any) -> Iterator[str]:
-    """Where a decoded JSON value does not match the named schema, at most `MAX_SCHEMA_FAULTS` texts."""
+    """The places at which a decoded JSON value does not match the named schema, at most `MAX_SCHEMA_FAULTS` texts."""
     for error in islice(schemas[name].iter_errors(value), MAX_SCHEMA_FAULTS):
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
         yield f"is not as the OpenAPI document says: ${path}: {_first_line(error)}"

@@ -114,7 +114,7 @@ RUN_CODES: dict[ExitCode, str] = {
 """The exit codes of a run. What it published is proven, or refuted, by commands that come after it."""
 
 STORE_WORDS = "the folder or bucket refuses, or what is in it is damaged"
-"""The meaning of exit code 10 where a command reads or writes a tree."""
+"""The meaning of exit code 10 for a command that reads or writes a tree."""
 
 
 def options(*parts: Decorator) -> Decorator:

@@ -65,7 +65,7 @@ def common_symbol(symbol: str, address: str, native: str | None) -> str:
     """The symbol that people use for a token. The native asset's contract says ``native``, and people say XLM.
 
     ``native`` is the contract of the native asset. On a public network any other token of that symbol keeps it, because
-    anybody can name a token so. None stands for a network where that contract is not known.
+    anybody can name a token so. None stands for a network whose contract is not known.
     """
     return "XLM" if symbol == "native" and native in (None, address) else symbol
 

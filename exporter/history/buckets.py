@@ -174,7 +174,7 @@ def _realized_reward(grouped: pl.DataFrame) -> pl.Series:
 def _interest(grouped: pl.DataFrame, prices: pl.Series) -> Iterator[pl.Series]:
     """Columns of the interest that borrowers paid, and of the protocol's part: in base units, and in US cents.
 
-    US cents are at the bucket's median price. Where a market's contract lowered an index in between, the interest is
+    US cents are at the bucket's median price. If a market's contract lowered an index in between, the interest is
     not known, because nobody pays negative interest.
     """
     borrower_rows = grouped.select("borrower_interest", "least_borrower_interest").iter_rows()
@@ -328,7 +328,7 @@ def totals_of(pools: pl.DataFrame) -> pl.DataFrame:
 
 
 def _totals() -> Iterator[pl.Expr]:
-    """The columns of totals, but for the means. Money is in limbs (`exporter.exact_sums`)."""
+    """The columns of totals, except for the means. Money is in limbs (`exporter.exact_sums`)."""
     counted, priced = pl.col("counted"), pl.col("priced")
     for prefix, is_own in (("", counted), ("unlisted_", ~counted)):
         yield from (exact_sum(pl.col(name).filter(is_own & priced)).alias(f"{prefix}{name}") for name in _MONEY)
@@ -363,7 +363,7 @@ def _digits(grouped: pl.DataFrame, name: str) -> pl.Series:
 
 
 def _quotients(grouped: pl.DataFrame, name: str) -> pl.Series:
-    """A column of means, rounded down; null where the pools weigh nothing."""
+    """A column of means, rounded down; null if the pools weigh nothing."""
     parts = zip(map(joined, grouped[f"weighted_{name}"]), map(joined, grouped[f"weights_of_{name}"]), strict=True)
     means = [weighted // weights if weighted is not None and weights else None for weighted, weights in parts]
     return pl.Series(name, means, pl.Int64)

@@ -173,7 +173,7 @@ class Discovery(Struct, frozen=True, kw_only=True):
     Raises `SourceError`.
     """
     recorded_market: Callable[[ContractData], str | None] | None = None
-    """Gives the market of which a factory's entry is the record; None for other entries.
+    """Gives the market that a factory's entry records; None for other entries.
 
     Set it only if every market of the protocol has such a record.
     """

@@ -98,7 +98,7 @@ def _reward(
     total: int,
     reason_if_empty: RewardReason,
 ) -> SideReward:
-    """The reward of one side, of which ``per_second`` is paid for a ``total`` in base units of the pool's token.
+    """The reward of one side. ``per_second`` is paid for a ``total`` in base units of the pool's token.
 
     ``reason_if_empty`` is the reason if the total is 0.
     """

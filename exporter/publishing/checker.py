@@ -155,7 +155,7 @@ class TreeChecker:
     """
 
     remembered: ClassVar[tuple[type, ...]] = (SystemStatus, HistoryManifest)
-    """Models of which a tree has only one document, which is kept until the end."""
+    """Models with a single document in a tree. It is kept until the end."""
     expects_earlier_files: ClassVar[bool] = False
     """Whether files of the history that earlier runs wrote are added, too."""
 

@@ -108,7 +108,7 @@ class RunSummary(Struct, frozen=True):
 
 
 class SealedRun(Struct, frozen=True):
-    """A run whose files are all known, but for the status document.
+    """A run whose files are all known, except for the status document.
 
     Attributes:
         records: the publisher's own files: the listing, the run's manifest and the history's manifest.
@@ -163,7 +163,7 @@ class Publication:
         )
 
     def reuse_unchanged_histories(self, lengths: Callable[[int], Collection[str]]) -> tuple[frozenset[str], list[str]]:
-        """List the published run's history documents again, where no time bucket closed since, instead of writing them.
+        """List the published run's history documents again, if no time bucket closed since, instead of writing them.
 
         ``lengths`` is called with the published ledger. It gives the bucket lengths in which no bucket closed since
         then. Returns the lengths whose documents are reused, and the keys of these documents. A length is reused only

@@ -1,6 +1,6 @@
 """Makes the history's manifest again from the Parquet files, if it was lost or somebody put an old copy back.
 
-Where files have ledgers in common, the one with the most rows is taken. It replaces another file if it has all rows of
+If files have ledgers in common, the one with the most rows is taken. It replaces another file if it has all rows of
 that file. If not, that file is left out of the manifest, and stays in the store. Nothing is removed here.
 """
 

@@ -44,7 +44,7 @@ class SweepRecord(msgspec.Struct, frozen=True):
         history: why each of these history files may be removed, keyed by the file.
         began: when publishing began, in unix seconds, for runs that wrote all their pages themselves while the clock
             agreed with the ledger's close time. No page of such a run is older.
-        settled: runs of which no document is left that a later run lacks, so that their listings need not be read.
+        settled: runs without any document left that a later run lacks, so that their listings need not be read.
         expired: runs whose pages the last sweep began to remove.
         whole: when a sweep last began to look at every page, in unix seconds.
     """

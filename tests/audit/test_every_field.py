@@ -202,7 +202,7 @@ def key_of(files: Files, record: str) -> str:
 
 
 def change_record(files: Files, record: str, name: str) -> None:
-    """Change one field, and what must agree with it where the publisher alone decides."""
+    """Change one field and, if only the publisher decides it, what must agree with it."""
     key = key_of(files, record)
 
     def how(document: Any) -> None:

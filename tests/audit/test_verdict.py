@@ -80,7 +80,7 @@ def rpc(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_on_chain(rpc: str) -> None:
-    """Exit code 0 where all agrees, with the count; 4 with each difference, ours and the contract's."""
+    """Ends with 0 and the count if all agrees, with 4 if not, and with each difference, ours and the contract's."""
     good = exporter("--on-chain", "--network", NETWORK, "--rpc-url", rpc)
     recorded = shipped()
     answers = [

@@ -655,7 +655,7 @@ def test_contracts_of_the_evidence(tmp_path: Path) -> None:
 
 
 def test_a_network_with_lists() -> None:
-    """Evidence of a known network whose run did not look where the lists say is named, with each market left out."""
+    """Evidence of a known network whose run did not try the lists' markets is named, with each market left out."""
     network = NETWORKS["mainnet"]
     every = [
         Candidate(deployment.protocol, address) for deployment in network.deployments for address in deployment.markets

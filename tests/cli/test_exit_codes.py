@@ -33,7 +33,7 @@ def test_the_help_of_the_program_lists_all() -> None:
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_every_command_says_how_it_ends(name: str) -> None:
-    """The help of each command lists its exit codes, among them 0, 1 and 2, and where it has a tree 10."""
+    """The help of each command lists its exit codes: 0, 1 and 2, and 10 if it has a tree."""
     codes = listed(*name.split())
 
     always = {ExitCode.DONE, ExitCode.UNEXPECTED, ExitCode.CONFIG}

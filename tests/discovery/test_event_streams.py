@@ -105,7 +105,7 @@ def test_from_where_the_last_run_stopped() -> None:
         # One that is ahead of the endpoint, or at its newest ledger, stays where it is.
         (1_000, [OutOfRange(300, 999, True)], "", 1_000, []),
         (1_000, [end(latest=990)], "", 1_000, []),
-        # What all endpoints have forgotten is said to be gone, and the stream goes on behind it.
+        # A notice names what all endpoints have forgotten, and the stream goes on after it.
         (600, [OutOfRange(700, 1_000, True), end()], "", 1_001, ["events from ledger 600 to 699 are gone;"]),
         # While an endpoint that may keep the ledgers cannot be asked, the stream is not moved on over them.
         (600, [OutOfRange(700, 1_000, False), end(event("A", 800))], "A", 600, ["from the endpoints that answer"]),
@@ -122,7 +122,7 @@ def test_from_where_the_last_run_stopped() -> None:
 def test_where_a_stream_goes_on(
     known: int | None, answers: list[EventsPage | OutOfRange], pools: str, goes_on: int, notices: list[str]
 ) -> None:
-    """What is found, the ledger from which the next run reads, and what is said."""
+    """The markets found, the ledger from which the next run reads, and the notices."""
     source = Scripted(*answers)
     found = follow(source, {} if known is None else {STREAM: known})
     beyond = [answer.oldest for answer in answers[:-1] if isinstance(answer, OutOfRange)]

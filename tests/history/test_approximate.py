@@ -1,4 +1,4 @@
-"""The approximate columns: the double nearest to the exact quotient, null where it has no value, for plots alone."""
+"""The approximate columns, for plots: the double nearest to the exact quotient, or null if there is none."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_what_is_not_known_is_null() -> None:
 
 
 def test_whole_tokens_of_a_dear_token() -> None:
-    """Half a bitcoin is 0.52, where a division of decimals gives 1."""
+    """Half a bitcoin is 0.52, although a division of decimals gives 1."""
     assert 0.52 == nearest_double(52_000_000, 8)
 
 

@@ -197,7 +197,7 @@ def test_compact(store: FolderStore) -> None:
     ],
 )
 def test_moments(text: str, expected: Moment) -> None:
-    """A number is a ledger, everything else a time, in UTC where it does not say otherwise."""
+    """A number is a ledger, everything else a time, in UTC unless it says otherwise."""
     assert expected == parse_moment(text, "--from")
 
 

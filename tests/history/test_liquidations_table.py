@@ -73,7 +73,7 @@ def test_a_good_table() -> None:
     ],
 )
 def test_spans_that_touch_are_one(spans: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
-    """Spans are joined where no ledger lies between them, whichever was covered first."""
+    """Spans are joined if no ledger lies between them, whichever was covered first."""
     assert expected == [
         (span.first_ledger, span.last_ledger) for span in join_spans(LedgerSpan(*span) for span in spans)
     ]
@@ -140,7 +140,7 @@ class TestBackfillThatDied:
         ids=["missing", "garbage", "another row", "a row less"],
     )
     def test_another_table_is_damage(self, data: bytes | None, fault: str) -> None:
-        """A table that has other rows of the manifest's ledgers is refused, and stays as it is."""
+        """A table with other rows of the manifest's ledgers is refused, and stays unchanged."""
         store, file = self.tree(data)
         with pytest.raises(StoreError, match=f"history/liquidations.parquet {fault}"):
             read_table(store, file)

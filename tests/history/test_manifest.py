@@ -52,7 +52,7 @@ def test_a_ledger_is_written_once(other: HistoryFile) -> None:
 
 
 def test_an_earlier_format() -> None:
-    """A manifest of an earlier format is refused, but where a run publishes over it: then it loses no file."""
+    """A manifest of an earlier format is refused, unless a run publishes over it; then it loses no file."""
     store, manifest = MemoryStore(), extend_history(extend_history(None, entry(100)), entry(200))
     written = msgspec.to_builtins(manifest)
     del written["format"]

@@ -163,7 +163,7 @@ def test_few_reads_and_writes() -> None:
 def test_months_of_hours(
     monkeypatch: pytest.MonkeyPatch, wide: int, days: range, months: list[str], begins: datetime
 ) -> None:
-    """The hourly file begins with the month of 90 days ago, with the current one where a run has more pools than fit.
+    """The hourly file begins with the month of 90 days ago, or with the current one if a run has too many pools.
 
     A month before that is a file of its own.
     """

@@ -37,7 +37,7 @@ ROWS = st.fixed_dictionaries(
 
 
 def frame_of(rows: Sequence[Row]) -> pl.DataFrame:
-    """Rows of `aggregate`, of which a total looks at these columns; a protocol has the markets M1 and M2."""
+    """Rows of `aggregate` with the columns that totals use; a protocol has the markets M1 and M2."""
     schema = {**BUCKETS_FRAME, **ENDS, **PARTS}
     whole = [
         {**dict.fromkeys(schema), **row, "pool": f"P{number}", "protocol": "q" if row["market"] == "M3" else "p"}

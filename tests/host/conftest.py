@@ -20,7 +20,7 @@ _STATES = int(os.environ.get("CONTRACT_HOST_STATES") or 2_000)
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    """The contract host; skips where it was not built."""
+    """The contract host; skips if it was not built."""
     if not _PROGRAM:
         pytest.skip("the contract host was not built: scripts/suite host builds it and runs these tests")
     return Path(_PROGRAM)

@@ -104,7 +104,7 @@ class Machine:
         self._answers.close()
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """Send one request. Fails where the program refuses it."""
+        """Send one request. Fails if the program refuses it."""
         self._requests.write(json.dumps(request).encode() + b"\n")
         self._requests.flush()
         line = self._answers.readline()

@@ -1,4 +1,4 @@
-"""Claims of rewards, on the deployed emitter, backstop and pool of Blend, succeed where we say that they are funded."""
+"""Claims of rewards on Blend's deployed emitter, backstop and pool succeed if we say that they are funded."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_claims_succeed_where_rewards_are_funded(world: World) -> None:
 
 
 def test_the_allotment_ends(world: World) -> None:
-    """After 10,000,000 BLND the backstop promises nothing more, and nothing is said to remain."""
+    """After 10,000,000 BLND the backstop promises nothing more, and nothing remains."""
     world.restart()
     paid = Paid(world)
     key, data = made_ledger.entry(paid.backstop, symbol("BackfillEmis"), i128(ALLOTMENT - ONE))

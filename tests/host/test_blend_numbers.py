@@ -52,7 +52,7 @@ def test_reserves_are_what_the_contract_says_later_on(
 def test_made_up_reserves_have_a_result_exactly_where_the_contract_gives_one(
     untouched: Machine, archive_state: CheckpointState, assets: list[str], states: int
 ) -> None:
-    """Any numbers in the entries, up to where the contract fails for overflow."""
+    """Any numbers in the entries, up to those for which the contract overflows."""
     chance = random.Random(12)
     config, data = (archive_state.entries[key(POOL, assets[0])] for key in (reserve_config_key, reserve_data_key))
     info = untouched.info

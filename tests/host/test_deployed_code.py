@@ -64,7 +64,7 @@ class Pool:
         machine.at(LedgerInfo(self.world.chain.latest, NOW, "0" * 64, machine.protocol))
 
     def answer(self, function: str, reserve: Reserve, window: int = 20) -> int | None:
-        """What a coefficient is, None where the code fails; without ``cash`` that entry is missing."""
+        """A coefficient; None if the code fails. Without ``cash``, that entry is missing."""
         world = self.world
         _, *tokens = field(SLENDER, RESERVE, "reserve_type")
         cash = cash_key(world.market, XLM, tokens[0][1])

@@ -33,7 +33,7 @@ from tests.past.archive.archive_snapshot import CheckpointState, snapshot_of
 PASSPHRASE = NETWORKS["testnet"].passphrase
 ENDED = "Error(Storage, MissingValue)"
 UNWRAPPED = "Error(WasmVm, InvalidAction)"
-"""What the pool ends with where it has to have something that is not there."""
+"""The error of the pool if an entry that it needs is missing."""
 
 
 @pytest.fixture

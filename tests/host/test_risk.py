@@ -122,7 +122,7 @@ def positions(chance: random.Random, count: int, most: int) -> Position:
 
 
 def at_the_edge(tally: MarketTally, position: Position, prices: Sequence[int | None]) -> list[Position]:
-    """The same with the most debt that is healthy, and with one share more; none where no debt is healthy."""
+    """Positions with the most healthy debt and with one share more; none if no debt is healthy."""
     index = min(position.debt)
 
     def owing(shares: int) -> Position:

@@ -110,7 +110,7 @@ def test_what_it_does_not_tell(left: tuple[str, Path], tmp_path: Path) -> None:
 @given(at=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), cut=st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_damaged(left: tuple[str, Path], at: float, bit: int, cut: bool) -> None:
-    """A damaged file is refused as such, where it can be read no more; no other error ever comes of it."""
+    """A damaged file is refused as damaged if it cannot be read; it never causes another error."""
     data = bytearray(left[1].read_bytes())
     place = int(at * len(data))
     data[place] ^= 1 << bit

@@ -129,7 +129,7 @@ class TestTheRunBefore:
             publish(out, ledger + 2, TIME + 610, replaced_ledger=LEDGER + 7, discovery=discovery)
 
     def test_several_wrong_runs_are_undone(self, tmp_path: Path) -> None:
-        """The earliest wrong ledger is named; where a later one is, the message says which is left."""
+        """The earliest wrong ledger is named; if a later one is given, the message says which is left."""
         out = tmp_path / "out"
         publish(out, LEDGER, TIME)
         for ledger in (LEDGER + 5, LEDGER + 6, LEDGER + 7):

@@ -123,7 +123,7 @@ class TestEmbeddedNetwork:
     def test_an_output_that_cannot_be_used_costs_no_reading(
         self, tmp_path: Path, key: str, said: str, dry_run: bool
     ) -> None:
-        """The output is tried first: where it refuses, or cannot be understood, the network is not asked."""
+        """The output is tried first: if it refuses or cannot be understood, the network is not asked."""
         path = tmp_path / "out" / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b'{"x":' + b"[" * 200_000)

@@ -233,7 +233,7 @@ def test_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["little", "much", "too much"],
 )
 def test_the_budget(took: float, listed: int, expected: tuple[float, int]) -> None:
-    """A quarter of the deadline, and less where the listed markets need it; a pool for ten listed ones, at least 20."""
+    """The budget: a quarter of the deadline, or less if listed markets need it; a tenth of their pools, at least 20."""
     assert Budget(*expected) == budget_of(300, took, listed)
 
 

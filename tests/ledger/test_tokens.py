@@ -146,7 +146,7 @@ class TestFunctions:
         ],
     )
     def test_unusable_metadata(self, metadata: dict[str, ScVal | None], why: str) -> None:
-        """METADATA of another form is passed over for the functions; where those fail both reasons are reported."""
+        """METADATA of another form is passed over for the functions; if those fail, both reasons are reported."""
         ledger = MadeLedger(token_instance("T", **metadata))
         failed = tokens_of(ledger, "T")["T"]
         ledger.results = functions(string("good"), u32(2))

@@ -70,7 +70,7 @@ def states_of(keys: Sequence[bytes]) -> Callable[[LedgerView], Awaitable[State]]
 
 
 class TestFinishing:
-    """The transaction ends in few rounds where it can."""
+    """The transaction ends in few rounds if it can."""
 
     def test_quiet_chain_takes_one_round(self) -> None:
         """If the chain does not move, everything is read once, with 200 keys in a request."""

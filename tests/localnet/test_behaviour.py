@@ -63,7 +63,7 @@ def test_the_chain_advances_by_the_clock() -> None:
 
 
 def test_a_chain_that_is_to_close_faster_than_it_can_still_answers() -> None:
-    """After a long pause, and where closing takes longer than it may, a request closes ledgers for half a second."""
+    """A request closes ledgers for half a second, after a long pause and if closing takes longer than it may."""
     now = [100.0]
     rpc = rpc_of(advance_every_seconds=0.02, clock=lambda: now[0])
     advance = rpc.network.advance

@@ -72,7 +72,7 @@ def test_a_first_move_gives_the_size() -> None:
 
 
 def test_only_settling_changes_terms() -> None:
-    """A network that goes on from where it was recorded keeps its terms: no run finds them changed."""
+    """A network that goes on from its recording keeps its terms: no run finds them changed."""
     kept, settled = RecordedNetwork(), RecordedNetwork()
     before = tables_of(kept).markets["config_hash"].to_list()
     kept.advance(kept.pools)

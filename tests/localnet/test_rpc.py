@@ -19,7 +19,7 @@ from tests.protocols.made_ledger import contract
 
 
 def test_an_entry_without_a_life_has_no_such_field() -> None:
-    """LiveUntilLedgerSeq is left out where an entry does not expire."""
+    """LiveUntilLedgerSeq is left out if an entry does not expire."""
     network = RecordedNetwork()
     network.chain.close([Change(entries.code_key(b"c" * 32), b"code", None)], close_time=DEFAULT_START_TIME + 5)
     (entry,) = LocalRpc(network).result("getLedgerEntries", keys=[text(entries.code_key(b"c" * 32))])["entries"]

@@ -31,14 +31,14 @@ class PriceAge(NamedTuple):
 
 
 class PoolList(NamedTuple):
-    """Where a market has the list of its pools, a vector of contracts: a ledger key, and the path in the entry."""
+    """The place of a market's list of pools, a vector of contracts: a ledger key, and the path in the entry."""
 
     key: bytes
     path: tuple[Any, ...] = ()
 
 
 class UnreadCase(NamedTuple):
-    """A change that leaves one pool of the market unread, a part of what is said of it, and the reason."""
+    """A change that leaves one pool of the market unread, a part of the detail, and the reason."""
 
     change: Change
     detail: str

@@ -45,7 +45,7 @@ def strangers(*changes: tuple[Any, ...]) -> World:
 
 
 def read(world: World, origin: Origin, voucher: str | None = None) -> ProtocolReading:
-    """What is read where somebody names v1's market."""
+    """The reading if somebody names v1's market."""
     return world.read([Candidate("blend", BLEND_V1, origin, voucher=voucher)]).result
 
 
@@ -68,7 +68,7 @@ class TestVerifying:
     @pytest.mark.parametrize("origin", list(Origin))
     @pytest.mark.parametrize("record", [None, (BOOL, False), u32(1), VOID])
     def test_without_record(self, origin: Origin, record: ScVal | None) -> None:
-        """A market without a record that says true is read where operator, list or an earlier run answer for it."""
+        """A market without a true record is read if the operator, a list or an earlier run vouches for it."""
         answered = origin in (Origin.CONFIGURATION, Origin.DEPLOYMENT, Origin.REMEMBERED)
         reading = read(strangers((RECORD, record)), origin)
         (notice,) = reading.notices
@@ -165,7 +165,7 @@ class TestFactories:
             assert {(V1.label, FACTORY): FACTORY_1} == reading.contracts
 
     def test_completed_before(self) -> None:
-        """Before the events are read the lists are completed, with one request where one lacks a factory."""
+        """The lists are completed before events are read, with one request if one lacks a factory."""
         world = World("blend")
         completed = complete(world, LACKING)
 

@@ -82,7 +82,7 @@ class TestVectors:
         assert met == of_whole_units(generation, blnd, usdc).row(NOW).threshold_met
 
     def test_threshold_product(self) -> None:
-        """99 % of the product is said to be that, and one beyond 128 bits is what the contract takes it for."""
+        """A product of 99 % is published as that, and one beyond 128 bits as the contract takes it."""
         assert 9_998 == of_whole_units("v2", 200_000, 6_249).row(NOW).threshold_product_bps
         assert 2**127 - 1 == of_whole_units("v2", 10**9, 10**9).threshold_product
 

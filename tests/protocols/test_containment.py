@@ -171,7 +171,7 @@ MISCALCULATING = replace(BLEND, project=project_or_fail, prices=PriceRule(failur
 
 
 def test_pools_that_cannot_be_computed() -> None:
-    """They are unread with the error, there is no price where it cannot be judged, and the rest is as ever."""
+    """Such pools are unread with the error, a price that cannot be judged is none, and the rest does not change."""
     world = World("blend")
     tables = compute([world.read().result], {"blend": MISCALCULATING}, world.chain.latest, world.time, NOTHING_LISTED)
     others = World("blend").compute().pools.filter(pl.col("market") != BLEND_V1)

@@ -155,7 +155,7 @@ def test_k2_rate_model(real_data: Path, every: int) -> None:
 
 @EVERY
 def test_k2_prices(real_data: Path, every: int) -> None:
-    """A price is the oracle's for the asset alone; there is none where the oracle or the router refuses it."""
+    """A price is the oracle's for the asset alone; there is none if the oracle or the router refuses it."""
     for state in states(real_data, "k2")[::every]:
         asked = {
             each.arguments[0][1][0][1][1][1]: each
@@ -211,7 +211,7 @@ def k2_operation(probe: Probe, row: Row, what: str) -> None:
         assert K2_STATUS[one] in (status, row["market_status"]), what
         return
     if not priced:
-        # A first supply needs a price, a further one does not: this is said, and not which of the two it is.
+        # Only a first supply needs a price. The exporter says that, and does not say which of the two it is.
         expected = None if probe["op"] == "supply" else False
         assert expected is can, what
         assert row["price_reason"] in row["can_reason"], what
@@ -320,7 +320,7 @@ XOXNO_POOL = (112, 127, 311, 312)
 
 @EVERY
 def test_xoxno_operations(real_data: Path, every: int) -> None:
-    """What was tried goes through where its spoke is open, up to the spoke's amount, and not above."""
+    """An operation goes through if its spoke is open, up to the spoke's amount, and not above."""
     for state in states(real_data, "xoxno")[::every]:
         for probe in state.answers["probes"]:
             pool = f"1-{state.answers['assets'][probe['i']]}"

@@ -107,7 +107,7 @@ def test_seconds_clock() -> None:
 
 
 def test_bits() -> None:
-    """What no recorded reserve sets in the bitmap is where docs/protocols/k2.md has it."""
+    """Bits that no recorded reserve sets are at the positions in docs/protocols/k2.md."""
     words = {"data_low": u128(7 << 71), "data_high": u128(5 | 6 << 64)}
     stored = Fields(((symbol(name), word) for name, word in words.items()), "configuration")
 

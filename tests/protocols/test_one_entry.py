@@ -59,7 +59,7 @@ def other_kind(value: ScVal) -> ScVal:
 
 
 def _parts(value: ScVal) -> Iterator[tuple[str, str, ScVal]]:
-    """Every part of a value exchanged, removed or added: what was done, where, and the whole value then."""
+    """Every change of a part of a value: what was done, at which place, and the whole value after it."""
     kind, payload = value
     if kind == scval.CONTRACT_INSTANCE:
         for change, where, pairs in _pairs_changed(payload.storage or ()):
@@ -100,7 +100,7 @@ def shown(key: ScVal) -> str:
 def mutants(
     key: bytes, raw: RawEntry, others: Iterable[tuple[str, bytes]]
 ) -> Iterator[tuple[str, str, RawEntry | None]]:
-    """Every change of an entry: its kind, where in the entry, and the entry then; ``others`` are values, by name."""
+    """Every change of an entry: its kind, its place, and the entry after it; ``others`` are values, by name."""
 
     def holding(value: bytes) -> RawEntry:
         return RawEntry(raw.data[: len(key) + 4] + value, raw.last_modified, raw.live_until)

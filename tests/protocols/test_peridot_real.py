@@ -86,7 +86,7 @@ def accruals(entries: dict[bytes, Entry | None]) -> Iterator[tuple[Transition, i
 
 
 def confirmed(transition: Transition, earned: int = 0) -> bool:
-    """Whether the math gives what was stored, where so much of what suppliers earned counts as cash."""
+    """Whether the math gives what was stored, if that part of suppliers' earnings counts as cash."""
     compute = cast("partial[Mapping[str, int]]", transition.compute)
     books, time = compute.args
     cash = replace(books.cash, live_cash=books.cash.live_cash + earned)

@@ -62,7 +62,7 @@ def test_gates_and_risk(real_data: Path) -> None:
 
 
 def test_prices(real_data: Path) -> None:
-    """A price that is published is the controller's; where it has none, none is. It may also have a cached one."""
+    """A published price is the controller's; if it has none, there is none, even if it has a cached one."""
     priced = 0
     for state in states(real_data, "peridot"):
         for row, views in vaults(state, "stored"):
@@ -94,7 +94,7 @@ def test_deposits(real_data: Path) -> None:
 
 
 def test_withdrawals(real_data: Path) -> None:
-    """Whoever has shares gets all of them paid out, which is no more than is said to be available."""
+    """Whoever has shares gets all of them paid out, which is no more than the published amount."""
     paid = 0
     for state in states(real_data, "peridot"):
         for row, probe in probes(state, "exit"):

@@ -172,7 +172,7 @@ class TestValues:
     @given(st.lists(pools_strategy, max_size=6))
     @example([("M1", LARGEST, 0, 0, 1, 2), ("M1", 1, 0, 0, 1, 2)])
     def test_exact(self, pools: list[Pool]) -> None:
-        """Each value is the exact one; where a market's sum has more than 38 digits, prices above an n-th of it go."""
+        """Each value is exact; if a market's sum has more than 38 digits, prices above an n-th of it are removed."""
         for market in ("M1", "M2"):
             rows = [row for row in valued(*pools) if row["market"] == market]
             inside = [pool for pool in pools if pool[0] == market]
@@ -215,7 +215,7 @@ class TestValues:
     ],
 )
 def test_what_a_market_itself_takes(limits: PriceLimits | None, reason: str) -> None:
-    """A price is refused for its age or its oracle's decimals where the market has a limit of its own."""
+    """A price is refused for its age or its oracle's decimals if the market has a limit of its own."""
     assert reason == within_limits(Price("valid", True, 5, 7, 1_000), limits, 1_060).reason
 
 

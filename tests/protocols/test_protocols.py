@@ -89,7 +89,7 @@ def test_room_is_made_before_pools_are_read(name: str) -> None:
 
 @EVERY
 def test_every_pool(name: str) -> None:
-    """All pools are read and priced, nothing is said, and the math gives no number that nobody knows."""
+    """All pools are read and priced, there is no notice, and the math gives no unknown number."""
     tables, reading = World(name).compute(), World(name).read().result
     reading.at_close_time(NOW)
 
@@ -234,7 +234,7 @@ def test_price_rule(name: str) -> None:
     ("name", "rule"), [(name, facts.price_age) for name, facts in all_facts().items() if facts.price_age is not None]
 )
 def test_age_of_a_price(name: str, rule: PriceAge) -> None:
-    """A price of exactly the longest age is good, one of after the ledger where the contract takes it."""
+    """A price of exactly the longest age is good; one later than the ledger is good if the contract takes it."""
 
     def refused(age: int) -> str | None:
         return PROTOCOLS[name].prices.failure(Quote("O", "T", 7, 1, NOW - age), NOW)

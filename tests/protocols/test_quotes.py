@@ -37,7 +37,7 @@ def price(value: int, time: int = NOW) -> ScVal:
 
 
 class TestK2:
-    """One call for all reserves, one each where it fails, and the router's rules of age."""
+    """One call for all reserves, one for each if it fails, and the router's rules of age."""
 
     ROUTER = instance_key(MARKET["k2"])
     ORACLE = field(ROUTER, "ORACLE")
@@ -101,7 +101,7 @@ class TestK2:
         ],
     )
     def test_invalid_prices(self, item: ScVal, reason: str) -> None:
-        """None, too large or of another form: no price, and the reason is said."""
+        """An answer that is missing, too large or of another form gives no price, with the reason."""
         assert reason == reasons(self.world(item))["native"]
 
     @pytest.mark.parametrize(
@@ -159,9 +159,9 @@ NO, STALE, DEVIATES, ZERO = (
 
 
 class TestXoxno:
-    """A map of many statuses in one call, one each where that fails, and which are refused.
+    """One call gives a map of statuses; if it fails, each is asked for alone. Tests say which are refused.
 
-    Where a test is of the contracts' behaviour it names the line of XOXNO/rs-lending-xlm at 5a27d74f.
+    If a test is about the contracts' behaviour, it names the line of XOXNO/rs-lending-xlm at 5a27d74f.
     """
 
     AGGREGATOR = World("xoxno").deployments[0].address("price_aggregator") or ""

@@ -157,7 +157,7 @@ class TestRewardsOfK2:
         return tuple(row[name] for name in ("reward_token", f"{side}_reward_per_second", f"{side}_reward_reason"))
 
     def test_what_is_paid(self) -> None:
-        """Two requests more, and a price where the reward token is a reserve's; another has none here."""
+        """Rewards take two more requests, and have a price if their token is a reserve's; another has none here."""
         world = self.world(USDC)
         assert (USDC, 10, "valid") == self.reward(world)
         assert [3, 17, 18, 1, 1] == world.source.waves
@@ -200,7 +200,7 @@ class TestPeridot:
         return row["stored_utilization"], row["total_supplied"]
 
     def of(self, cash: int) -> int:
-        """The utilization where the rate model is given this cash."""
+        """The utilization if the rate model is given this cash."""
         return 10**15 // (cash + 10**9)
 
     def test_a_gift_moves_the_rate(self) -> None:
@@ -287,7 +287,7 @@ class TestSlender:
     """A dormant pool, with cash that is away while the pool is there."""
 
     def test_feeds(self) -> None:
-        """A market has an oracle where all its reserves have the same feed."""
+        """A market has an oracle if all its reserves have the same feed."""
         world = World("slender")
         (one,) = world.read().result.markets
         world.put(SLENDER, address(contract("another")), FEED, "feeds", 0, "feed")

@@ -164,7 +164,7 @@ def accrued(pool: Pool, now: int) -> State:
     ],
 )
 def test_gates(spokes: list[dict[str, Any]], given: dict[str, bool], expected: str, status: str) -> None:
-    """A gate is open where one spoke opens it; controller and hub close what is new, and exits never."""
+    """A gate is open if one spoke opens it; controller and hub close what is new, and never exits."""
     row = row_of(LENDING, tuple(replace(SPOKE, **changes) for changes in spokes), **given)
 
     assert (expected, status) == (closed(row), row["pool_status"])

@@ -39,7 +39,7 @@ CLOCK_FIELDS = ("published_at", "generated_at", "started_at", "manifest_sha256",
 
 
 class TestClock:
-    """A wall clock that goes where a test sends it."""
+    """A wall clock that a test sets."""
 
     __test__ = False
 

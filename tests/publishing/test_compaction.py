@@ -193,7 +193,7 @@ class TestRows:
         assert keys_of(at_once) == keys_of(by_day)
 
     def test_columns_that_an_earlier_version_had_not(self, store: MemoryStore) -> None:
-        """A day of files with and without the terms keeps every value; they are null where there were none."""
+        """A day of files with and without the terms keeps every value; they are null if there were none."""
         before = every_row(store)
         rewrite(store, keys_of(store)[0], without_terms)
 

@@ -14,7 +14,7 @@ from exporter.tree.families import INTENT_KEY, ROOT_FILES
 
 @pytest.mark.parametrize("name", ROOT_FILES)
 def test_a_file_of_somebody_is_named(tmp_path: Path, name: str) -> None:
-    """Each name that a tree has at its root is refused where no tree is."""
+    """Each name that a tree has at its root is refused if there is no tree."""
     (tmp_path / name).write_text("mine")
     with pytest.raises(StoreError, match=f"has a file {name}"):
         refuse_files_of_others(FolderStore(tmp_path))

@@ -243,7 +243,7 @@ def test_replacing_several_runs(ledger: int) -> None:
 
 
 def test_replacing_an_unfinished_run() -> None:
-    """A run that was begun at a false ledger and did not finish is replaced likewise."""
+    """A run that began at a wrong ledger and did not finish can be replaced, too."""
     store, _ = published(100)
     false, run = make_run(1_000_100), make_run(101)
     fail_publishing(store, false, operations_until(store, false, INTENT_KEY) + 3)

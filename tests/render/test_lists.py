@@ -81,7 +81,7 @@ def test_each_market_token_and_protocol_has_its_rows(tree: Path, column: str) ->
 
 
 def worth(rows: list[dict[str, Any]]) -> str | None:
-    """The value of pools as documents write it; None where none has a price."""
+    """The value of pools as documents write it; None if none has a price."""
     values = [int(row["tvl_usd_cents"]) for row in rows if row["tvl_usd_cents"] is not None]
     return str(sum(values)) if values else None
 

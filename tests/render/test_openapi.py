@@ -101,7 +101,7 @@ def test_yields_are_as_described(tree: Path, path: str) -> None:
 
 
 def test_every_property_has_a_description_of_its_own() -> None:
-    """Each property says what it is, its unit, and what null means where it may be; no other name has the text."""
+    """Each property says what it is, its unit, and what null means if it can be null; no other name has the text."""
     names: dict[str, set[str]] = {}
     for model, schema in description()["components"]["schemas"].items():
         for name, found in schema["properties"].items():

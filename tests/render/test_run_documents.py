@@ -291,7 +291,7 @@ def tables_of(*markets: dict[str, object], **missing: Any) -> Tables:
 
 
 def test_counts_of_what_was_found() -> None:
-    """Markets, pools, codes, and what is missing are counted by protocol, also where nothing was found."""
+    """Markets, pools, codes, and what is missing are counted by protocol, even if nothing was found."""
     document = coverage(
         tables_of(
             market_row(A, pool_count=3),

@@ -68,7 +68,7 @@ def markets() -> pl.DataFrame:
     ids=["pools", "lists", "names", "ranks", "markets"],
 )
 def test_a_row_is_what_its_type_says(kind: Any, frame: Any) -> None:
-    """A frame has the columns of its rows' type and no others, of these types, and null only where they allow it."""
+    """A frame has the columns of its rows' type and no others, of these types, and null only if they allow it."""
     found: pl.DataFrame = frame()
     hints = get_type_hints(kind)
     assert set(hints) == set(found.columns)

@@ -51,7 +51,7 @@ class State:
 
 
 def save(state: State, path: Path) -> None:
-    """Write a state where the stand-in finds it."""
+    """Write a state to the file that the stand-in reads."""
     path.write_bytes(pickle.dumps(state))
 
 

@@ -40,7 +40,7 @@ from tests.rpc.core import State, save
 PROGRAM = "STELLAR_RPC"
 """The environment variable that names the program."""
 PROTOCOL = "STELLAR_RPC_PROTOCOL"
-"""The environment variable that names the protocol of the ledgers, where the program does not say its version."""
+"""The environment variable that names the protocol of the ledgers, if the program does not say its version."""
 ARCHIVES = ("archive-testnet", "checkpoint-testnet")
 """Folders of the real data: the whole archive, or one checkpoint of it, which can be fetched."""
 START_SECONDS = 120.0

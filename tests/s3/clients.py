@@ -79,7 +79,7 @@ def store_at(
 
 
 def variables_of(server: str) -> Variables:
-    """How to find one of SERVERS; skips the test where the environment names no real one."""
+    """How to find one of SERVERS; skips the test if the environment names no real one."""
     if server == SERVERS[0]:
         return _simulated().environment("test")
     given = given_gateway()

@@ -73,7 +73,7 @@ class Scene:
             self._stores.pop().close()
 
     def set(self) -> None:
-        """Put everything back to where the old run is published."""
+        """Restore the state in which the old run is published."""
         self._close_stores()
         with self.bucket.lock:
             self.bucket.forget()

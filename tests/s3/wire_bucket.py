@@ -79,7 +79,7 @@ PASSING: dict[str, Fault] = {
     "no answer": Reset(hangs=True),
     "no answer, done": Reset(after=True, hangs=True),
 }
-"""What a publisher does not notice where it happens once."""
+"""Faults that a publisher does not notice if they happen once."""
 
 
 class Call(Struct):

@@ -149,7 +149,7 @@ def test_a_file_and_a_folder_of_one_name(tmp_path: Path) -> None:
     ],
 )
 def test_errors_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, advice: str) -> None:
-    """What the operating system refuses is said in words, with the key and what to do; nothing half-written stays."""
+    """An operating system's refusal is said in words, with the key and what to do; nothing half-written stays."""
 
     def refuse(path: Path, data: bytes) -> None:
         write_file(path, data[: len(data) // 2])

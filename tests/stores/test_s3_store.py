@@ -222,7 +222,7 @@ def test_deletions_that_are_refused_singly(bucket: WireBucket, monkeypatch: pyte
 
 
 def test_a_prefix_of_its_own(server: Variables) -> None:
-    """Two trees in one bucket do not see each other, also where one prefix begins with the other."""
+    """Two trees in one bucket do not see each other, even if one prefix begins with the other."""
     first = store_at(server)
     second = store_at(server, first.uri.rpartition("/")[2] + "-more")
     first.put_many([("a", b"1"), ("v1/markets.json", b"1")])

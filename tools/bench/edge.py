@@ -46,7 +46,7 @@ end
 
 
 def run(quick: bool = False) -> list[Row]:
-    """Requests a second; RuntimeError where nginx or wrk is not installed."""
+    """Requests a second; RuntimeError if nginx or wrk is not installed."""
     nginx = shutil.which("nginx", path=os.environ.get("PATH", "") + os.pathsep + "/usr/sbin")
     if nginx is None or shutil.which("wrk") is None:
         raise RuntimeError("nginx or wrk is not installed (Debian: apt-get install nginx-light wrk)")

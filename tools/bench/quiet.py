@@ -2,7 +2,7 @@
 
 165 pools, a ledger every 5 s, 30 ms for each request to S3 and 200 ms for each to the RPC. The first run fills the
 bucket, ledgers close, and the second is measured. Bucket, network and run share one machine, so their processor time
-counts as well. Rounds are counted by time: where other programs keep the machine busy for longer than a request takes,
+counts as well. Rounds are counted by time: if other programs keep the machine busy for longer than a request takes,
 requests that are sent together no longer overlap, and more rounds are counted. The number of requests has no such
 weakness.
 """

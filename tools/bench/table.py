@@ -28,7 +28,7 @@ def table(rows: Iterable[Row]) -> str:
 
 
 def put_between_markers(page: str, name: str, text: str) -> str:
-    """A page of Markdown with another text between its two comments of this name. RuntimeError where it lacks them."""
+    """A page of Markdown with another text between its two comments of this name. RuntimeError if it lacks them."""
     begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
     before, first, rest = page.partition(begin)
     _, second, after = rest.partition(end)

@@ -196,7 +196,7 @@ def is_temporary(key: bytes) -> bool:
 
 
 def seen_at(key: bytes, entry: RawEntry, ledger: int) -> RawEntry | None:
-    """A stored entry as a reader at ``ledger`` sees it, or None where it sees none.
+    """A stored entry as a reader at ``ledger`` sees it, or None if it sees none.
 
     ``entry.live_until`` is the true last ledger of the entry's life, or None for an entry that does not expire.
     """

@@ -112,7 +112,7 @@ def decode_scval(data: bytes) -> ScVal:
 
 
 def read_value(data: bytes, position: int, depth: int = 0) -> tuple[ScVal, int]:
-    """The ScVal at ``position``, and the position after it. Raises `struct.error` where the bytes end too early."""
+    """The ScVal at ``position``, and the position after it. Raises `struct.error` if the bytes end too early."""
     kind: int
     (kind,) = _u32(data, position)
     position += 4

@@ -231,7 +231,7 @@ def close_time_of(result: LedgersResult, ledger: int) -> int:
 
 
 def stated_close_time(result: EventsResult, ledger: int) -> int:
-    """The close time of ``ledger`` in unix seconds, where an answer has it by the way, else 0."""
+    """The close time of ``ledger`` in unix seconds, if an answer also has it; otherwise 0."""
     if result.latest_ledger == ledger and (time := _unix_seconds(result.latest_ledger_close_time)) is not None:
         return time
     for event in result.events or ():

@@ -111,7 +111,7 @@ class LakeResult(Struct):
         refused: why a ledger was not added, by ledger.
         failed: why the reading at a ledger failed, by ledger.
         unread: the markets and pools that could not be read at some ledgers.
-        gaps: the ledgers of which nothing is known.
+        gaps: the ledgers about which nothing is known.
         tally: what comparing formulas with the chain gave.
         ledgers: the number of ledgers that were replayed.
         touched: the number of ledgers that changed something that is watched.

@@ -129,7 +129,7 @@ class Controller(Struct, frozen=True):
     supported: tuple[str, ...] | None
     """The vaults that the controller lists; None if it has no list."""
     pauses: tuple[Pause, ...]
-    """The pauses that are stored, some of which may have ended."""
+    """The stored pauses. Some of them may have ended."""
     incentive: int
     """What a liquidator gets for a debt of 1, with 6 decimals."""
     reward_token: str | None

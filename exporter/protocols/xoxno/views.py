@@ -56,7 +56,7 @@ _SINGLE: Mapping[str, tuple[str, Callable[[ComputedPool], object]]] = {
 
 
 def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-    """The calls to make for all pools, and for each market of which no pool could be read the reason."""
+    """The calls to make for all pools, and the reason for each market none of whose pools could be read."""
     with_pools = {pool.market.address for pool in reading.pools}
     for market in reading.markets:
         if market.address not in with_pools:

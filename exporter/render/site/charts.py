@@ -97,7 +97,7 @@ def charts_of(
 ) -> list[Markup]:
     """One `chart` of these lines, or a chart for each.
 
-    Each has its own where the highest line would press another flat against the axis (`_APART`).
+    Each has its own if the highest line would press another flat against the axis (`_APART`).
     """
     tops = [max((value for value in columns[line.column].values if value is not None), default=0) for line in lines]
     heights = [top for top in tops if top > 0]

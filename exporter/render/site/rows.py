@@ -73,7 +73,7 @@ def market_rows(tables: Tables, pools: pl.DataFrame) -> list[SiteMarket]:
 
 
 class _ShortPool(TypedDict):
-    """What is said of a pool that owes its suppliers more than it has."""
+    """The text about a pool that owes its suppliers more than it has."""
 
     market: str
     symbol: str

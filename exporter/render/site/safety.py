@@ -1,7 +1,7 @@
 """What a run read that matters for the safety of a market or pool, and what is not known (docs/site.md).
 
 It is no grade. Each fact follows from an entry or a list that the run read, and names what was not read. Whose
-positions could be lost is in `exporter.render.site.risk_sentences`, where a census added them up.
+positions could be lost is in `exporter.render.site.risk_sentences`, if a census added them up.
 """
 
 from __future__ import annotations

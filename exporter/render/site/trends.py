@@ -1,6 +1,6 @@
 """The histories of pools, and of many pools together, as charts.
 
-A chart of a pool takes the shortest bucket of which the series still has all of the pool's history, in at most
+A chart of a pool takes the shortest bucket in which the series still has all of the pool's history, in at most
 `MAX_POINTS`. A chart of many pools has days. Of a longer history it has only some of them (`thinned`), so that the size
 of a page is bounded. Histories have closed buckets only; the last point of every line is what the run itself observed.
 """
@@ -128,7 +128,7 @@ class Trends:
 
 
 def _lengths(histories: Histories[PoolKey], pools: Sequence[PoolKey]) -> dict[PoolKey, Bucket]:
-    """The shortest bucket of which a pool has all of its history in the series, in at most `MAX_POINTS`."""
+    """The shortest bucket in which the series has all of a pool's history, in at most `MAX_POINTS`."""
     *shorter, longest = histories.kind.buckets
     left, lengths = set(pools), dict.fromkeys(pools, longest)
     for bucket in shorter:

@@ -475,7 +475,7 @@ class Answers:
         return data
 
     async def document(self, key: str) -> Json:
-        """A published document, as it is. Raises `SourceError`."""
+        """A published document, unchanged. Raises `SourceError`."""
         await self._document(STATUS_KEY)
         return await self._document(key)
 
@@ -523,7 +523,7 @@ def with_common_symbols(pools: pl.DataFrame, native: str | None) -> pl.DataFrame
 
 
 def _risk_in_words(risk: Json | None, native: str | None) -> str | None:
-    """The two sentences of the site; None without a risk, or where a newer exporter has it in another form."""
+    """The two sentences of the site; None without a risk, or if a newer exporter has it in another form."""
     try:
         decoded = None if risk is None else convert(risk, MarketRisk)
     except ValidationError:

@@ -67,7 +67,7 @@ def test_one_that_fails_is_asked_alone(fault: Callable[[Replies], httpx.Response
 
 
 def errors(right: Replies, code: int, count: int) -> Replies:
-    """The right replies, the first of them with an error in place of the result."""
+    """The right replies; the first has an error and no result."""
     refused = [{"jsonrpc": "2.0", "id": reply["id"]} | fake.error(code, "words") for reply in right[:count]]
     return [*refused, *right[count:]]
 

@@ -56,7 +56,7 @@ NUMBERED = ("https://a.example/1", "https://b.example", "https://a.example/2", "
     ],
 )
 def test_an_endpoint_is_named_by_host_and_port(urls: Sequence[str], labels: list[str]) -> None:
-    """The label is the host, an unusual port, a number where endpoints share both, and nothing else."""
+    """The label is the host, an unusual port, a number if endpoints share both, and nothing else."""
     assert labels == [endpoint.label for endpoint in parse_endpoints(urls)]
 
 
@@ -172,7 +172,7 @@ LASTING = (301, 308, 400, 401, 404, 413)
 
 @pytest.mark.parametrize("status", [201, *LASTING, 408, 429, 500, 503])
 def test_any_status_but_200_is_a_failure(status: int) -> None:
-    """Only HTTP 200 has an answer; the body of any other is not read, and where a redirect leads is not shown."""
+    """Only HTTP 200 has an answer; no other body is read, and a redirect's target is not shown."""
     body = fake.Chunks([b"secret"], RuntimeError("was read"))
     failure = failed(httpx.Response(status, stream=body, headers={"Location": "https://b.example/secret"}))
 

@@ -36,7 +36,7 @@ def info(ledger: int = 900, **changes: Any) -> dict[str, Any]:
 
 
 class EventRpc(FakeRpc):
-    """A fake with a page of events; ``oldest`` is, by host, from where on it keeps them."""
+    """A fake with a page of events; ``oldest`` has the first ledger that each host keeps."""
 
     def __init__(self, events: list[dict[str, Any]] | None = None, **oldest: int) -> None:
         super().__init__()

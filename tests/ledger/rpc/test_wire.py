@@ -90,7 +90,7 @@ PASSING = {"entries empty", "entries no params", "number"}
 
 
 def test_wrong_answers(real_data: Path) -> None:
-    """Each error of a real server is one to the client, and repeated only where that may help."""
+    """Each error of a real server is an error of the client, and is repeated only if that may help."""
     found = set()
     for name, item in recorded_questions(real_data).items():
         body = json.loads(item["body"]) if "json" in item["headers"].get("content-type", "") else None

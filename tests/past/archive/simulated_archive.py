@@ -80,7 +80,7 @@ def header_record(content: bytes) -> bytes:
 
 
 def entries_content(passphrase: str, ledger: int, close_time: int, entries: Mapping[bytes, RawEntry | None]) -> bytes:
-    """An entries file, unpacked, with all that it can say of an entry. One that is None is said to be absent."""
+    """An unpacked entries file with all that it can say about entries. An entry of None is stated as absent."""
     lines: list[list[object]] = [["ledger", passphrase, ledger, close_time]]
     for key, entry in sorted(entries.items()):
         name = b64encode(key).decode()

@@ -144,7 +144,7 @@ def test_buckets_that_no_list_has_any_more_are_removed(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_with_each_archive_is_said(made: SimulatedArchive, tmp_path: Path) -> None:
-    """Only where all lack a file is it missing; an address of no archive is refused."""
+    """A file is missing only if all archives lack it; an address of no archive is refused."""
     empty = SimulatedArchive(tmp_path / "empty", [])
     archives = Archives.open([str(made.folder), str(empty.folder)], tmp_path / "kept")
 
@@ -336,7 +336,7 @@ def test_an_archive_that_fails_is_asked_no_more_while_another_answers(
 
 
 def test_the_last_archive_that_answers_is_asked_with_patience(made: SimulatedArchive, tmp_path: Path) -> None:
-    """One that failed is asked again where no other is left."""
+    """An archive that failed is asked again if no other is left."""
     with serving(made.folder, breaks_after=(0,) * archive_places.TRIES) as (good, _):
         answering = Answering(2)
         first, second = RemoteFiles(good, answering=answering), RemoteFiles("http://127.0.0.1:1/", answering=answering)

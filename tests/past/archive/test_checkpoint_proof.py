@@ -61,7 +61,7 @@ def test_a_large_set_is_left_out_where_a_later_ledger_proves_the_same(
 
 
 def test_the_newest_checkpoint_cannot_be_proven_yet(tmp_path: Path) -> None:
-    """What proves a checkpoint comes with the next one; until then it is said when, and an older one is taken."""
+    """The proof of a checkpoint comes with the next one; until then an older one is taken, and the error says when."""
     made = SimulatedArchive(tmp_path, BUCKETS)
     (tmp_path / records_name("ledger", 191)).unlink()
 

@@ -90,7 +90,7 @@ def test_an_entry_that_never_was_is_refused_unless_it_could_have_gone_without_a_
     made = network(1, checkpoint, hot=True)
     proven, stored = made.proven(checkpoint)
     read = [partial(source, stored)]
-    for at in (checkpoint - before for before in (63, 52, 51, 20, 19, 12, 4, 3, 2, 1)):  # and where spans begin
+    for at in (checkpoint - before for before in (63, 52, 51, 20, 19, 12, 4, 3, 2, 1)):  # the beginnings of spans
         since = min(next(first for first, _ in bucket_spans(checkpoint) if first <= at + 1), at + 1)
         for last in range(1, at + 1):
             claim: Entry = (b"", last, None)

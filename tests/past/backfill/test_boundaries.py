@@ -49,7 +49,7 @@ def test_ranges(start: Moment, end: Moment, expected: tuple[int, int, int, int])
 
 
 def test_a_range_without_ledgers() -> None:
-    """What the lake has is said."""
+    """The error says which ledgers the lake has."""
     with pytest.raises(ConfigError, match=r"no ledger between --from and --to: it goes from ledger 5 .* to 8"):
         find_range(cast("Any", Lake()), Moment(), at(99))
 

@@ -1,4 +1,4 @@
-"""A Dask cluster as an executor: who may work, what is said where work is lost, and how long anything is waited for."""
+"""A Dask cluster as an executor: who may work, the error if work is lost, and how long anything is waited for."""
 
 from __future__ import annotations
 

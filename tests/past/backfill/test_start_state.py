@@ -87,7 +87,7 @@ def test_a_checkpoint_of_a_real_archive(testnet_archive: Path) -> None:
 
 
 def test_the_first_checkpoint(tmp_path: Path) -> None:
-    """A start at ledger 63 or after it has that checkpoint; an earlier one has none, which is said."""
+    """A start at ledger 63 or later has that checkpoint; an earlier one has none, and the error says so."""
     made = SimulatedArchive(tmp_path / "archive", [[live(ONE, u32(7)), time_to_live(ONE, 900)]], checkpoint=63)
     trust = tmp_path / "trust.json"
     trust.write_bytes(trust_document(ORGANISATIONS))

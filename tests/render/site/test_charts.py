@@ -42,7 +42,7 @@ def test_axes_have_round_ticks() -> None:
 
 
 def test_ticks_are_at_their_times() -> None:
-    """A round hour is marked where its time lies between the first and the last value."""
+    """A round hour is marked if its time lies between the first and the last value."""
     [marks] = re.findall(r'<path class="marks" d="([^"]*)"', drawn([1, 1, 1, 1]))
 
     assert ["92", "296", "500", "704"] == re.findall(r"M(\d+) ", marks)
@@ -57,7 +57,7 @@ def test_points_lie_where_their_values_are() -> None:
 
 
 def test_what_is_not_known_is_a_gap() -> None:
-    """A gap breaks the line, and where no value is known, or the history has just begun, a sentence says so."""
+    """A gap breaks the line; if no value is known, or the history has just begun, a sentence says so."""
     [path] = re.findall(r'<path class="line k1" d="([^"]*)"', drawn([100, None, 100, 100]))
 
     assert 2 == path.count("M")

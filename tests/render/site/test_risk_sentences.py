@@ -67,7 +67,7 @@ def test_the_only_token_that_is_not_stable_is_named() -> None:
 
 
 def test_what_is_not_at_risk_and_what_is_not_said() -> None:
-    """Nothing to sell is said so; of too few borrowers nothing is said; shares that nobody has are."""
+    """The sentences say if nothing can be sold and which shares nobody has; too few borrowers have no figures."""
     xlm, few = pool(XLM, stable=False), risk(pool(XLM, stable=False), now=False)
     words, odd = risk_words(few, SYMBOLS), risk_words(risk(pool(XLM, stable=False, unexplained="-3")), SYMBOLS)
     assert words is not None

@@ -56,7 +56,7 @@ def test_every_page_answers_the_same_questions(protocol: str) -> None:
 
 
 def test_what_can_leave_is_a_part_of_what_is_supplied() -> None:
-    """It is said in tokens; closed and unknown are told apart from nothing."""
+    """The amount is in tokens; closed and unknown are told apart from nothing."""
     half = fact("Can lenders leave", named(total_supplied=2 * 10**12, decimals=7))
     closed = fact("Can lenders leave", named(can_withdraw=False, can_reason="no price", available_to_withdraw=0))
     unknown = fact("Can lenders leave", named(can_withdraw=None, can_reason=None, available_to_withdraw=None))

@@ -140,7 +140,7 @@ def test_a_bound_is_on_the_safe_side(units: int, decimals: int) -> None:
 
 
 def test_a_short_form_of_a_bound_is_that_of_the_nearest_where_that_is_not_more() -> None:
-    """A bound differs from the nearest form only where that would be more."""
+    """A bound differs from the nearest form only if that would be more."""
     for cents in (0, 5, 9_999, 10_049, 999_900, 1_004_899, 123_000_000, 10**18):
         assert text.dollars(cents) == text.dollars_at_most(cents)
     assert ("$1,999", "$9,999", "$12.9M") == tuple(map(text.dollars_at_most, (199_999, 999_999, 1_299_999_999)))

@@ -46,7 +46,7 @@ class Tree:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
-    """Six runs of three protocols; where somebody may borrow, and two changes, are written into it."""
+    """Six runs of three protocols. Terms of borrowing and two changes are written into the tree."""
     tree = Tree(tmp_path_factory.mktemp("asked") / "public")
     publish_tree(tree.folder, "blend", "alula", "slender", runs=6)
     path = tree.folder / "v1/latest.parquet"

@@ -176,7 +176,7 @@ def test_mistakes(call: Ask, tool: str, given: Json, said: str) -> None:
 
 
 def test_names_find_a_pool_or_candidates() -> None:
-    """A market's name and a token's symbol are enough where one pool fits; else the error names those that do."""
+    """A market's name and a token's symbol are enough if one pool fits; otherwise the error names those that do."""
     rows = (("Fixed", "p", "USDC"), ("Fixed", "q", "native"), ("Other", "r", "USDC"), ("other", "s", "usdc"))
     pools = answers.with_common_symbols(
         pl.DataFrame(

@@ -66,7 +66,7 @@ def test_what_is_meant_is_taken(call: Ask) -> None:
 
 
 def test_a_fault_of_ours(call: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that nobody foresaw is said to be the exporter's, with what it was."""
+    """The answer to an error that nobody foresaw says that it is the exporter's, and what it was."""
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError("by nobody")

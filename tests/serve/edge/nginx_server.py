@@ -76,7 +76,7 @@ def write_main(folder: Path, port: int, http: str, server: str) -> Path:
 def running(
     program: str, configuration: Path, port: int, prefix: tuple[str, ...] = ()
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run nginx until the block ends. RuntimeError with what it says, where it does not start."""
+    """Run nginx until the block ends. RuntimeError with its output if it does not start."""
     log = configuration.parent / "error.log"
     command = [*prefix, program, "-e", str(log), "-p", str(configuration.parent), "-c", str(configuration)]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

@@ -233,7 +233,7 @@ class Bench:
 
 
 def run(quick: bool = False) -> list[Row]:
-    """Measure all peers at each size; without Blend's SDK where ``scripts/bench`` did not install it."""
+    """Measure all peers at each size; without Blend's SDK if ``scripts/bench`` did not install it."""
     has_sdk = (INSTALLED / "node_modules" / ".package-lock.json").is_file()
     others = [SCRIPT, *([SDK, SDK_AT_ONCE] if has_sdk else [])]
     return [row for pools in SIZES[: 1 if quick else None] for row in _side_by_side(Bench(pools), others, quick)]
