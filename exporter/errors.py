@@ -99,6 +99,10 @@ class NetworkMismatchError(SourceError):
     """An endpoint serves a network whose passphrase is not the configured one."""
 
 
+class NothingPublishedError(SourceError):
+    """There is no status document where a published tree was expected, so there is no run to judge."""
+
+
 class NoCommonLedgerError(SourceError):
     """Within the bounds there was no ledger at which everything that was read is known to hold."""
 

@@ -26,7 +26,15 @@ from exporter.deployments.networks import network_id, network_of
 from exporter.discovery import completed_deployments
 from exporter.discovery.contract_kinds import LENDING, CensusTaken, ContractKind, CountedContract, classify_all
 from exporter.discovery.known_markets import KnownMarket, Memory
-from exporter.errors import ArchiveError, CheckError, DecodeError, RefutedError, StoreError, pluralize
+from exporter.errors import (
+    ArchiveError,
+    ConfigError,
+    DecodeError,
+    NothingPublishedError,
+    RefutedError,
+    StoreError,
+    pluralize,
+)
 from exporter.history.risk_table import with_checkpoint
 from exporter.job.evidence import Evidence
 from exporter.job.known_markets_file import save_memory
@@ -127,9 +135,12 @@ class RunRead(Struct, frozen=True):
 
 
 def run_in(store: Store) -> RunRead:
-    """What the published run of a store read. Raises `CheckError` if there is none, `StoreError` if it is damaged."""
+    """What the published run of a store read.
+
+    Raises `NothingPublishedError` if there is none, and `StoreError` if it is damaged.
+    """
     if read_published(store) is None:
-        raise CheckError(f"{store.uri}: no run is published there; run `exporter run` first")
+        raise NothingPublishedError(f"{store.uri}: no run is published there; run `exporter run` first")
     files = {key: _get(store, key) for key in (STATUS_KEY, *KEYS_OF_READING)}
     try:
         status = decode_json(files[STATUS_KEY], SystemStatus)
@@ -176,11 +187,12 @@ def _take(data: Iterable[bytes], instances: Iterable[tuple[str, ContractInstance
 def census(settings: Settings, archive: FromArchive, store: Store | None, console: Console) -> Census:
     """Take the census of a checkpoint. With a store, compare it with the run there, and add it to that tree.
 
-    Raises `CheckError` if the run is of another network, and `StoreError` if its tree is damaged.
+    Raises `NothingPublishedError` if the store has no run, `ConfigError` if its run is of another network, and
+    `StoreError` if its tree is damaged.
     """
     run = None if store is None else run_in(store)
     if run is not None and run.status.network != settings.passphrase:
-        raise CheckError(f"the run is of the network {run.status.network!r}, not of {settings.passphrase!r}")
+        raise ConfigError(f"the run is of the network {run.status.network!r}, not of {settings.passphrase!r}")
     with console.step("census", "taking the census") as facts, open_archive_state(settings, archive) as state:
         tally = RiskTally(settings, state.index, state.source, state.instances, state.proven)
         data = tally.passing(state.index.contract_data())  # so that one pass over the state gives both

@@ -37,8 +37,9 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
 
     Raises:
         TreeFaultsError: the tree fails its checks.
-        CheckError: there is nothing to check.
-        SourceError: the tree cannot be read, or another run was published each time while it was read.
+        CheckError: the documents that lead to all other files are missing or damaged.
+        SourceError: no run is published there (`NothingPublishedError`), the tree cannot be read, or another run was
+            published each time while it was read.
         ConfigError: the URI is not accepted.
     """
     summary = check_files(uri, sample, progress)

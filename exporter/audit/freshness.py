@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from exporter.bounds import DOCUMENT_BYTES
-from exporter.errors import CheckError, SourceError, lasting, pluralize, printable
+from exporter.errors import CheckError, NothingPublishedError, SourceError, lasting, pluralize, printable
 from exporter.stores.tree_sources import open_tree
 from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.families import STATUS_KEY
@@ -125,7 +125,9 @@ async def read_status(uri: str) -> JudgedStatus:
         except TimeoutError:
             raise SourceError(f"{STATUS_KEY} of {source.uri} did not come within {READING_SECONDS:.0f} s") from None
         if data is None:
-            raise SourceError(f"{source.uri} has no {STATUS_KEY}: nothing is published there, or it may not be read")
+            raise NothingPublishedError(
+                f"{source.uri} has no {STATUS_KEY}: nothing is published there, or it may not be read"
+            )
         if len(data) > MAX_STATUS_BYTES:
             raise CheckError(f"{STATUS_KEY} of {source.uri} is larger than {MAX_STATUS_BYTES} bytes")
         try:

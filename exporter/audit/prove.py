@@ -11,7 +11,7 @@ from typing import NamedTuple
 from exporter.audit.evidence_proof import hold_against, proof_of
 from exporter.audit.unproven import Unproven, UnprovenReason
 from exporter.console import Console
-from exporter.errors import ArchiveError, CheckError, RefutedError, StoreError
+from exporter.errors import ArchiveError, NothingPublishedError, RefutedError, StoreError
 from exporter.past.archive.archive_places import Archives, Deadline
 from exporter.past.archive.checkpoint_proof import NotProvableError, make_proof
 from exporter.past.archive.trusted_organisations import trust_of
@@ -71,12 +71,12 @@ def prove(
 
     Raises `RefutedError` if a run is contradicted, `ArchiveError` if archives cannot be read, and `StoreError` if the
     evidence of a run is damaged. What could be proven is published before. Raises `StoreError` also if the published
-    run is damaged, `CheckError` if no run is published, and `LostRaceError` if somebody else holds the store for too
-    long.
+    run is damaged, `NothingPublishedError` if no run is published, and `LostRaceError` if somebody else holds the store
+    for too long.
     """
     published = read_published(store)
     if published is None or published.status.network is None:
-        raise CheckError(f"{store.uri}: no run is published there; run `exporter run` first")
+        raise NothingPublishedError(f"{store.uri}: no run is published there; run `exporter run` first")
     network = published.status.network
     trusted = trust_of(network, trust)
     read_current_listing(store, published.status)  # raises `StoreError` if the tree is damaged

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from exporter.bounds import DOCUMENT_BYTES, FILE_BYTES, TOGETHER_BYTES, TooLargeError
-from exporter.errors import CheckError
+from exporter.errors import CheckError, NothingPublishedError
 from exporter.stores.tree_sources import TreeSource
 from exporter.tree.families import (
     STATUS_KEY,
@@ -22,12 +22,16 @@ Decoded = TypeVar("Decoded")
 
 
 async def required(source: TreeSource, key: str, sha256: str | None = None) -> bytes:
-    """Read a file. Raises `CheckError` if it is missing or too large, or does not have the SHA-256 that is given."""
+    """Read a file. Raises `CheckError` if it is missing or too large, or does not have the SHA-256 that is given.
+
+    Raises `NothingPublishedError` if it is the status document that is missing: there is no tree to find faults in.
+    """
     most = DOCUMENT_BYTES if key == STATUS_KEY else FILE_BYTES
     data = await source.get(key, most)
+    if data is None and key == STATUS_KEY:
+        raise NothingPublishedError(f"{source.uri}: {key} is missing, so no run is published there")
     if data is None:
-        unpublished = ", so no run is published there" if key == STATUS_KEY else ""
-        raise CheckError(f"{source.uri}: {key} is missing{unpublished}")
+        raise CheckError(f"{source.uri}: {key} is missing")
     if len(data) > most:
         raise CheckError(f"{key}: {TooLargeError(most)}")
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:

@@ -33,7 +33,7 @@ MAX_NAMED_MARKETS = 20
     epilog=exit_codes(
         {
             ExitCode.DONE: "no fault",
-            ExitCode.SOURCE: "it cannot be read",
+            ExitCode.SOURCE: "nothing is published there, or it cannot be read",
             ExitCode.CHECK: "standard output names the faults, or what differs",
             ExitCode.STORE: STORE_WORDS,
         }

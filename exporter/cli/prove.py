@@ -79,7 +79,7 @@ def report_unproven(answers: Console, unproven: Unproven, allowed: frozenset[Unp
     epilog=exit_codes(
         {
             ExitCode.DONE: "all is proven, or allowed not to be",
-            ExitCode.SOURCE: "the archives cannot be read",
+            ExitCode.SOURCE: "nothing is published there, or the archives cannot be read",
             ExitCode.CHECK: "a file of the tree is not what it must be",
             ExitCode.LOST_RACE: ExitCode.LOST_RACE.meaning,
             ExitCode.REFUTED: "a run's evidence is not the network's state: publish nothing more from that RPC",
@@ -126,8 +126,8 @@ def prove(
         {
             ExitCode.DONE: "all is proven, or allowed not to be",
             ExitCode.CONFIG: "the command is not accepted, or another version of the exporter made the tree",
-            ExitCode.SOURCE: "the tree or the archives cannot be read, the run's checkpoint cannot be proven yet, or "
-            "the run is older than --max-age",
+            ExitCode.SOURCE: "nothing is published there, the tree or the archives cannot be read, the run's "
+            "checkpoint cannot be proven yet, or the run is older than --max-age",
             ExitCode.REFUTED: "something is wrong, and the first thing is named",
             ExitCode.UNPROVEN: ExitCode.UNPROVEN.meaning,
             ExitCode.STORE: STORE_WORDS,
@@ -175,7 +175,7 @@ def verify(
     epilog=exit_codes(
         {
             ExitCode.DONE: "printed, or added to the tree",
-            ExitCode.SOURCE: "the archive or the tree cannot be read",
+            ExitCode.SOURCE: "nothing is published there, or the archive or the tree cannot be read",
             ExitCode.LOST_RACE: ExitCode.LOST_RACE.meaning,
             ExitCode.REFUTED: "the run left out a market that it should have read",
             ExitCode.STORE: ExitCode.STORE.meaning,

@@ -21,7 +21,7 @@ from exporter.console import Silence
 from exporter.deployments import FACTORY
 from exporter.deployments.listing import MarketKey
 from exporter.deployments.networks import network_of
-from exporter.errors import CheckError, ExitCode, RefutedError
+from exporter.errors import ConfigError, ExitCode, NothingPublishedError, RefutedError
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import (
     decode_contract_data,
@@ -97,7 +97,7 @@ def test_a_census_in_a_tree(recorded: tuple[SimulatedArchive, FromArchive], tmp_
     assert LEFT_OUT == {(item["protocol"], item["reason"]) for item in found["unread"]}
     assert found["run_id"] == json.loads((tmp_path / "v1/system/status.json").read_bytes())["run_id"]
     assert 1 == check_files(str(tmp_path)).documents["Census"]
-    with pytest.raises(CheckError, match=r"the run is of the network 'Recorded .*', not of 'Test SDF Network"):
+    with pytest.raises(ConfigError, match=r"the run is of the network 'Recorded .*', not of 'Test SDF Network"):
         census(settings_for(network__name="testnet"), recorded[1], open_store(str(tmp_path)), Silence())
 
 
@@ -105,7 +105,7 @@ def test_a_census_needs_a_run(tmp_path: Path) -> None:
     """An empty folder has nothing to compare with."""
     given = FromArchive(("archive",))
 
-    with pytest.raises(CheckError, match="no run is published there"):
+    with pytest.raises(NothingPublishedError, match="no run is published there"):
         census(settings_for(), given, MemoryStore(), Silence())
 
 

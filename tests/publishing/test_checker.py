@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.errors import CheckError
+from exporter.errors import CheckError, NothingPublishedError
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols.blend.layout import market_keys
 from exporter.publishing.faults import TreeFaultsError
@@ -110,9 +110,9 @@ def test_what_leads_to_the_files(files: Files) -> None:
     change(files, manifest_key, lambda manifest: manifest.update(files_sha256=sha256(b"PAR1").hexdigest()))
     with pytest.raises(CheckError, match="is not a listing of files"):
         check(files)
-    for lost in (key, manifest_key, STATUS_KEY):
+    for lost, error in ((key, CheckError), (manifest_key, CheckError), (STATUS_KEY, NothingPublishedError)):
         del files[lost]
-        with pytest.raises(CheckError, match=f"{lost} is missing"):
+        with pytest.raises(error, match=f"{lost} is missing"):
             check(files)
 
 
