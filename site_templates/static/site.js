@@ -240,6 +240,11 @@
       }
     });
     document.querySelector(".bar nav").after(find);
+    // There is no page at this address: what its last part names is looked for, such as usdc of tokens/usdc.html.
+    if (!document.getElementById("fresh")) {
+      try { field.value = decodeURIComponent(location.pathname).split("/").pop().replace(/[.]html$/, "").slice(0, 60); } catch { /* no text */ }
+      show();
+    }
   };
 
   // Charts: the row of the table below at which somebody points, and only the last week or month of all charts.

@@ -140,7 +140,7 @@ def chart(
         least, most, last = min(values), max(values), values[-1]
         low, high, now = unit.short(least), unit.short(most), unit.short(last)
         legend += f'{mark}<bdi>{label}</bdi> <b title="{unit.full(last)}">{now}</b>'
-        legend += "</li>" if least == most else f' <span class="range">({low} to {high})</span></li>'
+        legend += "</li>" if least == most else f' <span class="range">(low {low}, high {high})</span></li>'
         description += f" {escape(line.name)}: from {low} to {high}, last {now}."
         greatest = max(greatest, most)
     if greatest > unit.shown and (end := _usual_end(present, unit)) < greatest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 import polars as pl
 from msgspec import Struct
@@ -169,6 +169,9 @@ class SiteToken(Struct, frozen=True):
         listed_count: pools in listed markets, with a price or without.
         supply: the best pool to lend to; None if none counts, and then ``no_supply`` says why.
         borrow: the best pool to borrow from; None if none counts, and then ``no_borrow`` says why.
+        closest_supply: the pool that comes closest to counting, if only something about it is missing or too small
+            (`_OPEN_REASONS`). Its rate is shown, so that a token without a price does not seem to pay nothing.
+        closest_borrow: the same for loans.
     """
 
     address: str
@@ -185,6 +188,8 @@ class SiteToken(Struct, frozen=True):
     borrow: SitePool | None
     no_supply: str
     no_borrow: str
+    closest_supply: SitePool | None
+    closest_borrow: SitePool | None
 
 
 class _TokenTotals(TypedDict):
@@ -215,6 +220,10 @@ def token_rows(ranked: pl.DataFrame, rows: Sequence[SitePool], tokens: Mapping[s
     best = {side: _best_places(ranked, side) for side in SIDES}
     why_none = {side: _why_no_best(ranked, side) for side in SIDES}
 
+    def closest_pool(token: str, side: Side) -> SitePool | None:
+        none = why_none[side].get(token)
+        return None if none is None or none.closest is None else rows[none.closest]
+
     def best_pool(token: str, side: Side) -> SitePool | None:
         index = best[side].get(token)
         return None if index is None else rows[index]
@@ -237,8 +246,10 @@ def token_rows(ranked: pl.DataFrame, rows: Sequence[SitePool], tokens: Mapping[s
                 tvl_usd_cents=joined(total["tvl_usd_cents"]),
                 supply=best_pool(address, "supply"),
                 borrow=best_pool(address, "borrow"),
-                no_supply=why_none["supply"].get(address, ""),
-                no_borrow=why_none["borrow"].get(address, ""),
+                no_supply=why_none["supply"][address].reason if address in why_none["supply"] else "",
+                no_borrow=why_none["borrow"][address].reason if address in why_none["borrow"] else "",
+                closest_supply=closest_pool(address, "supply"),
+                closest_borrow=closest_pool(address, "borrow"),
             )
         )
     return site_tokens
@@ -252,13 +263,27 @@ def _best_places(ranked: pl.DataFrame, side: Side) -> dict[str, int]:
 _ODD = f"{ODD_PRICE}: more than twice, or less than half, of what other listed markets say"
 
 
-def _why_no_best(ranked: pl.DataFrame, side: Side) -> dict[str, str]:
-    """Why each token without a best pool has none, in words."""
+_OPEN_REASONS = frozenset({"not known", "no price", "old price", ODD_PRICE, "too small", "no room"})
+"""Reasons why a pool does not count, although it is listed, not known to be insolvent, and not closed."""
+
+
+class _NoBest(NamedTuple):
+    """Why a token has no best pool, in words, and the index of the row that comes closest, if that is worth showing."""
+
+    reason: str
+    closest: int | None
+
+
+def _why_no_best(ranked: pl.DataFrame, side: Side) -> dict[str, _NoBest]:
+    """Why each token without a best pool has none."""
     words = {"no room": "cap reached" if side == "supply" else "all lent out", ODD_PRICE: _ODD}
-    closest = why_none_of_tokens(ranked, side).select("token_address", f"no_{side}", "price_reason")
+    closest = why_none_of_tokens(ranked, side).select("token_address", f"no_{side}", "price_reason", "index")
     return {
-        token: f"no price: {no_price(price_reason)}" if reason == "no price" else words.get(reason, reason)
-        for token, reason, price_reason in closest.iter_rows()
+        token: _NoBest(
+            f"no price: {no_price(price_reason)}" if reason == "no price" else words.get(reason, reason),
+            index if reason in _OPEN_REASONS else None,
+        )
+        for token, reason, price_reason, index in closest.iter_rows()
     }
 
 

@@ -50,6 +50,8 @@ class SafetyFact(Struct, frozen=True):
     answer: str
     is_known: bool = True
     warns: bool = False
+    command: str | None = None
+    """A command line after the answer, which ends in a colon then."""
 
 
 class MarketFacts(Struct, frozen=True):
@@ -311,9 +313,14 @@ def _positions(facts: MarketFacts) -> SafetyFact:
     reason = (
         f"the exporter does not read positions of {facts.protocol.words.coverage.title}: {facts.protocol.no_positions}"
         if facts.protocol.positions is None
-        else "nobody added up the positions in the 48 hours before this ledger. The publisher of the site can, with "
-        "the command exporter census --out at a checkpoint that the network's validators signed"
-        if facts.market["listed"]
         else "positions are added up in listed markets only"
+        if not facts.market["listed"]
+        else None
     )
-    return SafetyFact(question, f"Not known: {reason}.", is_known=False)
+    if reason is not None:
+        return SafetyFact(question, f"Not known: {reason}.", is_known=False)
+    answer = (
+        "Not known: nobody added up the positions in the 48 hours before this ledger. The publisher of the site can, "
+        "at a checkpoint that the network's validators signed:"
+    )
+    return SafetyFact(question, answer, is_known=False, command="exporter census --out")

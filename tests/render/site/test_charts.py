@@ -95,6 +95,14 @@ def test_outliers_do_not_stretch_the_axis() -> None:
     assert "Clipped" in chart("x", "Rates", [START, START + HOUR], columns, lines)
 
 
+def test_a_legend_says_what_its_numbers_are() -> None:
+    """The last value stands alone; the least and the greatest have a word each, and are left out where all are equal."""
+    moving, still = (drawn(values).replace("\N{NARROW NO-BREAK SPACE}", " ") for values in ([300, 500, 400], [400] * 3))
+
+    assert '4.00 %</b> <span class="range">(low 3.00 %, high 5.00 %)</span>' in moving
+    assert "4.00 %</b></li>" in still
+
+
 @given(st.lists(st.none() | st.integers(min_value=0, max_value=10**38), min_size=1, max_size=100))
 def test_any_values_can_be_drawn(values: list[int | None]) -> None:
     """Whatever the values, the drawing is well-formed, and every coordinate lies in it."""

@@ -121,14 +121,14 @@ def test_equal_symbols_have_labels() -> None:
 
     for key, labels in {
         "pools.html": [
-            f"USDC 1-CA…CHBA {ids[0]} lending open borrowing open",
-            f"USDC Hub 2 {ids[0]} lending open borrowing open",
-            "XLM lending open borrowing open",
-            f"USDC {ids[1]} lending open borrowing open",
+            f"USDC 1-CA…CHBA {ids[0]} not on the list in Market 0 lending open borrowing open",
+            f"USDC Hub 2 {ids[0]} not on the list in Market 0 lending open borrowing open",
+            "XLM not on the list in Market 1 lending open borrowing open",
+            f"USDC {ids[1]} not on the list in Market 1 lending open borrowing open",
         ],
         f"markets/{contract(100)}.html": [
-            f"USDC 1-CA…CHBA {ids[0]} lending open borrowing open",
-            f"USDC Hub 2 {ids[0]} lending open borrowing open",
+            f"USDC 1-CA…CHBA {ids[0]} not on the list lending open borrowing open",
+            f"USDC Hub 2 {ids[0]} not on the list lending open borrowing open",
         ],
         f"tokens/{token}.html": [
             "Market 0 1-CA…CHBA Blend lending open borrowing open",
@@ -264,6 +264,45 @@ def test_where_nothing_is_priced_the_first_screen_says_so() -> None:
     assert 'class="list offers"' not in text
     assert "$0" not in text.replace("$1,000", "")
     assert f'href="pools/{contract(100)}/{contract(10_000)}.html"' in text[: text.index('id="network"')]
+
+
+@pytest.mark.parametrize("changes", [{}, unpriced()], ids=["priced", "without prices"])
+def test_who_stands_behind_a_token_is_next_to_its_symbol_in_every_table(changes: dict[str, Any]) -> None:
+    """Two tokens of one symbol cannot be confused: one has who issues it, the other is not on the list."""
+    circle = next(token for token in identified_tokens("mainnet").values() if token.who == "Circle")
+    rows = [
+        pool_row(0, 0, symbol="USDC", token_address=circle.address, **changes),
+        pool_row(0, 1, symbol="USDC", token_address=contract(9), **changes),
+    ]
+    site = site_of(tables_of(rows), network=MAINNET)
+    for key in ("index.html", "pools.html", "tokens.html", f"markets/{contract(100)}.html"):
+        heads = [Page(head).text for head in re.findall(r'<th scope="row"><a.*?</th>', site[key]) if "USDC" in head]
+
+        assert heads, key
+        assert [("Circle" in head, "not on the list" in head) for head in heads] == [
+            (True, False) if "Circle" in head else (False, True) for head in heads
+        ], key
+        assert {True, False} == {"Circle" in head for head in heads}, key
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (unpriced(), "not ranked: no price"),
+        ({"tvl_usd_cents": 99_999}, "not ranked: too small"),
+        ({"can_supply": None}, "not ranked: lending not known"),
+        ({"can_supply": False}, None),
+    ],
+)
+def test_a_token_without_a_best_rate_shows_the_rate_and_what_is_missing(
+    changes: dict[str, Any], said: str | None
+) -> None:
+    """The list of tokens does not seem to contradict a yield that another page shows; what is closed offers nothing."""
+    text = site_of(tables_of([pool_row(0, 0, **changes)]))["tokens.html"].replace("\N{NARROW NO-BREAK SPACE}", " ")
+    cells = re.findall(r'<td class="(?:none|none place|place)".*?</td>', text)
+
+    assert (said is not None) == ("3.20 %" in cells[0])
+    assert (said or "closed") in Page(cells[0]).text
 
 
 def test_closed_pools_offer_nothing_and_say_why() -> None:

@@ -17,7 +17,7 @@ from exporter.render.site.safety import MarketFacts, SafetyFact, of_market, of_p
 from exporter.render.site.text import THIN
 from tests.protocols.world import World
 from tests.render.rendering import contract, market_row
-from tests.render.site.made import CLOSE_TIME, pool_row, site_of
+from tests.render.site.made import CLOSE_TIME, pool_row, site_of, tables_of
 
 ADMIN = "G" + "A" * 55
 TERMS: dict[str, Any] = {"risk_scope": "reserve", "can_be_collateral": True, "collateral_factor_bps": 7500}
@@ -138,7 +138,9 @@ def test_who_owes_is_not_known_for_a_reason_unless_a_census_added_it_up() -> Non
     whole = [item.question for item in of_pool(pool, facts(pool), has_risk=True)]
 
     assert not [question for question in whole if question.startswith("Who owes")]
-    assert "exporter census --out" in fact("Who owes", pool).answer
+    assert "exporter census --out" == fact("Who owes", pool).command
+    page = site_of(tables_of([dict(pool)]))[f"pools/{pool['market']}/{pool['pool']}.html"]
+    assert "signed: <code>exporter census --out</code>.</dd>" in page
     assert "listed markets only" in fact("Who owes", pool, facts(pool, listed=False)).answer
     for name, protocol in PROTOCOLS.items():
         assert protocol.no_positions in fact("Who owes", pool, facts(pool, name)).answer
