@@ -96,7 +96,7 @@ def test_outliers_do_not_stretch_the_axis() -> None:
 
 
 def test_a_legend_says_what_its_numbers_are() -> None:
-    """The last value stands alone; the least and the greatest have a word each, and are left out where all are equal."""
+    """The last value stands alone. The least and the greatest have a word each, and are left out if all are equal."""
     moving, still = (drawn(values).replace("\N{NARROW NO-BREAK SPACE}", " ") for values in ([300, 500, 400], [400] * 3))
 
     assert '4.00 %</b> <span class="range">(low 3.00 %, high 5.00 %)</span>' in moving
