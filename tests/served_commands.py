@@ -22,7 +22,7 @@ def serving(*arguments: str, cwd: Path = PROJECT_ROOT) -> Iterator[str]:
 
 @contextmanager
 def serving_with_markets(*arguments: str, cwd: Path = PROJECT_ROOT) -> Iterator[tuple[str, str]]:
-    """The same; gives the URL, and the tables ``[[markets]]`` that the command says are to be configured."""
+    """Serve as `serving` does; gives the URL, and the tables ``[[markets]]`` that the command says to configure."""
     command = [sys.executable, "-m", "exporter", *arguments, "--port", "0"]
     environment = os.environ | {"PYTHONPATH": str(PROJECT_ROOT)}
     with subprocess.Popen(command, cwd=cwd, env=environment, stdout=subprocess.PIPE, text=True) as process:

@@ -138,7 +138,7 @@ def _rows_in(key: str, data: bytes) -> pl.DataFrame:
 
 
 def _readable(key: str, data: bytes) -> bytes:
-    """The same bytes. Raises `CheckError` unless they are a Parquet file within `exporter.bounds`."""
+    """The given bytes. Raises `CheckError` unless they are a Parquet file within `exporter.bounds`."""
     try:
         open_parquet(data)
     except DecodeError as error:

@@ -95,7 +95,7 @@ class Selection(Struct, frozen=True):
                 raise ConfigError(f"--from {low} is after --to {high}")
 
     def files(self, files: Iterable[HistoryFile]) -> list[HistoryFile]:
-        """Those of the files that may have such rows, ascending by ledger."""
+        """The files that may have rows of the selection, ascending by ledger."""
         return sorted((file for file in files if self._may_have(file)), key=lambda file: file.first_ledger)
 
     def rows(self) -> pl.Expr:

@@ -109,7 +109,7 @@ def table_fault(data: bytes, file: LiquidationsFile) -> str | None:
 
 
 def join_spans(spans: Iterable[LedgerSpan]) -> list[LedgerSpan]:
-    """The same ledgers in as few spans as possible, ascending: spans that touch or overlap become one."""
+    """The ledgers of spans in as few spans as possible, ascending: spans that touch or overlap become one."""
     joined: list[LedgerSpan] = []
     for span in sorted(spans, key=lambda span: span.first_ledger):
         if joined and span.first_ledger <= joined[-1].last_ledger + 1:

@@ -81,7 +81,7 @@ class SearchScope(Struct, frozen=True):
     skipped: Sequence[SkippedMarket] = ()
 
     def without(self, excluded: Iterable[str]) -> SearchScope:
-        """The same scope without the excluded markets; those among the candidates count as skipped."""
+        """This scope without the excluded markets; those among the candidates count as skipped."""
         excluded = frozenset(excluded)
         candidates = dict[str, Sequence[Candidate]]()
         skipped = dict[MarketKey, SkippedMarket]()
@@ -121,7 +121,7 @@ class SearchScope(Struct, frozen=True):
         ]
 
     def with_more(self, more: Iterable[Candidate]) -> SearchScope:
-        """The same scope with more candidates."""
+        """This scope with more candidates."""
         candidates = {name: list(own) for name, own in self.candidates.items()}
         for item in more:
             candidates[item.protocol].append(item)

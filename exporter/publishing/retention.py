@@ -238,7 +238,7 @@ def _documents(listing: RunListing) -> Iterator[str]:
 
 
 class _UncertainError(Exception):
-    """It cannot be determined which pages are needed."""
+    """The error if it cannot be determined which pages are needed."""
 
 
 def _remove_pages(store: Store, plan: _Plan, before: datetime) -> int:

@@ -70,7 +70,7 @@ class ReadOnce(Store):
         return stored
 
     def _forget_each(self, files: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
-        """The same files. Each is forgotten just before it is written, because the write may fail."""
+        """Yield the files unchanged. Each is forgotten just before it is written, because the write may fail."""
         for key, data in files:
             self._read.pop(key, None)
             yield key, data

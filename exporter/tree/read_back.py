@@ -110,7 +110,7 @@ def render_document(document: Struct) -> RenderedFile:
 
 
 def read_back(file: RenderedFile) -> RenderedFile:
-    """The same file, if `parse_back` finds nothing wrong with it. Raises `CheckError`."""
+    """The given file, if `parse_back` finds nothing wrong with it. Raises `CheckError`."""
     parse_back(file.key, file.data)
     return file
 

@@ -31,7 +31,7 @@ DURATIONS = [name for name, option in OPTIONS.items() if isinstance(option.type,
 
 
 def test_the_options_that_take_a_duration() -> None:
-    """These options take a duration; no other is in seconds, minutes, hours or days."""
+    """The listed options take a duration; no other option is in seconds, minutes, hours or days."""
     assert {
         "backfill --every",
         "demo --past",

@@ -116,7 +116,7 @@ def test_recall_of_the_lending_rule() -> None:
 
 
 def test_a_pool_of_blend_with_a_position_has_the_shape() -> None:
-    """Its debts are named there, and nowhere else."""
+    """Blend names debts in positions, and nowhere else."""
     data, instances = recorded()
     position = (scval.MAP, (((scval.SYMBOL, "liabilities"), (scval.MAP, ())),))
     data.append(encode_contract_data(ContractData(BLEND_V2, (scval.SYMBOL, "Positions"), 1, position)))

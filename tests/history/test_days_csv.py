@@ -78,7 +78,7 @@ def test_a_file_has_the_closed_days() -> None:
 
 
 def test_the_indexes_are_those_of_the_last_observation() -> None:
-    """So what a deposit or a loan became between two days follows from two rows, as the growth of the index."""
+    """The growth of a deposit or a loan between two days follows from the indexes of two rows."""
     historian, place = Historian(MemoryStore()), places(1, 1)
     for number in range(7):
         time = MONDAY + 30_000 * number

@@ -325,7 +325,7 @@ def test_a_damaged_history(lost: int) -> None:
     ],
 )
 def test_a_file_in_the_folder_of_another_day(time: int, folder: str) -> None:
-    """Its rows get into no file of days, so the run is published without that; in its own folder they do."""
+    """Rows in a wrong folder get into no file of days, so the run is published without it; in their own they do."""
     store = MemoryStore()
     run(store, time, rollups=False)
     run(store, time + 30 * DAY.seconds, rollups=False)

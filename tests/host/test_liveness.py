@@ -101,7 +101,7 @@ def test_a_persistent_entry_is_archived_after_it(
 def test_the_embedded_network_restores_as_an_rpc_does(
     untouched: Machine, archive_state: CheckpointState, asset: str
 ) -> None:
-    """Its simulation of a call on an archived token has the result and the writes of the host's."""
+    """A simulated call on an archived token has the result and the writes of the host's."""
     key = instance_key(asset)
     snapshot = cut(untouched, archive_state, key, untouched.info.ledger - 1)
     call = ContractCall(asset, "symbol", ())

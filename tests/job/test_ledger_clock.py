@@ -143,7 +143,7 @@ class TestTheRunBefore:
         assert [LEDGER, LEDGER + 10] == [file["first_ledger"] for file in history["files"]]
 
     def test_a_wrong_run_of_the_same_ledger_and_day(self, tmp_path: Path) -> None:
-        """Its file of the history is written once: a later ledger undoes it."""
+        """A wrong run's file of the history is written once, so only a later ledger undoes the run."""
         publish(tmp_path / "out", LEDGER, TIME + 3_600)
         with pytest.raises(SourceError, match="run again when the endpoints have a later ledger"):
             publish(tmp_path / "out", LEDGER, TIME, replaced_ledger=LEDGER)

@@ -341,7 +341,7 @@ QUEUED_CF = timed(PERIDOT, "PendingMarketCF", symbol("half"), "PendingMarketCFEt
     ],
 )
 def test_what_is_queued_in_another_form_costs_its_text_alone(scenario: Scenario, value: str) -> None:
-    """An entry that nobody understands is named as queued, without a time; everything is read as ever."""
+    """An entry that nobody understands is named as queued, without a time, and everything is still read."""
     tables = after(scenario)
     pending: Pending
     [pending] = tables.pending

@@ -81,7 +81,7 @@ def test_nothing_from_outside_becomes_markup(text: str) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"steps": [', b"[" * 100_000])
 def test_a_damaged_report(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    """An unreadable report leaves a summary with the exit code all the same."""
+    """An unreadable report still leaves a summary with the exit code."""
     path = tmp_path / "report.json"
     path.write_bytes(content)
 

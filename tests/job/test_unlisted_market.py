@@ -102,7 +102,7 @@ def test_its_claims_are_apart(trees: Trees) -> None:
 
 
 def test_its_pools_are_marked(trees: Trees) -> None:
-    """It is read and shown in full: in flat rows, details, the list of markets and Parquet it says that it is not."""
+    """An unlisted market is read and shown in full; flat rows, details, the list of markets and Parquet mark it."""
     (_, markets), (_, rows) = trees.both("v1/markets.json"), trees.both("v1/pools/index.json")
     table = pl.read_parquet(trees.hostile / "v1" / "latest.parquet")
     summary = json.loads((trees.hostile / "v1" / "markets" / f"{trees.market}.json").read_bytes())

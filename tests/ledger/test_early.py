@@ -45,7 +45,7 @@ class Source(ChainSource):
 
 
 def test_keys_that_are_read_early_come_along() -> None:
-    """They are in the same request as what is asked for now, and are not asked for again."""
+    """Early keys are in the same request as those that are needed now, and are not asked for again."""
     source = Source()
 
     async def program(view: LedgerView) -> int:

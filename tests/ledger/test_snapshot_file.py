@@ -41,7 +41,7 @@ def item(name: str = "a", live_until: Any = FOREVER, durability: int = entries.P
 
 
 def without_key(item: list[Any]) -> dict[str, Any]:
-    """The same item in the newer form."""
+    """An item of a snapshot in the newer form."""
     entry, live_until = item[1]
     return {"entry": entry, "live_until": live_until}
 

@@ -87,7 +87,7 @@ class TestMetadata:
 
     @pytest.mark.parametrize("name", [None, string(""), string("x" * (MAX_SYMBOL_LENGTH + 1))])
     def test_no_name(self, name: ScVal | None) -> None:
-        """A token without a name, or with one that would fill every page, has none and is a token all the same."""
+        """A token without a name, or with one that would fill every page, has no name and is still a token."""
         ledger = MadeLedger(token_instance("T", name=name))
 
         assert Token(contract("T"), "USDC", 7) == tokens_of(ledger, "T")["T"]

@@ -84,7 +84,7 @@ class ProtocolFacts:
     unread: Sequence[UnreadCase]
     """Values that a contract would not have, and that cost one pool."""
     notices: Sequence[NoticeCase] = ()
-    """What is not as lists or contracts usually have it, costs no pool that can be read, and is said."""
+    """A notice names what differs from the lists or the usual contracts, and no readable pool is lost."""
     shared: Mapping[str, str]
     """The names of entries from which several pools are read, each with what it is."""
     unread_together: tuple[str, ...]

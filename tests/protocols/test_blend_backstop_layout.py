@@ -53,7 +53,7 @@ def test_a_backstop_of_another_layout(value: ScVal) -> None:
 
 @pytest.mark.parametrize("part", ["BackstopKeys.read", "PoolBackstop.row"])
 def test_an_error_that_nobody_foresaw(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
-    """It costs the backstop, which a notice says, and no pool."""
+    """An unforeseen error costs the backstop, with a notice, and no pool."""
     before = World("blend").compute()
 
     def fails(*_: Any) -> None:

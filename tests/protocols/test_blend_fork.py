@@ -26,7 +26,7 @@ def rows(code: str | None, decimals: int, seconds: int) -> list[dict[str, Any]]:
 
 
 def test_a_fork_is_read_as_what_it_was_forked_from() -> None:
-    """Its pools have the numbers and gates that v2's code has with the same entries."""
+    """A fork's pools have the numbers and gates that v2's code has with the same entries."""
     of_v2, of_fork = rows(None, 7, 0), rows(PRECEPT, 7, 0)
 
     assert [row | {"wasm_hash": PRECEPT} for row in of_v2] == of_fork

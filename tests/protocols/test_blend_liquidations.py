@@ -104,6 +104,6 @@ def test_what_an_event_says(topics: tuple[ScVal | str, ...], value: ScVal, expec
     ],
 )
 def test_an_event_of_another_form(topics: tuple[ScVal, ...], value: ScVal) -> None:
-    """It is refused with a `DecodeError`, which costs that event."""
+    """An event of another form is refused with a `DecodeError`, which costs that event."""
     with pytest.raises(DecodeError):
         said(topics, value)

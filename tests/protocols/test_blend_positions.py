@@ -39,7 +39,7 @@ def shares(*counts: tuple[int, int]) -> ScVal:
 
 
 def test_an_entry_is_a_position() -> None:
-    """It has three maps; shares of zero or less count for nothing; any other form is refused."""
+    """A position has three maps; shares of zero or less count for nothing; any other form is refused."""
     key = vec(symbol("Positions"), address(HOLDER))
     maps = {"collateral": shares((0, 5), (1, 0)), "liabilities": shares((1, 7)), "supply": shares((2, -1))}
     data = written(key, struct_map(maps))

@@ -203,7 +203,7 @@ def paid_by(backstop: str) -> Change:
 
 
 def holding(amount: int) -> Change:
-    """So much BLND is v2's backstop's."""
+    """The entry with which v2's backstop has this much BLND."""
     held = {"amount": i128(amount), "authorized": (BOOL, True), "clawback": (BOOL, False)}
     return token_balance_key(BLND, BACKSTOP_2), struct_map(held)
 
@@ -229,7 +229,7 @@ def backstop_of(tables: Tables, market: str = BLEND_V1) -> dict[str, Any]:
 
 
 def reward(tables: Tables, *parts: str, market: str = BLEND_V1, asset: str = USDC) -> tuple[object, ...]:
-    """These parts of what suppliers are paid."""
+    """The named columns of the suppliers' reward."""
     row = tables.pools.row(by_predicate=(pl.col("market") == market) & (pl.col("pool") == asset), named=True)
     return tuple(row[f"supply_reward_{part}"] for part in parts)
 

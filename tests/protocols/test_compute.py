@@ -260,7 +260,7 @@ class TestTerms:
         return of_other(TwoPools(**terms), None).pools.row(0, named=True)
 
     def test_a_protocol_that_says_nothing(self) -> None:
-        """Every term is null, its rewards are said not to be looked for, and the pool is read all the same."""
+        """Every term is null, the reason of its rewards is that nobody looked, and the pool is still read."""
         row = self.row()
         reasons = ("supply_reward_reason", "borrow_reward_reason")
 

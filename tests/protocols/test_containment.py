@@ -102,7 +102,7 @@ def over(*labels: str) -> Fails:
 @pytest.mark.parametrize("at", ["before", "after"])
 @pytest.mark.parametrize("broken", [LABELS[:1], LABELS[-1:], LABELS[3:5], LABELS[::4], LABELS])
 def test_markets_a_reader_fails_over(broken: tuple[str, ...], at: str) -> None:
-    """They are unread, each with its own error; nothing of them is left, and no other market is touched."""
+    """Such markets are unread, each with its own error; nothing of them is left, and no other market is touched."""
     reading = read(Clumsy(**{at: over(*broken)}))
 
     left = {contract(label) for label in LABELS if label not in broken}

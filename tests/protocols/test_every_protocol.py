@@ -30,7 +30,7 @@ LOCAL = NETWORKS[NETWORK]
 
 
 def without_events(network: RecordedNetwork) -> LocalNetwork:
-    """The same entries, forty ledgers later, behind a server that begins there: it never saw an event."""
+    """The recording forty ledgers later, behind a server that begins there and never saw an event."""
     latest = network.chain.latest
     time = network.chain.close_time(latest)
     chain = Chain(network.chain.state(latest), start_ledger=latest + 40, start_time=time + 200)

@@ -80,7 +80,7 @@ def test_a_frozen_market_is_a_change_of_its_own_kind(tmp_path: Path) -> None:
 
 
 def test_an_rpc_that_does_not_know_the_setting_spoils_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It refuses requests with the key: everything else is read, with one notice, which a repeated run has, too."""
+    """The RPC refuses requests with the key: everything else is read, with one notice, as in a repeated run."""
     answer, refused = rpc._METHODS["getLedgerEntries"], list[int]()
 
     def of_before(node: rpc.Node, params: Any) -> Any:

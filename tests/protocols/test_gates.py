@@ -193,7 +193,7 @@ class TestPeridot:
             assert shut == closed(world.row("native"))
 
     def test_vault_that_the_controller_lacks(self) -> None:
-        """It cannot be liquidated; whether it lends is not known, and said so. Without a list that is not known."""
+        """Such a vault cannot be liquidated, and whether it lends is unknown; the reason also names a missing list."""
         world = World("peridot")
         world.put(variant_key(world.market, "SupportedMarkets"), (BOOL, False), address(VAULT))
         row = world.row("native")
@@ -245,7 +245,7 @@ class TestXoxno:
 
     @pytest.mark.parametrize("spokes", [0, None])
     def test_no_spokes(self, spokes: int | None) -> None:
-        """A controller of no spokes opens nothing, for no further request; of an unknown number nothing is said."""
+        """A controller without spokes opens nothing and costs no request; with an unknown number, all is unknown."""
         world = World("xoxno")
         put(instance_key(world.market), None if spokes is None else u32(spokes), "LastSpokeId")(world)
         row = world.row("USDC")

@@ -276,7 +276,7 @@ def test_code_decides_the_generation_of_blend() -> None:
 
 
 def test_stated_definition_of_the_configuration_hash() -> None:
-    """It is SHA-256 over two maps of canonical XDR: the storage in any order, and each asset with its ResConfig."""
+    """The hash is SHA-256 over two maps of canonical XDR: the storage in any order, and assets with their ResConfig."""
     pool = blend_layout.decode_instance(changed("blend", INSTANCE["blend"]))
     assets = blend_layout.decode_reserve_list(changed("blend", blend_layout.market_keys(BLEND_V2)[1]))
     configs = [changed("blend", blend_layout.reserve_config_key(BLEND_V2, asset)) for asset in assets]

@@ -192,7 +192,7 @@ def test_decimals_are_the_markets(name: str) -> None:
 @EVERY
 @pytest.mark.parametrize("listed", ["01" * 32, None])
 def test_code_other_than_listed(name: str, listed: str | None) -> None:
-    """Other code than a list has is read all the same, with a notice; without a hash there is nothing to compare."""
+    """Code that differs from a list's is still read, with a notice; without a hash there is nothing to compare."""
     world, code = World(name), bytes(range(32))
     world.code(MARKET[name], code)
     world.deployments = [

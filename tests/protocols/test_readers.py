@@ -58,7 +58,7 @@ M_PERIDOT, M_XOXNO, M_ALULA = (MARKET[name] for name in ("peridot", "xoxno", "al
     ("protocol", "case"), [(protocol, case) for protocol, facts in all_facts().items() for case in facts.notices]
 )
 def test_notices(protocol: str, case: NoticeCase) -> None:
-    """What is not as the lists or the contracts usually have it is said, and costs no pool that can be read."""
+    """A notice names what differs from the lists or the usual contracts, and no readable pool is lost."""
     world = World(protocol)
     case.change(world)
     tables = world.compute()
@@ -104,7 +104,7 @@ def test_balance_of_k2_that_is_not_stored(supply: int, expected: int | None) -> 
 
 
 def test_debt_ceiling_of_k2() -> None:
-    """It is in whole tokens, also of an archived entry; most reserves have none."""
+    """A debt ceiling is in whole tokens, even of an archived entry; most reserves have none."""
     world = World("k2")
     key = k2.debt_ceiling_key(world.market, USDC)
     assert world.row("USDC")["borrow_cap"] is None
@@ -166,7 +166,7 @@ class TestRewardsOfK2:
         assert (other, 10, "no_reward_price") == self.reward(self.world(other))
 
     def test_a_token_with_absurd_decimals(self) -> None:
-        """Its reward has no rate. With the decimals in a power of ten, the run would never end."""
+        """The reward has no rate; with such decimals in a power of ten, the run would never end."""
         world = self.world(USDC)
         world.put(instance_key(USDC), u32(2**32 - 1), "METADATA", "decimal")
         assert (USDC, 10, "no_reward_price") == self.reward(world)
@@ -263,13 +263,13 @@ class TestPeridot:
         assert row["total_borrowed"] > 10**9
 
     def test_a_vault_that_nobody_used(self) -> None:
-        """It has no cash, and needs no balance."""
+        """A vault that nobody used has no cash, and needs no balance."""
         row = self.world(put(vault("ManagedCash"), u128(0)), put(balance_key(XLM, VAULT), None)).row("native")
 
         assert (10**9, 0) == (row["total_supplied"], row["available_to_withdraw"])
 
     def test_vault_without_a_model(self) -> None:
-        """It has the one rate that it keeps itself."""
+        """A vault without a model has the one rate that it keeps itself."""
         world = self.world(put(vault("InterestModel"), None), put(vault("BorrowYearlyRateScaled"), u128(50_000)))
         row = world.row("native")
 
@@ -383,7 +383,7 @@ class TestRouterOfAShareToken:
         assert ([], [], []) == (reading.unread, reading.absent, reading.markets)
 
     def test_a_router_that_is_known(self) -> None:
-        """It is named once: by its list or its token."""
+        """A known router is named once: by its list or its token."""
         world = World("k2")
         both = [
             Candidate("k2", self.a_token(), Origin.CONFIGURATION),

@@ -29,7 +29,7 @@ def test_what_no_run_writes_is_no_reason(tmp_path: Path, other: str) -> None:
 
 
 def test_a_first_run_that_died_is_no_reason(tmp_path: Path) -> None:
-    """Its web pages are those of a tree, as its intent says."""
+    """The web pages of a first run that died are those of a tree, as its intent says."""
     store = FolderStore(tmp_path)
     store.put_many([("index.html", b"ours"), (INTENT_KEY, b"{}")])
     refuse_files_of_others(store)

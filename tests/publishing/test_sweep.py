@@ -255,7 +255,7 @@ def test_pages_are_listed_once_a_day() -> None:
 
 
 def test_a_page_that_a_dead_sweep_removed_and_a_run_wrote_again() -> None:
-    """It stays: a sweep that follows one that died goes by the age of every page."""
+    """Such a page stays, because a sweep that follows a dead one goes by the age of every page."""
     store, clock = published()
     again = RenderedFile("v1/pages/again.json", b"{}", FileKind.PAGE)
 

@@ -48,7 +48,7 @@ def test_polars(written: Path) -> None:
 
 
 def test_pandas(written: Path) -> None:
-    """So does pandas, in the Python of the suite of readers."""
+    """The documented line of pandas reads every digit, in the Python of the suite of readers."""
     if not OTHER_PYTHON.is_file():
         pytest.skip("build/readers has no pandas; scripts/suite readers makes it")
     code = f"import pandas; {line('pandas', written)}; print(*rows['total_supplied'].dropna())"
@@ -58,7 +58,7 @@ def test_pandas(written: Path) -> None:
 
 
 def test_r(written: Path) -> None:
-    """So does R, without a package."""
+    """The documented line of R reads every digit, without a package."""
     if shutil.which("Rscript") is None:
         pytest.skip("Rscript is not installed (Debian: apt-get install r-base-core), so R was not tried")
     code = f"{line('r', written)}; cat(rows$total_supplied)"

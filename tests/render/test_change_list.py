@@ -12,7 +12,7 @@ from tests.render.test_feeds import ATOM, feed_of
 
 
 def test_changes_that_a_run_takes_over() -> None:
-    """Those of ledgers below its own, also of a list of an earlier format; none of a list that nobody understands."""
+    """A run takes over changes of earlier ledgers, even from a list of an earlier format; none of a garbled one."""
     first = compared(tables(1, [pool()]), None, "made")
     second = compared(tables(2, [pool(), pool(A, Y)]), first, "made")
     third = compared(tables(3, [pool()]), second, "made")

@@ -13,7 +13,7 @@ from tests.render.rendering import contract
 
 
 def test_metrics_are_read_by_the_monitor_s_own_parsers() -> None:
-    """Both forms of the text are understood, and every number is the published one to its last digit."""
+    """Parsers understand both forms of the text, and every number is the published one to its last digit."""
     odd = 'a"b\\c\nd'
     run = tables(
         7,
@@ -43,7 +43,7 @@ def test_metrics_are_read_by_the_monitor_s_own_parsers() -> None:
 
 
 def test_metrics_of_very_many_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the highest value have lines, in the order of the pools, and the number of the others is given."""
+    """Pools of the highest value have lines, in the order of the pools, and the number of the others is given."""
     monkeypatch.setattr(exporter.render.run_documents, "MAX_METRIC_POOLS", 3)
     worth = {A: 5, B: 9, X: None, Y: None, contract(30): None}
     rows = [pool(market, market, tvl_usd_cents=value) for market, value in sorted(worth.items())]

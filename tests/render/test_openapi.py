@@ -45,7 +45,7 @@ def description() -> dict[str, Any]:
 
 
 def closed(schema: Any) -> Any:
-    """The same schema, but refusing fields that it does not name."""
+    """A schema that refuses fields which it does not name."""
     if isinstance(schema, dict):
         made = {name: closed(value) for name, value in schema.items()}
         return made | {"additionalProperties": False} if "properties" in schema and "title" in schema else made

@@ -41,13 +41,13 @@ def pools() -> pl.DataFrame:
 
 
 def listed_pools() -> pl.DataFrame:
-    """The same with the columns of lists."""
+    """The made pools with the columns of lists."""
     frame = pools()
     return with_list_columns(frame, list(periods_of(Series().pools, 0, frame)), "mainnet")
 
 
 def named_pools() -> pl.DataFrame:
-    """The same with the columns of pages."""
+    """The made pools with the columns of pages."""
     return with_names(listed_pools(), None)
 
 

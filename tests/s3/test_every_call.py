@@ -122,7 +122,7 @@ def passing(scene: Scene, name: str, position: int) -> bool:
 
 
 def lasting(scene: Scene, name: str, position: int) -> bool:
-    """It lasts: the run fails with an error that says what, a reader is served, and a later run makes all whole.
+    """A fault that lasts: the run fails with an error that names it, readers are served, and a later run repairs all.
 
     Gives whether the run had become the published one.
     """

@@ -109,7 +109,7 @@ def test_the_status_document_never_goes_back(bucket: WireBucket, alice: S3Store,
 
 
 def test_the_same_bytes_of_somebody_else(alice: S3Store, bob: S3Store) -> None:
-    """A status document that another publisher moved to the very same bytes is lost all the same; a document is not."""
+    """A status document that another publisher moved to the very same bytes is lost; another document is not."""
     bob.swap(STATUS_KEY, b"1", None)
     with pytest.raises(LostRaceError, match="status"):
         alice.swap(STATUS_KEY, b"1", None)

@@ -57,7 +57,7 @@ def test_an_impossible_time_is_not_decoded(kind: type[Decoded], text: str) -> No
 
 @pytest.mark.parametrize("text", ["2026-02-29", "2026-11-31", "2026-11-18\n", "2026-11"])
 def test_an_impossible_day_is_not_decoded(text: str) -> None:
-    """The same for days."""
+    """A document with an impossible day is not decoded."""
     with pytest.raises(msgspec.DecodeError, match="Expected `str`"):
         decode_json(msgspec.json.encode(text), Day)
 
@@ -71,6 +71,6 @@ def test_a_key_of_an_impossible_day_is_none_of_ours(day: str) -> None:
 
 @pytest.mark.parametrize("month", ["2026-13", "2026-00", "9999-12", "0001-01"])
 def test_a_key_of_an_impossible_month_is_none_of_ours(month: str) -> None:
-    """The same for months."""
+    """A key with an impossible month belongs to no family."""
     assert parse_key(f"history/pools/month={month}/5-9-0123456789ab.parquet") is None
     assert parse_key("history/pools/month=2026-11/5-9-0123456789ab.parquet") is not None

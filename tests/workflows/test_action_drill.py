@@ -178,7 +178,7 @@ class Operator(ABC):
 
     @abstractmethod
     def judged(self) -> tuple[int, str]:
-        """The verdict of `exporter status` on what readers get, and if it is not 0 what is said."""
+        """The exit code of `exporter status` on what readers get, and its message if that is not 0."""
 
 
 def status_of(uri: str) -> tuple[int, str]:

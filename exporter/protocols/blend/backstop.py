@@ -47,7 +47,7 @@ class EmissionSource(StrEnum):
     EMITTER = "emitter"
     """The emitter pays this backstop."""
     BACKFILL = "backfill"
-    """It comes from the allotment, which is minted at once when the emitter begins to pay this backstop."""
+    """The BLND comes from the allotment, which is minted at once when the emitter begins to pay this backstop."""
     NONE = "none"
     """The emitter pays another backstop now."""
 

@@ -176,7 +176,7 @@ def caps_of(reserve: Reserve) -> Caps:
 
 
 MAX_ROUNDED_PART = 10_000
-"""Nothing is said to be missing if it is at most one part in this many of the supply.
+"""A shortfall of at most one part in this many of the supply counts as none.
 
 The contract rounds shares half up at each operation, so its totals drift away from the aToken's balance.
 """

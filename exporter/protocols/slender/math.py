@@ -31,11 +31,11 @@ class Lenders(Struct, frozen=True):
     """The position of a reserve's lenders at one value of their accrued rate."""
 
     owned: int
-    """What they own, in base units: the cash and what is lent."""
+    """What the lenders own, in base units: the cash and what is lent."""
     utilization: int
-    """The share of it that is lent, with 9 decimals."""
+    """The lent share of what they own, with 9 decimals."""
     apr: int
-    """Their annual rate on all that they own, with 9 decimals."""
+    """The annual rate that the lenders earn on all that they own, with 9 decimals."""
 
 
 def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:

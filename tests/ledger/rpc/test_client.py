@@ -139,7 +139,7 @@ def test_keys_are_deduplicated_and_cut_into_requests_of_200() -> None:
     ],
 )
 def test_entries_that_contradict_themselves_are_unusable(more: dict[str, Any]) -> None:
-    """They are asked for elsewhere."""
+    """Entries that contradict themselves are asked for elsewhere."""
     bench = Bench(A, B, rpc=filled(1))
     bench.fault(A, fake.altered(lambda right: right["result"]["entries"].append(more)))
     (answer,) = bench.read(0, 1)
@@ -396,7 +396,7 @@ def test_a_limit_of_keys_is_taken_from_the_error_once(most: int, words: str) -> 
 
 
 def test_a_limit_of_keys_of_a_spare_endpoint() -> None:
-    """It binds only the batches that come to that endpoint."""
+    """A limit of keys binds only the batches that come to its endpoint."""
     bench = Bench(B, A, rpc=filled(600), max_in_flight=1)
     bench.rpc.__class__ = too_many(100)
     bench.fault(B, fake.unaltered, fake.status(500))
@@ -433,7 +433,7 @@ RIGHT: dict[str, Any] = {"sequence": 500, "ledgerCloseTime": 1_800_000_700}
     + [([], None), ([RIGHT | {"sequence": 501}], None)],
 )
 def test_a_close_time_is_in_unix_seconds(ledgers: list[dict[str, Any]], expected: int | None) -> None:
-    """It is a number or digits, before the year 9999, and of the ledger asked for; any other is asked for elsewhere."""
+    """A close time is a number or digits, before the year 9999, of the ledger asked for; others are asked elsewhere."""
     bench = Bench(A, B)
     bench.fault(A, fake.unaltered, fake.altered(lambda right: right["result"].update(ledgers=ledgers)))
 
@@ -564,7 +564,7 @@ def test_counters_say_what_was_done() -> None:
 
 
 def test_a_rate_limit_that_was_met_is_named() -> None:
-    """An endpoint that wanted fewer requests is named with the rate that is left; without one nothing is said."""
+    """`rate_limits` names an endpoint that wanted fewer requests, with the rate that is left; None without one."""
     bench = Bench(A, requests_per_second=8)
     assert bench.source.rate_limits is None
     bench.fault(A, fake.status(429))

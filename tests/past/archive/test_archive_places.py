@@ -349,7 +349,7 @@ def test_the_last_archive_that_answers_is_asked_with_patience(made: SimulatedArc
 
 
 def test_a_run_and_a_backfill_bound_the_reading_of_archives(slow_server: str, tmp_path: Path) -> None:
-    """Both take their time from the setting that bounds the reading of an RPC."""
+    """Runs and backfills take the time for archives from the setting that bounds the reading of an RPC."""
     values = {"network.name": "testnet", "network.read_deadline": "1s"}
     settings = load(None, values, environment={}).settings
     message = r"took longer than network\.read_deadline = 1s"

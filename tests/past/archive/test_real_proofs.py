@@ -42,7 +42,7 @@ def opened(real_data: Path, name: str, kept: Path) -> Archives:
 
 @pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_testnet_checkpoint_that_a_next_one_follows_is_proven(testnet: Archives, step: int) -> None:
-    """The organisation's three validators signed each; of the last one nothing is signed yet, and that is said."""
+    """The organisation's three validators signed each ledger; the last is not signed yet, and the error says so."""
     trust = trust_of(TESTNET)
     proven = [check_proof(make_proof(testnet, ledger, trust)[1], trust) for ledger in range(63, 10_047, 64 * step)]
 
@@ -63,7 +63,7 @@ def test_the_newest_that_can_be_proven_is_the_last_but_one(testnet: Archives) ->
 
 
 def test_mainnet_of_2017_is_not_proven_by_the_organisations_of_today(real_data: Path, tmp_path: Path) -> None:
-    """Its archive has the signatures of one organisation's validators of that time: said so, and no proof."""
+    """The archive has signatures of one organisation's validators of that time; the error says so."""
     archives = opened(real_data, "archive-pubnet", tmp_path)
 
     with pytest.raises(NotProvableError, match="0 of 7 organisations signed ledger 12000000, 5 must"):

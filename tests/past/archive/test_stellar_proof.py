@@ -103,7 +103,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 @pytest.fixture(scope="module")
 def since(case: Case) -> Case:
-    """The same with a proof that has the headers from ledger 100 on."""
+    """A proof with the headers from ledger 100 on, and claims about that ledger's state."""
     return replace(case, proof=case.made.proof(100)[1])
 
 
@@ -181,7 +181,7 @@ def test_the_entries_must_be_of_the_same_network_ledger_and_time(case: Case) -> 
 
 
 def test_a_bucket_that_is_not_its_name_is_never_used(case: Case, tmp_path: Path) -> None:
-    """A copy with other content is passed over for the next archive's; without another one nothing is said."""
+    """A copy with other content is passed over for the next archive's; without another one there is no verdict."""
     proven, said = check_proof(case.proof, case.trust), read_claims(claims())
     newest, other = (bucket_name(digest) for digest in proven.live[:2])
     whole = (case.made.folder / other).read_bytes()
@@ -221,7 +221,7 @@ def flipped(text: str, at: int) -> str:
 
 
 def said_by(messages: list[str], *organisations: int) -> list[str]:
-    """Those of the messages that are of these organisations' validators."""
+    """The messages of these organisations' validators."""
     keys = {bytes(key.verify_key) for at in organisations for key in ORGANISATIONS[f"organisation {at}"]}
     return [text for text in messages if base64.b64decode(text)[4:36] in keys]
 

@@ -42,7 +42,7 @@ def test_the_spans_are_those_of_a_bucket_list(checkpoint: int) -> None:
 
 
 def test_the_newest_levels_hold_84_ledgers_of_any_checkpoint() -> None:
-    """So what is deleted between a run and its checkpoint has its tombstone there."""
+    """The newest levels have the tombstone of everything that is deleted between a run and its checkpoint."""
     assert {84} == {ledger - bucket_spans(ledger)[5][0] + 1 for ledger in range(127, 10**6, 64)}
 
 

@@ -22,7 +22,7 @@ def test_the_organisations_of_both_public_networks_are_known() -> None:
 
 
 def test_a_readers_own_list_takes_the_place_of_the_known_one(tmp_path: Path) -> None:
-    """It is of the run's network and can be read, or it is refused by name."""
+    """A reader's own list is refused by name unless it is of the run's network and can be read."""
     path = tmp_path / "mine.json"
     path.write_bytes(trust_document(validators(2), "Test SDF Network ; September 2015"))
 

@@ -179,7 +179,7 @@ def test_machines_that_agree_work() -> None:
 
 
 def test_a_worker_checks_its_versions_with_each_piece() -> None:
-    """So one that joined later with another version gives no result."""
+    """A worker that joined later with another version gives no result."""
     assert 4 == _checked(HERE, double, 2)
     with pytest.raises(ConfigError, match=r"has the exporter .*, and here it is 0\.1; .*run the same command again"):
         _checked(OLDER, double, 2)

@@ -91,6 +91,6 @@ def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path, project_root: 
 
 
 def test_a_worker_that_dies_over_its_work() -> None:
-    """It is said to have used too much memory, which is what kills one, and not to have failed to begin."""
+    """The error says that the worker may have used too much memory, and not that it could not begin."""
     with processes(1) as executor, pytest.raises(WorkerDiedError, match="too much memory"):
         list(run_all(executor, os._exit, [9], 1))

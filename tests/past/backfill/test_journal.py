@@ -21,7 +21,7 @@ def has_all(ledger: int) -> bool:
 
 
 def test_pieces_of_a_segment_that_a_gap_cuts() -> None:
-    """Both pieces are finished and counted; neither takes the place of the other."""
+    """Both pieces of a cut segment are finished and counted; neither replaces the other."""
     journal = Journal()
     journal.add(NAME, piece(10, 20, confirmed=3))
     journal.add(NAME, piece(50, confirmed=4))

@@ -34,7 +34,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("per_batch", "protocol"), [(1, 28), (4, 28)])
 def test_the_go_sdk_reads_the_lake(reader: Path, tmp_path: Path, per_batch: int, protocol: int) -> None:
-    """It takes .config.json for one of its own, and finds each ledger, its transactions by hash, and their changes."""
+    """The Go SDK accepts .config.json, and finds each ledger, its transactions by hash, and their changes."""
     network = RecordedNetwork()
     chain, closed = network.chain, {}
     with LakeWriter(chain, network.passphrase, tmp_path, ledgers_per_batch=per_batch, protocol=protocol):

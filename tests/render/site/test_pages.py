@@ -748,7 +748,7 @@ def test_every_page_has_a_description_of_its_own(site: dict[str, str]) -> None:
 
 
 def test_an_insolvent_pool_is_marked_wherever_it_is_named_and_is_never_the_best() -> None:
-    """Its own page, and every table of its market, of its token and of all pools and markets have the mark."""
+    """An insolvent pool's page, and every table of its market, its token and all pools and markets, have the mark."""
     supplied = {"total_supplied": 10**13, "token_address": contract(9), "symbol": "AAA"}
     sound = pool_row(0, 0, **supplied, total_supply_apy_bps=100, comparable_borrow_apy_bps=900)
     short = pool_row(1, 1, **supplied, total_supply_apy_bps=900, comparable_borrow_apy_bps=100, shortfall=10**9)

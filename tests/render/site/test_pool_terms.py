@@ -144,7 +144,7 @@ def test_rewards_have_amounts_an_end_and_a_price(end: int, until: str) -> None:
 
 
 def test_a_backstop_is_shown_on_the_page_of_its_market() -> None:
-    """Its size, what is queued, whether it is enough, and what it earns; one that could not be read says so."""
+    """A backstop's size, its queue, whether it is enough, and what it earns; an unread one says so."""
     row: dict[str, Any] = dict.fromkeys(BACKSTOPS_SCHEMA) | {"market": contract(100), "backstop": contract(3)}
     known = {
         "lp_tokens": 5 * 10**7,

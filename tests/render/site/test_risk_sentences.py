@@ -84,7 +84,7 @@ def test_what_is_not_at_risk_and_what_is_not_said() -> None:
 
 
 def test_the_assistant_says_the_same() -> None:
-    """Both sentences, word for word; nothing if there is no risk, or if it has another form."""
+    """The assistant has both sentences, word for word; nothing if there is no risk, or if it has another form."""
     given = risk(pool(XLM, stable=False), pool(USDC, stable=True))
     words, document = risk_words(given, SYMBOLS), msgspec.to_builtins(given)
     assert words is not None

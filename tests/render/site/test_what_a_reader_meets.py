@@ -114,13 +114,13 @@ def test_a_recording_of_all_protocols_has_numbers_for_people(tree: Path) -> None
 
 
 def test_mainnet_has_numbers_for_people(mainnet_tree: Path) -> None:
-    """The same rules hold for real state."""
+    """Mainnet's real state keeps to the rules for numbers."""
     assert {} == faults_of(mainnet_tree)
     assert [] == large(mainnet_tree)
 
 
 def test_absurd_state_has_numbers_for_people() -> None:
-    """They hold for the greatest numbers of a contract, for the least, and for a token of absurd decimals."""
+    """The rules hold for a contract's greatest numbers, for the least, and for a token of absurd decimals."""
     amounts = ("total_supplied", "total_borrowed", "total_collateral", "supply_index", "accrued_borrow_apr")
     most = dict.fromkeys(amounts, 2**127 - 1)
     nothing = dict.fromkeys(("tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents"), 0)

@@ -66,7 +66,7 @@ def test_it_multiplies_out_for_every_protocol() -> None:
 
 
 def test_what_does_not_multiply_out_is_not_explained() -> None:
-    """No sentence where lenders would get more than borrowers pay; nothing lent, and the reward, are said."""
+    """There is no sentence if lenders would get more than borrowers pay; nothing lent and the reward have one."""
     assert why_of(**RATES | {"stored_supply_apr": 9_000_000}) is None
     assert why_of(**RATES | {"stored_supply_apr": 0}) is None
     assert "Suppliers earn no interest because nothing is lent." == why_of(total_borrowed=0)

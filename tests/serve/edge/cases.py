@@ -85,7 +85,7 @@ def expected(case: Case, root: Path) -> Expected:
 
 
 def nginx_expected(case: Case, root: Path) -> Expected:
-    """The same for nginx, which cannot decode a market, token or cursor in a query, and refuses one that is encoded."""
+    """The expected answer of nginx, which refuses an encoded market, token or cursor, because it cannot decode it."""
     known = expected(case, root)
     if known.status in (204, 405, 414):
         return known
@@ -125,7 +125,7 @@ def refused_by_nginx_itself(path: str) -> bool:
 
 
 def cloudfront_expected(case: Case, root: Path) -> Expected:
-    """The same for CloudFront, where a listing's missing file is its index or the empty page, by whatever URL."""
+    """The expected answer of CloudFront, which gives the index or the empty page for any missing file of a listing."""
     known = expected(case, root)
     answer = route(case.path, case.query, SIZES)
     if known.status == 404 and isinstance(answer, Served):
