@@ -9,7 +9,7 @@ Each command begins in one module and uses those named after it:
 - ``exporter verify`` asks whether its numbers follow from the ledger: `verify`; `fetched_tree`, `earlier_runs`,
   `evidence_claims`, `evidence_proof`, `unproven`.
 - ``exporter prove`` adds proofs to a tree: `prove`.
-- ``exporter census`` reads a whole checkpoint: `census`, `risk_tally`. `derived_risk` repeats the risk that a run shows.
+- ``exporter census`` reads a whole checkpoint: `census`, `risk_tally`. `derived_risk` repeats the risk of a run.
 - ``exporter check --on-chain`` asks the contracts themselves: `on_chain`.
 - ``exporter status`` asks whether the run is as fresh as promised: `freshness`.
 """
