@@ -11,6 +11,7 @@ import pytest
 from exporter.config import ACCEPTED, DURATIONS, ENVIRONMENT, load
 from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError
+from exporter.protocols import PROTOCOLS
 
 MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 
@@ -136,7 +137,7 @@ class TestLoad:
         ('[[markets]]\nprotocol = "blend"', "markets.address.*it is missing; accepted: the strkey"),
         (
             f'[[markets]]\nprotocol = "lend"\naddress = "{MARKET}"',
-            "markets.protocol.*in table 1.*: one of alula, blend, k2, peridot, slender, xoxno$",
+            f"markets.protocol.*in table 1.*: one of {', '.join(PROTOCOLS)}$",
         ),
         ('[[markets]]\nprotocol = "blend"\naddress = "CABC"', "markets.address.*CABC.*in table 1.* is not one"),
         ('allow_unread = ["dead"]', "allow_unread .*'dead' is not a market or pool; accepted: a list of"),

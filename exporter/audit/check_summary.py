@@ -11,8 +11,8 @@ from exporter.publishing.checker import CheckCounts
 class CheckSummary(CheckCounts, Struct, kw_only=True):
     """How much was checked: a check that read little proves little.
 
-        >>> summary.pools, summary.links > 0
-        (24, True)
+        >>> summary.complete, summary.links > summary.pools
+        (True, True)
         >>> summary.lines()[0].startswith("run ")
         True
 

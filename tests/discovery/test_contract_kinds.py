@@ -24,9 +24,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.protocol import Protocol
 from tests.localnet.recorded import BLEND_V2
-
-POOLS_OF = {"peridot": "vault", "xoxno": "pool"}
-"""The role of the contracts that hold what is lent, where that is not the market itself."""
+from tests.protocols.protocol_facts import all_facts
 
 
 def recorded() -> tuple[list[bytes], list[tuple[str, ContractInstance]]]:
@@ -98,21 +96,15 @@ def test_markets_of_unknown_code_are_known_by_their_storage() -> None:
 
 
 def test_recall_of_the_lending_rule() -> None:
-    """If no protocol were known, the rule finds five of six; Blend's pools only while somebody has a position there."""
+    """If no protocol were known, the rule finds those whose contracts have its shape, and nothing else."""
     found = taken({}, renamed(recorded()[1]))
-    roles = listed()
-    missed = {
-        protocol
-        for protocol in PROTOCOLS
-        if not any(
-            (protocol, POOLS_OF.get(protocol, MARKET)) == roles.get(address)
-            and item.kind == ContractKind.LENDING_SHAPED
-            for address, item in found.items()
-        )
-    }
+    lenders = {(protocol, facts.lender_role) for protocol, facts in all_facts().items()}
+    shaped = {listed()[address] for address, item in found.items() if item.kind == ContractKind.LENDING_SHAPED}
 
-    assert {"blend"} == missed
-    assert {roles[address][1] for address in found} <= {MARKET, *POOLS_OF.values()}
+    assert [name for name, facts in all_facts().items() if facts.has_lending_shape] == sorted(
+        protocol for protocol, _ in shaped & lenders
+    )
+    assert {listed()[address][1] for address in found} <= {role for _, role in lenders}
 
 
 def test_a_pool_of_blend_with_a_position_has_the_shape() -> None:

@@ -24,6 +24,7 @@ from exporter.protocols.base import Origin
 from tests.job_runs import settings_for
 from tests.localnet.direct_source import DirectSource
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, LISTED
+from tests.protocols.protocol_facts import recorded_pools
 
 POOLS_EACH = 2
 """Pools of a market that the network deploys."""
@@ -111,14 +112,14 @@ class Counting(DirectSource):
 
 
 def test_two_hundred_markets_cost_two_requests() -> None:
-    """Next to 168 listed pools, 200 markets of strangers change no number and add two requests."""
+    """Next to 48 markets that are named, 200 markets of strangers change no number and add two requests."""
     network = RecordedNetwork(copies=125)
     copies = list(network.copies)
     named: dict[str, Any] = {"markets": [{"protocol": "blend", "address": market} for market in copies[:48]]}
     alone, crowded = Counting(network), Counting(network)
     before, after = read(alone, **named), read(crowded, copies[48:], **named)
 
-    assert 168 == len(listed_rows(before))
+    assert recorded_pools() + 48 * 3 == len(listed_rows(before))
     assert listed_rows(before) == listed_rows(after)
     assert 200 == len(after.unlisted) - 48 + len(after.reasons)
     assert alone.requests < crowded.requests <= alone.requests + 2

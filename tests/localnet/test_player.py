@@ -21,7 +21,7 @@ from exporter.protocols import storage_answers
 from exporter.protocols.compute import Tables
 from exporter.stores.memory import MemoryStore
 from tests.job_runs import direct, read_tables, settings_for
-from tests.protocols.protocol_facts import all_facts, recorded_pools
+from tests.protocols.protocol_facts import all_facts
 
 
 def tables_of(network: RecordedNetwork) -> Tables:
@@ -110,7 +110,7 @@ def test_another_time_and_ledger() -> None:
 
 def test_copies_are_deployed_by_the_factories() -> None:
     """Blend's markets again, under other addresses that the factories' events name."""
-    network = RecordedNetwork(copies=4)
+    network, once = RecordedNetwork(copies=4), RecordedNetwork()
     chain = network.chain
     events = chain.events(chain.latest)
     factories = {item.address("factory") for item in NETWORKS[NETWORK].deployments if item.protocol == "blend"}
@@ -120,7 +120,7 @@ def test_copies_are_deployed_by_the_factories() -> None:
     assert factories == {event.contract for event in events}
     for market in network.copies:
         assert chain.entry(instance_key(market), chain.latest) is not None
-    assert recorded_pools() + 3 * 6 == len(network.pools)
+    assert len(once.pools) + 3 * 6 == len(network.pools)
 
 
 def test_the_latest_ledger_is_left_to_the_run(tmp_path: Path) -> None:

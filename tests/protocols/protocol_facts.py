@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+from exporter.deployments import MARKET
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.protocols import PROTOCOLS
@@ -96,6 +97,10 @@ class ProtocolFacts:
     """
     has_curve: bool = True
     """Whether the borrow rate follows from the utilization in straight lines."""
+    lender_role: str = MARKET
+    """The role of the contracts that hold what is lent."""
+    has_lending_shape: bool = True
+    """Whether a census recognises these contracts as a lender's, if it knows no protocol (docs/discovery.md)."""
     token: str = XLM
     """A token of 7 decimals of one of the market's pools."""
     keeps_decimals: bool = True

@@ -279,7 +279,7 @@ def test_a_corrupted_entry_costs_what_is_read_from_it(protocol: str, every: bool
             wrong += [(name, kind, said) for said in twins.damage(twins.read(), may_cost)]
             del chain.instead[key]
     assert [] == wrong
-    assert 5 < tried
+    assert tried > (5 if every else 0)
 
 
 @EVERY

@@ -67,4 +67,5 @@ FACTS = ProtocolFacts(
         *((MARKET_INSTANCE, VOID, name) for name in ("Admin", "Backstop", "New")),
         (MARKET_INSTANCE, None, "BLNDTkn"),
     ],
+    has_lending_shape=False,  # only while somebody has a position there
 )

@@ -132,4 +132,5 @@ FACTS = ProtocolFacts(
         (variant_key(CONTROLLER, "PauseRedeem"), (MAP, ((address(VAULT), (BOOL, True)),))),
     ],
     keeps_decimals=False,
+    lender_role="vault",
 )

@@ -86,4 +86,5 @@ FACTS = ProtocolFacts(
         (PARAMETERS, None),
     ],
     token=USDC,
+    lender_role="pool",
 )
