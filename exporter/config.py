@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_ori
 import msgspec
 from msgspec import Meta, Struct, field, structs
 
+from exporter.deployments import protocol_of_market
 from exporter.deployments.networks import NETWORKS, network_of
 from exporter.durations import DurationRange, bare_number
 from exporter.errors import ConfigError, printable
@@ -410,6 +411,23 @@ def _named(key: str, origins: Mapping[str, str]) -> str:
     return f"{key} (from {origins[key]})" if key in origins else key
 
 
+def _refuse_markets_of_two_protocols(settings: Settings, origins: Mapping[str, str]) -> None:
+    """Raise `ConfigError` if a market is named for two protocols, or for another one than the package's lists have."""
+    if not settings.markets:
+        return
+    known = protocol_of_market(network_of(settings.passphrase).deployments)
+    named: dict[str, str] = {}
+    for index, market in enumerate(settings.markets):
+        table = f"{market.address!r} (in table {index + 1}) is named for {market.protocol}"
+        if known.get(market.address, market.protocol) != market.protocol:
+            message = f"{table}, and the exporter's lists have it as a market of {known[market.address]}"
+            raise _error("markets.address", message, origins)
+        first = named.setdefault(market.address, market.protocol)
+        if first != market.protocol:
+            message = f"{table}, and in an earlier table for {first}; a contract is a market of one protocol"
+            raise _error("markets.address", message, origins)
+
+
 def _checked(settings: Settings, origins: Mapping[str, str]) -> Settings:
     if settings.network.name not in NETWORKS:
         raise _error("network.name", f"{settings.network.name!r} is not a network", origins)
@@ -434,6 +452,7 @@ def _checked(settings: Settings, origins: Mapping[str, str]) -> Settings:
             raise _error("markets.protocol", message, origins)
         if not strkey.is_contract(market.address):
             raise _error("markets.address", f"{market.address!r} (in table {index + 1}) is not one", origins)
+    _refuse_markets_of_two_protocols(settings, origins)
     for key, items in (("allow_unread", settings.allow_unread), ("exclude", settings.exclude)):
         for item in items:
             market_part, _, pool = item.partition("/")

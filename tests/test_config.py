@@ -13,6 +13,7 @@ from exporter.deployments.networks import NETWORKS
 from exporter.errors import ConfigError
 from exporter.protocols import PROTOCOLS
 
+ANOTHER = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"
 MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
 
 
@@ -140,6 +141,14 @@ class TestLoad:
             f"markets.protocol.*in table 1.*: one of {', '.join(PROTOCOLS)}$",
         ),
         ('[[markets]]\nprotocol = "blend"\naddress = "CABC"', "markets.address.*CABC.*in table 1.* is not one"),
+        (
+            "".join(f'[[markets]]\nprotocol = "{name}"\naddress = "{ANOTHER}"\n' for name in ("blend", "blend", "k2")),
+            "markets.address.*in table 3.* is named for k2, and in an earlier table for blend",
+        ),
+        (
+            f'[[markets]]\nprotocol = "k2"\naddress = "{MARKET}"',
+            "markets.address.*in table 1.* for k2, and the exporter's lists have it as a market of blend",
+        ),
         ('allow_unread = ["dead"]', "allow_unread .*'dead' is not a market or pool; accepted: a list of"),
         ("allow_unread = 3", "allow_unread .*accepted: a list of"),
         ("network = 3", "network.*: it is an integer, not a table$"),

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import datetime
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -101,12 +101,33 @@ class Deployment(Struct, frozen=True):
 
 @cache
 def deployments_of(network: str) -> tuple[Deployment, ...]:
-    """The deployments of a network, from the package's files in the order of their names; empty without files."""
+    """The deployments of a network, from the package's files in the order of their names; empty without files.
+
+    Raises `ValueError` if two of the files have the same market.
+    """
     folder = files(__name__) / network
     if not folder.is_dir():
         return ()
     lists = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
-    return tuple(deployment for file in lists for deployment in _read(file))
+    deployments = tuple(deployment for file in lists for deployment in _read(file))
+    protocol_of_market(deployments)
+    return deployments
+
+
+def protocol_of_market(deployments: Iterable[Deployment]) -> Mapping[str, str]:
+    """The protocol of each market of deployments, by the market's address.
+
+    Raises `ValueError` if an address is a market of two protocols: a contract is a market of one.
+    """
+    protocols: dict[str, str] = {}
+    for deployment in deployments:
+        for market in deployment.markets:
+            protocol = protocols.setdefault(market, deployment.protocol)
+            if protocol != deployment.protocol:
+                raise ValueError(
+                    f"{market} is a market of {protocol} and of {deployment.protocol}; remove the wrong one"
+                )
+    return protocols
 
 
 @cache

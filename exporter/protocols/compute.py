@@ -16,6 +16,7 @@ from exporter.exact_sums import exact_sum, joined
 from exporter.ledger.oracles import PriceKey, Quote
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import AnyPool, Held, Parameter, Pending, ProtocolReading
+from exporter.protocols.contested import without_contested
 from exporter.protocols.numbers import Amounts, Operations, PoolFrameRow, PoolNumbers, Rewards, Risk, SpokeTerms
 from exporter.protocols.prices import (
     NO_ORACLE,
@@ -123,9 +124,10 @@ def compute(
 ) -> Tables:
     """The numbers of all markets at a ledger, which closed at ``close_time`` (unix seconds).
 
-    ``listings`` say which markets are listed. A pool without exact totals is unread. Any other field that is too large
-    is at its bound.
+    ``listings`` say which markets are listed. A pool without exact totals is unread, and so is a market that two
+    protocols take for theirs (`without_contested`). Any other field that is too large is at its bound.
     """
+    readings = without_contested(readings, listings)
     tables = Tables(
         ledger, close_time, pl.DataFrame(schema=POOLS_SCHEMA), pl.DataFrame(schema=MARKETS_SCHEMA), listings
     )

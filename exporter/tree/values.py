@@ -99,7 +99,8 @@ class UnreadReason(StrEnum):
     ABSENT = "absent"  # an entry that it needs is not there
     UNDECODABLE = "undecodable"  # an entry has another form than the layout
     OVERFLOW = "overflow"  # a total has more digits than its column, or the market's own math
-    INCONSISTENT = "inconsistent"  # entries contradict each other, or the market's own math divides by zero
+    # entries contradict each other, the market's own math divides by zero, or two protocols take it for a market
+    INCONSISTENT = "inconsistent"
 
 
 _EXAMPLE = "CAS3J7GYLGXMF6TDJBBYYSE3HQ6BBSMLNUQ34T6TZMYMW2EVH34XOWMA"

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import pytest
 
-from exporter.deployments import Deployment, app_url
+from exporter.deployments import MARKET, Deployment, KnownContract, app_url, protocol_of_market
 from exporter.deployments.networks import NETWORKS, Network, derived_address, network_id, network_of
 from exporter.ledger.codec import strkey
 from exporter.protocols import PROTOCOLS
@@ -94,3 +94,15 @@ def test_where_the_protocols_own_apps_show_a_pool() -> None:
     assert "https://app.alula.finance/" == app_url("mainnet", "alula", market, token)
     assert app_url("mainnet", "k2", market, token) is None
     assert app_url("local", "blend", market, token) is None
+
+
+def test_a_market_of_two_protocols() -> None:
+    """Lists that have one address as a market of two protocols are refused by its name; twice in one is the same."""
+    address = NETWORKS["mainnet"].deployments[0].markets[0]
+    one, other = (
+        Deployment(name, "v1", (KnownContract(address, MARKET, "", datetime.date.min),)) for name in ("blend", "k2")
+    )
+
+    assert {address: "blend"} == protocol_of_market([one, one])
+    with pytest.raises(ValueError, match=f"{address} is a market of blend and of k2"):
+        protocol_of_market([one, other])
