@@ -77,7 +77,7 @@ def repeat_earlier(tree: FetchedTree) -> RepeatedRuns:
                 f"{file.key}: the rows of ledger {run.ledger} do not follow from the evidence of {run.run_id}"
             )
         repeated.covered[run.ledger] = run.run_id
-        repeated.watched[run.run_id] = watched = WatchedFile.of(watched_values(tables))
+        repeated.watched[run.run_id] = watched = WatchedFile.of(watched_values(tables, run.settings.network))
         sizes, default = run.settings.page_sizes, run.settings.default_page_size
         pages = render_assets(tables.pools, tables.markets, sizes, default, tables.ledger)
         repeated.pages[run.run_id] = frozenset((watched.file.key, *(page.key for page in pages)))

@@ -211,7 +211,7 @@ def render_run(inputs: RunInputs) -> RenderedRun:
         network=inputs.settings.network,
     )
     history = HistoryManifest(FORMAT, tables.ledger, [*inputs.history, part.entry])
-    return RenderedRun(inputs, part, history, WatchedFile.of(watched_values(tables)))
+    return RenderedRun(inputs, part, history, WatchedFile.of(watched_values(tables, inputs.settings.network)))
 
 
 def times_of(summary: RunSummary, interval: timedelta | None) -> dict[str, int]:

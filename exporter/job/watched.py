@@ -66,7 +66,8 @@ def watched_in(key: str, data: bytes) -> WatchedFile | None:
 def watched_from(evidence: bytes, key: str) -> WatchedFile:
     """The watched values that follow from evidence. Raises `CheckError` if the run cannot be repeated from it."""
     try:
-        read, _ = read_again(Evidence.decode(evidence, key))
+        decoded = Evidence.decode(evidence, key)
+        read, _ = read_again(decoded)
     except ExporterError as error:
         raise CheckError(f"{key}: {error}") from None
-    return WatchedFile.of(watched_values(read.tables()))
+    return WatchedFile.of(watched_values(read.tables(), decoded.passphrase))

@@ -11,8 +11,10 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from exporter.best import MIN_VALUE_CENTS
+from exporter.deployments.networks import native_contract
 from exporter.protocols.base import NOBODY, Parameter
 from exporter.protocols.compute import Tables
+from exporter.render.lists import common_symbols
 from exporter.render.run_documents import pending_change
 from exporter.render.site.text import fixed_point
 from exporter.tables import pool_keys
@@ -42,8 +44,8 @@ _NOT_PAID = {RewardReason.NONE: "none", RewardReason.NO_EMISSIONS: "none", Rewar
 }
 
 
-def watched_values(tables: Tables) -> WatchedValues:
-    """The values of a run with which the next run compares its own."""
+def watched_values(tables: Tables, network: str) -> WatchedValues:
+    """The values of a run of a network, given by its passphrase, with which the next run compares its own."""
     about = ("market", "protocol", "name", "status", "config_hash", "listed")
     held = _values_by_market(tables)
     markets = [
@@ -54,7 +56,7 @@ def watched_values(tables: Tables) -> WatchedValues:
         observed_ledger=tables.ledger,
         exporter_version=EXPORTER_VERSION,
         markets=markets,
-        pools=watched_pools(tables),
+        pools=watched_pools(tables, native_contract(network)),
         unread=[WatchedUnread(market, protocol, pool or None, reason) for market, protocol, pool, reason in unread],
         pending=[WatchedPending(**asdict(pending_change(item)), market=item.market) for item in tables.pending],
     )
@@ -73,13 +75,13 @@ class WatchedFile(Struct, frozen=True):
         return cls(values, RenderedFile(key, data, FileKind.PAGE))
 
 
-def watched_pools(tables: Tables) -> list[WatchedPool]:
-    """The watched values of each pool."""
+def watched_pools(tables: Tables, native: str | None) -> list[WatchedPool]:
+    """The watched values of each pool. ``native`` is the contract of the native asset; None if it is not known."""
     worth = pl.col("tvl_usd_cents") >= MIN_VALUE_CENTS
     columns = tables.pools.select(
         "market",
         "pool",
-        "symbol",
+        pl.Series("symbol", common_symbols(tables.pools, native), pl.String),
         "pool_status",
         "utilization_bps",
         *GATES,

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from exporter.deployments.networks import NETWORKS, native_asset
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter, Pending
 from exporter.protocols.compute import Tables
@@ -67,6 +68,22 @@ OF_A_POOL: dict[str, tuple[Row, Row, list[tuple[str, str | None, str | None]]]] 
     ),
     "a cap that was not known": ({"supply_cap": 100, "risk_scope": None}, {"supply_cap": 200}, []),
 }
+
+
+def test_titles_call_the_native_asset_xlm() -> None:
+    """People say XLM. On a public network another token that calls itself native keeps its word."""
+    mainnet = NETWORKS["mainnet"].passphrase
+    for network, token, expected in (
+        (mainnet, native_asset(mainnet), "XLM in"),
+        (mainnet, X, "native in"),
+        ("made", X, "XLM in"),
+    ):
+        before, after = (
+            tables(ledger, [pool(name=token, symbol="native", pool_status=status)])
+            for ledger, status in ((1, "on"), (2, "off"))
+        )
+        (change,) = compared(after, compared(before, None, network), network).data
+        assert change.title.startswith(expected)
 
 
 @pytest.mark.parametrize(("before", "after", "expected"), OF_A_POOL.values(), ids=OF_A_POOL)

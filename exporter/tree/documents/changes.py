@@ -76,7 +76,7 @@ class WatchedPool(Struct, frozen=True, forbid_unknown_fields=True):
 
     market: MarketAddress
     pool: PoolId
-    symbol: TokenSymbol
+    symbol: Annotated[TokenSymbol, doc("The symbol that people use for the token: XLM for the native asset.")]
     status: Annotated[Words | None, doc("The pool's own status in the protocol's own words; null when it has none.")]
     utilization_bps: Annotated[BasisPoints, doc("What is borrowed of what is supplied, in basis points, rounded down.")]
     can_supply: Annotated[bool | None, doc("Whether anybody may supply; null when unknown.")]
