@@ -49,7 +49,7 @@ ACCEPTED: dict[str, str] = {
     "network.request_timeout": f"{DURATIONS['network.request_timeout']}: the longest that one request may take",
     "network.read_deadline": f"{DURATIONS['network.read_deadline']}: the longest that a whole reading may take",
     "network.max_ledger_age": f"{DURATIONS['network.max_ledger_age']}: how old the RPC's ledger may be; 0s: any age",
-    "network.prefer_checkpoint": "true or false: whether to take a checkpoint's ledger, where one will do",
+    "network.prefer_checkpoint": "true or false: whether to take a checkpoint's ledger, if one will do",
     "network.max_rounds": "a whole number from 1 to 100: how often to read again for a common ledger",
     "output.uri": "the path of a folder (~ is the home), or s3://bucket/prefix",
     "output.page_sizes": "a list of different whole numbers from 1 to 10000 that holds 1",

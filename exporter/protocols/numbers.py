@@ -47,7 +47,7 @@ class Amounts(Struct, frozen=True, kw_only=True):
     """Smallest first supply of an account, in token base units; null without a minimum."""
     shortfall: int | None = None
     """How much more suppliers are owed than the pool has in tokens and loans, in token base units; above 0 the pool
-    is insolvent; 0 where rounding explains it; null when the pool's tokens are not counted.
+    is insolvent; 0 if rounding explains it; null when the pool's tokens are not counted.
     """
 
 
@@ -204,7 +204,7 @@ class PoolNumbers(Struct, frozen=True, kw_only=True):
     pool_label: str | None = None
     """Tells several pools of one token in a market apart, for example Hub 1; null if the token has one pool."""
     share_token: str | None = None
-    """The token that suppliers get, a strkey; null where shares are not tokens."""
+    """The token that suppliers get, a strkey; null if shares are not tokens."""
     share_supply: int | None = None
     """Total supply of the share token, in its base units; null without such a token."""
     operations: Operations = field(default_factory=Operations)

@@ -44,7 +44,7 @@ class _YieldsRow(Struct, frozen=True, rename="camel"):
     symbol: Annotated[str, doc("The token's symbol; XLM for the native asset.")]
     pool: Annotated[str, doc("Market, pool and chain in lowercase, with hyphens between.")]
     pool_meta: Annotated[str, doc("The name that the market has, and the pool's label.")]
-    url: Annotated[str | None, doc("Where the protocol's own app shows the pool; null where none is known.")]
+    url: Annotated[str | None, doc("Where the protocol's own app shows the pool; null if none is known.")]
     underlying_tokens: Annotated[list[str], doc("The token's contract alone.")]
     reward_tokens: Annotated[list[str] | None, doc("The reward's token contract; null without a reward.")]
 
@@ -93,7 +93,7 @@ class YieldsBorrow(_YieldsRow, frozen=True, rename="camel"):
 Status = Annotated[
     Literal["success", "error"], doc("`success`, or `error` while no pool of a listed market has a price.")
 ]
-Message = Annotated[str | UnsetType, doc("What is missing; left out where `status` is `success`.")]
+Message = Annotated[str | UnsetType, doc("What is missing; left out if `status` is `success`.")]
 
 NO_PRICE = "no pool of a listed market has a valid price at this run's ledger, so nothing can be given in US dollars"
 

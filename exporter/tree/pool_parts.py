@@ -26,7 +26,7 @@ class TokenIdentity(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     who: Annotated[str, doc("Who issues the token or answers for it.")]
-    home_domain: Annotated[str | None, doc("The domain that the issuer names as its own; null where it names none.")]
+    home_domain: Annotated[str | None, doc("The domain that the issuer names as its own; null if it names none.")]
     stable: Annotated[bool, doc("Whether the token is meant to be worth one unit of a national currency at any time.")]
 
 

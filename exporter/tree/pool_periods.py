@@ -35,34 +35,34 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
         BasisPoints | None,
         doc(
             "Mean annual yield of suppliers, compounded as the protocol does it, in basis points; to compare "
-            "protocols take `mean_comparable_supply_apy_bps`; null where the history is too short."
+            "protocols take `mean_comparable_supply_apy_bps`; null if the history is too short."
         ),
     ]
     mean_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
             "Mean annual cost of borrowers, compounded as the protocol does it, in basis points; to compare "
-            "protocols take `mean_comparable_borrow_apy_bps`; null where the history is too short."
+            "protocols take `mean_comparable_borrow_apy_bps`; null if the history is too short."
         ),
     ]
     mean_utilization_bps: Annotated[
-        BasisPoints | None, doc("Mean utilization, in basis points; null where the history is too short.")
+        BasisPoints | None, doc("Mean utilization, in basis points; null if the history is too short.")
     ]
     mean_tvl_usd_cents: Annotated[
         UsdCents | None,
-        doc("Mean value of the pool, in US cents; null where the history is too short or has no price."),
+        doc("Mean value of the pool, in US cents; null if the history is too short or has no price."),
     ]
     mean_comparable_supply_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual yield of suppliers compounded daily, alike for every protocol, in basis points; null where "
+            "Mean annual yield of suppliers compounded daily, alike for every protocol, in basis points; null if "
             "the history is too short or does not have it."
         ),
     ]
     mean_comparable_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean annual cost of borrowers compounded daily, alike for every protocol, in basis points; null where the "
+            "Mean annual cost of borrowers compounded daily, alike for every protocol, in basis points; null if the "
             "history is too short or does not have it."
         ),
     ]
@@ -70,36 +70,36 @@ class AssetPeriod(Struct, frozen=True, forbid_unknown_fields=True):
         Change | None,
         doc(
             "What a supply share gained from `realized_from` to `realized_to` without rewards, as the annual yield of "
-            "a year with the same growth, in basis points, rounded down; null where the history is too short."
+            "a year with the same growth, in basis points, rounded down; null if the history is too short."
         ),
     ]
     realized_borrow_apy_bps: Annotated[
         Change | None,
         doc(
             "What a debt grew from `realized_from` to `realized_to` without rewards, as the annual cost of a year "
-            "with the same growth, in basis points, rounded down; null where the history is too short."
+            "with the same growth, in basis points, rounded down; null if the history is too short."
         ),
     ]
     realized_from: Annotated[
         Timestamp | None,
-        doc("Close time of the observation where the realized yields begin; null where the history is too short."),
+        doc("Close time of the observation where the realized yields begin; null if the history is too short."),
     ]
     realized_to: Annotated[
         Timestamp | None,
-        doc("Close time of the observation where the realized yields end; null where the history is too short."),
+        doc("Close time of the observation where the realized yields end; null if the history is too short."),
     ]
     supply_apy_bps_change: Annotated[
-        Change | None, doc("Change of `supply_apy_bps`, in basis points; null where the history is too short.")
+        Change | None, doc("Change of `supply_apy_bps`, in basis points; null if the history is too short.")
     ]
     borrow_apy_bps_change: Annotated[
-        Change | None, doc("Change of `borrow_apy_bps`, in basis points; null where the history is too short.")
+        Change | None, doc("Change of `borrow_apy_bps`, in basis points; null if the history is too short.")
     ]
     utilization_bps_change: Annotated[
-        Change | None, doc("Change of `utilization_bps`, in basis points; null where the history is too short.")
+        Change | None, doc("Change of `utilization_bps`, in basis points; null if the history is too short.")
     ]
     tvl_usd_cents_change: Annotated[
         CentsChange | None,
-        doc("Change of `tvl_usd_cents`, in US cents; null where the history is too short or has no price."),
+        doc("Change of `tvl_usd_cents`, in US cents; null if the history is too short or has no price."),
     ]
 
 

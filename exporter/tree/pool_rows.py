@@ -130,7 +130,7 @@ class PoolRow(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
         optional(
             100,
             "how much more suppliers are owed than the pool has in tokens and loans, in token base units; above 0 the "
-            "pool is insolvent; 0 where rounding explains it; null when the pool's tokens are not counted",
+            "pool is insolvent; 0 if rounding explains it; null when the pool's tokens are not counted",
         ),
     ]
     supplied_usd_cents: Annotated[

@@ -126,7 +126,7 @@ class PoolOfMarket(PoolSnapshot, frozen=True, forbid_unknown_fields=True):
     listed_reason: Annotated[
         ListedReasonName, derived(98, "package_list or configured says who lists the market; not_listed if nobody does")
     ]
-    app_url: Annotated[str | None, doc("Where the protocol's own app shows the pool; null where no such app is known.")]
+    app_url: Annotated[str | None, doc("Where the protocol's own app shows the pool; null if no such app is known.")]
     token_name: Annotated[Words | None, doc("The full name of the pool's token, by its contract; null without a name.")]
     token_issuer: Annotated[
         AccountAddress | None,
@@ -260,7 +260,7 @@ class AssetIndexes(
         doc("Base units of the token for one share of debt, accrued to the close time, times 10^`decimals`."),
     ]
     share_token: Annotated[
-        ContractAddress | None, optional(94, "the token that suppliers get, a strkey; null where shares are not tokens")
+        ContractAddress | None, optional(94, "the token that suppliers get, a strkey; null if shares are not tokens")
     ]
     share_supply: Annotated[
         Amount | None, optional(95, "total supply of the share token, in its base units; null without such a token")
@@ -338,7 +338,7 @@ class AssetLiquidity(Struct, frozen=True, forbid_unknown_fields=True):
         optional(
             100,
             "how much more suppliers are owed than the pool has in tokens and loans, in token base units; above 0 the "
-            "pool is insolvent; 0 where rounding explains it; null when the pool's tokens are not counted",
+            "pool is insolvent; 0 if rounding explains it; null when the pool's tokens are not counted",
         ),
     ]
     supplied_usd_cents: Annotated[
@@ -546,7 +546,7 @@ class AssetDetail(PoolOfMarket, frozen=True, forbid_unknown_fields=True):
     rate_model: Annotated[list[RateModelParameter], doc("The parameters of the pool's configuration.")]
     rate_curve: Annotated[
         list[RatePoint],
-        doc("Base rate, kinks, the rate now, and the rate at full utilization; empty where it is not computed."),
+        doc("Base rate, kinks, the rate now, and the rate at full utilization; empty if it is not computed."),
     ]
     operations: Annotated[AssetOperations, doc("The operations that the contract allows in the pool now.")]
     liquidity: Annotated[AssetLiquidity, doc("The most that one operation can move, and what the pool is worth.")]

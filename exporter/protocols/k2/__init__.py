@@ -77,5 +77,5 @@ K2 = Protocol(
         ),
     ),
     moving_pools=moving_pools,
-    no_positions="a position is the balances of two tokens a reserve, each a contract of its own",
+    no_positions="a position is the balances of two tokens for each reserve, each a contract of its own",
 )

@@ -58,5 +58,5 @@ SLENDER = Protocol(
     accrual=ACCRUAL,
     views=VIEWS,
     moving_pools=moving_pools,
-    no_positions="a position is the balances of two tokens a reserve, which the pool keeps for each account",
+    no_positions="a position is the balances of two tokens for each reserve, which the pool keeps",
 )

@@ -85,14 +85,14 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
         BasisPoints | None,
         doc(
             "Median annual yield of suppliers compounded daily, alike for every protocol, in basis points, rounded "
-            "down; null where rows of that time do not have it."
+            "down; null if rows of that time do not have it."
         ),
     ]
     comparable_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
             "Median annual cost of borrowers compounded daily, alike for every protocol, in basis points, rounded "
-            "down; null where rows of that time do not have it."
+            "down; null if rows of that time do not have it."
         ),
     ]
     interest_paid: Annotated[
@@ -110,7 +110,7 @@ class HistoryBucket(Struct, frozen=True, forbid_unknown_fields=True):
         Amount | None,
         doc(
             "The part of `interest_paid` that suppliers did not get, by the growth of the supply index, in token base "
-            "units; 0 where suppliers got more, null where they shared a loss."
+            "units; 0 if suppliers got more, null if they shared a loss."
         ),
     ]
     interest_to_protocol_usd_cents: Annotated[
@@ -154,7 +154,7 @@ class TotalsBucket(Struct, frozen=True, forbid_unknown_fields=True):
     in the fields that begin with `unlisted_`. The totals of a market are those of all its pools. A pool counts with the
     mean of its observations in the bucket, as in its own history. The three values are sums over the `priced_count`
     pools that had a price, and null when none had; a pool that was not observed in the bucket is in no sum. Means of
-    rates are weighted by what is supplied or borrowed in USD, rounded down, and null where that is nothing. The best
+    rates are weighted by what is supplied or borrowed in USD, rounded down, and null if that is nothing. The best
     rates are those of pools worth at least 1,000 USD in listed markets that were open for lending and borrowing at
     every observation. The best rate to borrow is the lowest one among the pools that are not lent out completely. Best
     rates are null when no pool counts.

@@ -23,9 +23,9 @@ class CensusCode(Struct, frozen=True, forbid_unknown_fields=True):
     """The contracts that run one code and are of one kind."""
 
     kind: CensusKind
-    protocol: Annotated[ProtocolName | None, doc("The lending protocol's short name; null where none is known.")]
+    protocol: Annotated[ProtocolName | None, doc("The lending protocol's short name; null if none is known.")]
     wasm_hash: Annotated[
-        Digest | None, doc("SHA-256 of the code, 64 hex digits; null where contracts run another contract's code.")
+        Digest | None, doc("SHA-256 of the code, 64 hex digits; null if contracts run another contract's code.")
     ]
     contracts: Annotated[Count, doc("Contracts that run the code.")]
 
@@ -35,9 +35,9 @@ class CensusContract(Struct, frozen=True, forbid_unknown_fields=True):
 
     address: Annotated[ContractAddress, doc("The contract that was not read, a strkey.")]
     kind: CensusKind
-    protocol: Annotated[ProtocolName | None, doc("The lending protocol's short name; null where none is known.")]
+    protocol: Annotated[ProtocolName | None, doc("The lending protocol's short name; null if none is known.")]
     wasm_hash: Annotated[
-        Digest | None, doc("SHA-256 of its code, 64 hex digits; null where it runs another contract's code.")
+        Digest | None, doc("SHA-256 of its code, 64 hex digits; null if it runs another contract's code.")
     ]
     reason: Reason
     detail: Annotated[str, doc("Why the run did not read it, in words.")]

@@ -132,7 +132,7 @@ class MarketSummary(Struct, frozen=True, forbid_unknown_fields=True):
     listed: Listed
     listed_reason: ListedReasonName
     listed_source: Annotated[
-        Words | None, doc("What shows the market to people, or who vouches for it; null where it is not listed.")
+        Words | None, doc("What shows the market to people, or who vouches for it; null if it is not listed.")
     ]
     backstop: Annotated[MarketBackstop | None, doc("What insures the market's suppliers; null without a backstop.")]
     pending: Annotated[list[PendingChange], doc("Changes that are queued for the market or its pools.")]
@@ -146,7 +146,7 @@ class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """One market of the list. `/v1/markets/{market}` has its pools.
 
     The three values are sums over the `priced_count` pools that have a price, and null when none has. Means are over
-    the same pools, weighted by what is supplied or borrowed in USD, rounded down, and null where that is nothing.
+    the same pools, weighted by what is supplied or borrowed in USD, rounded down, and null if that is nothing.
     """
 
     market: MarketAddress
@@ -170,21 +170,21 @@ class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
         BasisPoints | None,
         doc(
             "Mean `supply_apy_bps`, compounded as the protocol does it, weighted by USD supplied, in basis points; to "
-            "compare protocols take `mean_total_supply_apy_bps`; null where nothing is supplied."
+            "compare protocols take `mean_total_supply_apy_bps`; null if nothing is supplied."
         ),
     ]
     mean_total_supply_apy_bps: Annotated[
         BasisPoints | None,
         doc(
             "Mean `total_supply_apy_bps`, compounded daily, rewards included, weighted by USD supplied, in basis "
-            "points; null where nothing is supplied."
+            "points; null if nothing is supplied."
         ),
     ]
     mean_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
             "Mean `borrow_apy_bps`, compounded as the protocol does it, weighted by USD borrowed, in basis points; "
-            "null where nothing is borrowed."
+            "null if nothing is borrowed."
         ),
     ]
 

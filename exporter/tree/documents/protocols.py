@@ -67,11 +67,11 @@ class KnownAddress(Struct, frozen=True, forbid_unknown_fields=True):
     role: Annotated[Words, doc("What the contract is to the protocol.")]
     address: Annotated[ContractAddress, doc("The contract, a strkey.")]
     name: Annotated[Words, doc("The contract's name.")]
-    wasm_hash: Annotated[Digest | None, doc("SHA-256 of its code, 64 hex digits; null where the list has none.")]
+    wasm_hash: Annotated[Digest | None, doc("SHA-256 of its code, 64 hex digits; null if the list has none.")]
     source: Annotated[Words, doc("Where the address was taken from.")]
     date: Annotated[Day, doc("When the address was taken from there: a day, in UTC.")]
     listed: Annotated[bool, doc("Whether it is a market that the exporter's lists vouch for.")]
-    listed_source: Annotated[Words | None, doc("What shows the market to people; null where it is not listed.")]
+    listed_source: Annotated[Words | None, doc("What shows the market to people; null if it is not listed.")]
 
 
 class ProtocolCoverage(Struct, frozen=True, forbid_unknown_fields=True):

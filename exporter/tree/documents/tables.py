@@ -14,7 +14,7 @@ class TableColumn(Struct, frozen=True, forbid_unknown_fields=True):
     """A column of a CSV file."""
 
     type: Annotated[Words, doc("Type of the column in a Table Schema.")]
-    unit: Annotated[Words, doc("Unit of its numbers, such as basis points; empty where there is none.")]
+    unit: Annotated[Words, doc("Unit of its numbers, such as basis points; empty if there is none.")]
     description: Annotated[Words, doc("What the column holds; an empty cell is null.")]
 
 

@@ -59,7 +59,7 @@ class TokenDocument(Struct, frozen=True, forbid_unknown_fields=True):
     issuer: Annotated[
         AccountAddress | None, doc("The account that issues the classic asset, a strkey; null for any other token.")
     ]
-    name: Annotated[Words | None, doc("What the token's contract calls it in full; null where it has no name.")]
+    name: Annotated[Words | None, doc("What the token's contract calls it in full; null if it has no name.")]
     identity: NullableIdentity
 
 
@@ -147,7 +147,7 @@ class TokenEntry(Struct, frozen=True, forbid_unknown_fields=True):
     issuer: Annotated[
         AccountAddress | None, doc("The account that issues the classic asset, a strkey; null for any other token.")
     ]
-    name: Annotated[Words | None, doc("What the token's contract calls it in full; null where it has no name.")]
+    name: Annotated[Words | None, doc("What the token's contract calls it in full; null if it has no name.")]
     identity: NullableIdentity
 
 
