@@ -274,13 +274,13 @@ class RateRow(TypedDict):
 
 
 class RateModel(Struct, frozen=True):
-    """How a protocol's borrow rate follows from the utilization, in straight lines between knots of its own math."""
+    """How a protocol's borrow rate follows from the utilization, in straight lines between kinks of its own math."""
 
     parameters: tuple[str, ...]
     """The names of the pool's parameters from which the rate follows."""
     full: int
     """The number that is a utilization of 100 %."""
-    knots: Callable[[Mapping[str, int]], Iterable[int]]
+    kinks: Callable[[Mapping[str, int]], Iterable[int]]
     """Gives the utilizations at which a pool's curve bends, from its parameters."""
     rate: Callable[[int, Mapping[str, int], RateRow], int]
     """Gives the rate at a utilization, from the pool's parameters by name and its row of the pools frame.
@@ -291,13 +291,13 @@ class RateModel(Struct, frozen=True):
     def curve(self, row: RateRow, parameters: Mapping[str, int]) -> list[tuple[int, int]]:
         """The curve's points: a utilization and its rate, both in the decimals of the row.
 
-        The utilizations are 0, 100 %, the knots, and the present one. The curve is empty if the math has no result at
+        The utilizations are 0, 100 %, the kinks, and the present one. The curve is empty if the math has no result at
         one of them, or if a parameter is missing.
         """
         if not self._has_all(parameters):
             return []
-        knots = (min(knot, self.full) for knot in self.knots(parameters))
-        utilizations = sorted({0, *knots, self.full, row["accrued_utilization"]})
+        kinks = (min(kink, self.full) for kink in self.kinks(parameters))
+        utilizations = sorted({0, *kinks, self.full, row["accrued_utilization"]})
         points: list[tuple[int, int]] = []
         for utilization in utilizations:
             rate = self.rate_at(utilization, row, parameters)

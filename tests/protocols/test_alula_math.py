@@ -67,7 +67,7 @@ def test_multiplier_vectors(apr: int, seconds: int, expected: int) -> None:
     ],
 )
 def test_kinked_vectors(u: int, curve: tuple[int, ...], expected: int) -> None:
-    """The curve is that of the contract's own tests, knots belong to the upper slope."""
+    """The curve is that of the contract's own tests, kinks belong to the upper slope."""
     assert expected == math.kinked_apr(u, *curve)
 
 

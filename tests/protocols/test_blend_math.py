@@ -211,7 +211,7 @@ def test_utilization_vectors(generation: str, liabilities: int, supply: int, sha
     assert expected == math.utilization(liabilities, supply, shares, generation)
 
 
-def test_the_rate_curve_at_its_knots() -> None:
+def test_the_rate_curve_at_its_kinks() -> None:
     """Both kinks belong to the lower slope, r_three is not modified, and every part is rounded up (2.3)."""
     year = 31536000  # so that the growth is the rate, with 12 decimals
     doubled = 20000000

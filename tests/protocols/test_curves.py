@@ -26,7 +26,7 @@ def tables() -> Tables:
 
 @pytest.mark.parametrize("protocol", BENDING)
 def test_a_curve_goes_through_the_rate_now_and_is_straight_between_its_knots(protocol: str, tables: Tables) -> None:
-    """Each pool has one, from no utilization to all; halfway between knots the contract's math is on the line."""
+    """Each pool has one, from no utilization to all; halfway between kinks the contract's math is on the line."""
     model = PROTOCOLS[protocol].rate_model
     pools = tables.pools.filter(tables.pools["protocol"] == protocol)
     assert model is not None
@@ -47,7 +47,7 @@ def test_protocols_without_a_curve() -> None:
 
 
 def test_a_curve_bends_where_the_highest_rate_is_reached() -> None:
-    """XOXNO's rate ends at a highest one, which is reached between the knots of its slopes."""
+    """XOXNO's rate ends at a highest one, which is reached between the kinks of its slopes."""
     own = dict.fromkeys(RATE_MODEL.parameters, RAY // 10) | {
         "mid_utilization": RAY // 2,
         "optimal_utilization": RAY * 3 // 4,
@@ -55,4 +55,4 @@ def test_a_curve_bends_where_the_highest_rate_is_reached() -> None:
         "max_borrow_rate": RAY * 3 // 10,
     }
 
-    assert [RAY // 2, RAY * 5 // 8, RAY * 3 // 4, RAY] == list(RATE_MODEL.knots(own))
+    assert [RAY // 2, RAY * 5 // 8, RAY * 3 // 4, RAY] == list(RATE_MODEL.kinks(own))

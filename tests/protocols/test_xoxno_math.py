@@ -1,4 +1,4 @@
-"""XOXNO's math at its knots and bounds; test_judged_rows and test_contract_states have what other code computed.
+"""XOXNO's math at its kinks and bounds; test_judged_rows and test_contract_states have what other code computed.
 
 Next to a vector is its mark: pub (the digits are XOXNO's own), tol (within its tests' tolerance), calc. Source lines
 are those of XOXNO/rs-lending-xlm at 5a27d74f.
@@ -57,9 +57,9 @@ class TestVectors:
         [
             pytest.param(P1, 0, 5000000000000000000000000, id="1 pub"),
             pytest.param(P1, permille(300), 20000000000000000000000000, id="2 pub"),
-            pytest.param(P1, permille(600), 35000000000000000000000000, id="3 pub, the knot is of segment 2"),
+            pytest.param(P1, permille(600), 35000000000000000000000000, id="3 pub, the kink is of segment 2"),
             pytest.param(P1, permille(650), 54000000000000000000000000, id="4 pub"),
-            pytest.param(P1, permille(850), 130000000000000000000000000, id="5 pub, the knot is of segment 3"),
+            pytest.param(P1, permille(850), 130000000000000000000000000, id="5 pub, the kink is of segment 3"),
             pytest.param(P1, permille(900), 463333333333333333333333333, id="6 pub, digits calc"),
             pytest.param(P1, RAY, 1130000000000000000000000000, id="7 pub"),
             pytest.param(P2, permille(900), 10**27, id="P2 .90 tol, the cap"),

@@ -53,7 +53,7 @@ def is_instance_key(key: bytes) -> bool:
 
 
 def names_no_contract(key: bytes) -> bool:
-    """Whether a LedgerKey XDR is of data of an address that is no contract, such as an account: none has data."""
+    """Whether a LedgerKey XDR names contract data of an address that is no contract. Such an address has none."""
     return key[:4] == _OF_CONTRACT[:4] and key[:8] != _OF_CONTRACT
 
 
@@ -138,7 +138,7 @@ def instance_of(entry: ContractData) -> ContractInstance:
 
 
 def coded_instance(entry: ContractData, what: str) -> tuple[ContractInstance, bytes]:
-    """A contract's instance, and the hash of the wasm code that it runs. Raises `DecodeError` where none is known."""
+    """A contract's instance, and the hash of the wasm code that it runs. Raises `DecodeError` if none is known."""
     instance = instance_of(entry)
     if instance.external is not None and instance.wasm_hash is None:
         raise DecodeError(
@@ -187,7 +187,7 @@ def with_held_code(instance: ContractInstance, held: bytes | None) -> ContractIn
 # and a persistent one is archived: still given, with its data and a ``live_until`` of 0 (docs/rpc.md, "Ends of lives").
 
 ARCHIVED = 0
-"""`RawEntry.live_until` of an archived entry; when it expired is not known."""
+"""The `RawEntry.live_until` of an archived entry, because nobody knows when it expired."""
 
 
 def is_temporary(key: bytes) -> bool:

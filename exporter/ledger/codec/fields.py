@@ -26,14 +26,14 @@ AMOUNT: Final = Number(scval.I128)
 """An i128 that is not negative."""
 
 TIME: Final = Number(scval.U64, most=(1 << 62) - 1)
-"""A u64 of unix time, in whatever part of a second; no clock will ever show a later time."""
+"""A u64 of unix time, in seconds or a part of them; no clock will ever show a later time."""
 
 
 _T = TypeVar("_T")
 
 
 def decoded_or_none(decode: Callable[..., _T], *arguments: Any) -> _T | None:
-    """The result of a decoder for these arguments, or None if it fails, also in a way that nobody foresaw."""
+    """The result of a decoder for these arguments, or None if it fails, even in a way that nobody foresaw."""
     with Barrier():
         return decode(*arguments)
     return None

@@ -1,6 +1,6 @@
 """Finds the ends of XDR structures: passes over ledger entries, values and results without taking them apart.
 
-Nothing inside a ledger's meta is length-prefixed but opaque data, so whoever wants the tenth entry must know the arms
+Inside a ledger's meta only opaque data has its length in front, so whoever wants the tenth entry must know the arms
 of the nine before it. A type is a `Walk`: it takes the bytes and the position at which a structure begins, and gives
 the position after it. None recurses with the depth of what it passes over, and each step moves forward, so the work is
 bounded by the length of the bytes. An arm that is not known raises `DecodeError`, and `struct.error` says that the

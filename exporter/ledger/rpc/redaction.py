@@ -1,4 +1,4 @@
-"""Endpoint URLs may hold keys; what is here keeps them out of every message and log.
+"""Keeps the keys that endpoint URLs may hold out of every message and log.
 
 A URL's path, query and user information are secrets, and so are the headers of its requests. The messages of an RPC or
 of the HTTP library may echo them. So each such message passes through a `Redactor` before it becomes part of an error

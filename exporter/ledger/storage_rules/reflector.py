@@ -31,7 +31,7 @@ from exporter.ledger.storage_rules.host import (
 
 _DAY_MS: Final = 86_400_000
 _TRACKED: Final = 255
-"""How many periods before the last update the oldest update is that release 6 can still find."""
+"""The age, in periods before the last update, of the oldest update that release 6 can still find."""
 
 MAX_RECORDS: Final = 20
 """The most records that ``prices()`` returns; release 6 has one more without gaps."""
@@ -151,7 +151,7 @@ class _Oracle:
         return int(expect(prices[before], scval.I128, "price"))
 
     def _was_updated(self, index: int, ago: int) -> bool:
-        """Whether the asset had a price so many periods before the last update. The history has 256 bits an asset."""
+        """Whether the asset had a price that many periods before the last update. The history has 256 bits an asset."""
         value = self.contract.storage.get(string("history"))
         bits: bytes = b"" if value is None else expect(value, scval.BYTES, "history")
         own = bits[32 * index : 32 * index + 32].ljust(32, b"\0")

@@ -49,5 +49,5 @@ def trust_file(passphrase: str, path: Path | None = None) -> tuple[bytes, str]:
 
 
 def signed_by(proven: Proven, trust: Trust) -> int:
-    """The number of trusted organisations that signed: those of which more than half of the validators did."""
+    """The number of trusted organisations that signed: those with more than half of their validators."""
     return sum(2 * proven.signed[name] > len(keys) for name, keys in trust.organisations.items())

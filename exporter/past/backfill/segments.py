@@ -180,7 +180,7 @@ def _used_by(readings: Sequence[ProtocolReading], source: StoredSource, deployme
     """What a reading looked at: all entries of markets, and of contracts that it called or whose data it read.
 
     Of tokens it is only the keys that were read, because tokens have entries for everybody. The same is true for
-    contracts of which only the instance was read.
+    contracts if only their instance was read.
     """
     tokens = {pool.token_address for reading in readings for pool in reading.pools}
     contracts = {contract.address for deployment in deployments for contract in deployment.contracts}

@@ -42,7 +42,7 @@ class LedgerRange(msgspec.Struct, frozen=True):
         previous_hash: the hash of the ledger before the range, in hex; empty if the first ledger is a gap.
         last_hash: the hash of the last ledger, in hex; empty if that is a gap.
         ledgers: the close time in unix seconds and the protocol version of each ledger that is no gap, ascending.
-        gaps: the ledgers of which nothing is known.
+        gaps: the ledgers about which nothing is known.
         touched: the number of ledgers that were walked, because they may have changed something that is watched.
     """
 

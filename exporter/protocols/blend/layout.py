@@ -118,7 +118,7 @@ class ReserveConfig(Struct, frozen=True, kw_only=True):
     l_factor: int
     """The number by which the value of a debt is divided."""
     util: int
-    """The utilization that the rate modifier aims at, and the first knot of the rate curve."""
+    """The utilization that the rate modifier aims at, and the first kink of the rate curve."""
     max_util: int
     """The utilization that no borrower may exceed."""
     r_base: int

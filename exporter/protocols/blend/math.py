@@ -134,7 +134,7 @@ def utilization(liabilities: int, supply: int, b_supply: int, generation: str) -
 def borrow_rate(
     utilization: int, ir_mod: int, modifier_scale: int, target: int, r_base: int, r_one: int, r_two: int, r_three: int
 ) -> int:
-    """The annual rate that borrowers pay, with 7 decimals. It has three slopes; each knot belongs to the lower one.
+    """The annual rate that borrowers pay, with 7 decimals. It has three slopes; each kink belongs to the lower one.
 
     At a utilization of 0 the rate is ``r_base`` times the modifier, also if the target is 0. The contract never
     computes that rate, but its SDK 3.3.0 does. Beyond 95 % the contract adds the rates as u32 (interest.rs,

@@ -347,7 +347,7 @@ def totals(reserve: Reserve, indexes: Indexes) -> Totals:
 
 @exact.naming("variable borrow rate")
 def variable_borrow_rate(utilization: int, base: int, optimal: int, slope1: int, slope2: int) -> int:
-    """The annual borrow rate at a utilization of at most 1. The knot belongs to the lower slope.
+    """The annual borrow rate at a utilization of at most 1. The kink belongs to the lower slope.
 
     If utilization and optimum are 0, it is the base.
     """

@@ -139,7 +139,7 @@ def utilization(borrowed: int, supplied: int) -> int:
 def borrow_rate(
     utilization: int, base: int, slope1: int, slope2: int, slope3: int, mid: int, optimal: int, highest: int
 ) -> int:
-    """The annual rate that borrowers pay, in RAY. It has three segments; each knot belongs to the upper one.
+    """The annual rate that borrowers pay, in RAY. It has three segments; each kink belongs to the upper one.
 
     Raises `ExactError` if both the optimal and the given utilization are RAY, because the last segment then divides by
     zero.
@@ -172,8 +172,8 @@ def _knots(own: Mapping[str, int]) -> Iterator[int]:
 
 def _rate_at(utilization: int, own: Mapping[str, int], row: RateRow) -> int:  # noqa: ARG001
     slopes = own["slope1"], own["slope2"], own["slope3"]
-    knots = own["mid_utilization"], own["optimal_utilization"]
-    return borrow_rate(utilization, own["base_borrow_rate"], *slopes, *knots, own["max_borrow_rate"])
+    kinks = own["mid_utilization"], own["optimal_utilization"]
+    return borrow_rate(utilization, own["base_borrow_rate"], *slopes, *kinks, own["max_borrow_rate"])
 
 
 RATE_MODEL = RateModel(CURVE, RAY, _knots, _rate_at)

@@ -186,7 +186,7 @@ def test_a_backstop_is_shown_on_the_page_of_its_market() -> None:
 
 
 def test_a_pool_of_blend_has_its_curve_with_the_point_of_now() -> None:
-    """Each knot says what borrowing costs there, and a last stretch that is too steep is only described."""
+    """Each kink says what borrowing costs there, and a last stretch that is too steep is only described."""
     row = pool_row(
         0,
         0,
