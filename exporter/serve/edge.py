@@ -35,8 +35,16 @@ _DIGIT_PREFIX = "(?:%3)?"
 """Matches the beginning of a percent-encoded digit: ``%30`` to ``%39`` are the digits."""
 
 
-ENCODED_CURSOR = "(?:[A-Za-z0-9_-]|%(?:2[Dd]|3[0-9]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9Aa])){1,128}"
+_LETTER_OR_DIGIT = "3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]"
+"""Matches what follows the percent sign of an encoded letter or digit."""
+
+ENCODED_CURSOR = f"(?:[A-Za-z0-9_-]|%(?:2[Dd]|5[Ff]|{_LETTER_OR_DIGIT})){{1,128}}"
 """Matches a cursor, any of whose characters may be percent-encoded."""
+
+ENCODED_NAME = (
+    f"(?:[A-Za-z0-9]|%(?:{_LETTER_OR_DIGIT}))(?:[A-Za-z0-9._-]|%(?:2[DdEe]|5[Ff]|{_LETTER_OR_DIGIT})){{0,31}}"
+)
+"""Matches a symbol or the name of a protocol, any of whose characters may be percent-encoded."""
 
 
 def either_form(text: str) -> str:
@@ -160,6 +168,7 @@ def _environment(settings: Settings) -> jinja2.Environment:
         "immutable": (*families.prefixes(FileKind.PAGE), *families.prefixes(FileKind.HISTORY)),
         "lists": {name: ", ".join(accepted) for name, accepted in routes.LISTS.items()},
         "encoded_cursor": ENCODED_CURSOR,
+        "encoded_name": ENCODED_NAME,
         # The text does not repeat the client's value, which a rule would have to escape.
         "refusal": lambda name, accepted: problem(400, f"{name} must be {accepted}."),
     }

@@ -57,6 +57,7 @@ OF_POOLS = [
     ("status=open", "v1/pools/open/index.json"),
     ("protocol=blend", "v1/pools/protocol/blend/index.json"),
     ("st%61tus=%6fpen&protocol=blend&protocol=k2&utm_source=x", "v1/pools/protocol/blend/open/index.json"),
+    ("protocol=%42l%45n%64", "v1/pools/protocol/blend/index.json"),
     ("protocol=nobody&status=", "v1/pools/protocol/nobody/index.json"),
     ("protocol=Blend", "v1/pools/protocol/blend/index.json"),
     ("protocol=BLEND&status=open", "v1/pools/protocol/blend/open/index.json"),
