@@ -84,6 +84,8 @@ class ProtocolFacts:
     """Changes of the state. None of them changes the configuration hash."""
     unread: Sequence[UnreadCase]
     """Values that a contract would not have, and that cost one pool."""
+    has_lending_shape: bool
+    """Whether a census recognises these contracts as a lender's, if it knows no protocol (docs/discovery.md)."""
     notices: Sequence[NoticeCase] = ()
     """A notice names what differs from the lists or the usual contracts, and no readable pool is lost."""
     shared: Mapping[str, str]
@@ -99,8 +101,8 @@ class ProtocolFacts:
     """Whether the borrow rate follows from the utilization in straight lines."""
     lender_role: str = MARKET
     """The role of the contracts that hold what is lent."""
-    has_lending_shape: bool = True
-    """Whether a census recognises these contracts as a lender's, if it knows no protocol (docs/discovery.md)."""
+    named_otherwise: tuple[str, ...] = ()
+    """What a reader calls by another name than its key when it cannot be read."""
     token: str = XLM
     """A token of 7 decimals of one of the market's pools."""
     keeps_decimals: bool = True

@@ -320,7 +320,7 @@ def test_what_several_pools_hang_on_is_named(protocol: str) -> None:
             unnamed.add(name)
         if len({market for market, _ in places}) > 1:
             wide.add(decode_data_key(key).contract)
-    assert set() == unnamed
+    assert set() == unnamed, f"what several pools follow from is in `shared` of the facts of {protocol}"
     assert wide <= twins.tokens
 
 

@@ -38,6 +38,7 @@ FACTS = ProtocolFacts(
     compared_fields=0,
     views=lambda pool: calls_of_market(pool, "get_pool_data"),
     pool_list=LIST,
+    has_lending_shape=True,
     shared={"(AllPools)": "the list of a market's pools"},
     unread_together=("(AllPools)", "instance."),
     may_be_missing=(),

@@ -29,6 +29,7 @@ FACTS = ProtocolFacts(
     compared_fields=0,
     views=lambda pool: calls_of_market(pool, "get_reserve") if pool.market.version == "v2" else [],
     pool_list=LIST,
+    has_lending_shape=False,  # only while somebody has a position there
     shared={
         "ResList": "the list of a market's reserves",
         "PoolEmis": "what a market's reserves are paid; rewards alone follow from it",
@@ -67,5 +68,4 @@ FACTS = ProtocolFacts(
         *((MARKET_INSTANCE, VOID, name) for name in ("Admin", "Backstop", "New")),
         (MARKET_INSTANCE, None, "BLNDTkn"),
     ],
-    has_lending_shape=False,  # only while somebody has a position there
 )

@@ -32,6 +32,7 @@ FACTS = ProtocolFacts(
     compared_fields=52,
     views=lambda pool: calls_of_market(pool, "get_current_reserve_data", "get_current_var_borrow_idx"),
     pool_list=PoolList(data_key(MARKET["k2"], symbol("RLIST"))),
+    has_lending_shape=True,
     shared={"RLIST": "the list of a market's reserves", "RCOUNT": "how many there are"},
     unread_together=("RLIST", "RCOUNT", "instance."),
     may_be_missing=(

@@ -45,6 +45,7 @@ FACTS = ProtocolFacts(
     compared_fields=12,
     views=views_of,
     pool_list=None,
+    has_lending_shape=True,
     shared={
         "(Supported": "the list of a market's vaults",
         "(Oracle": "the market's oracle, and how old its prices may be",

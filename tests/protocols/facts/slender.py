@@ -41,6 +41,7 @@ FACTS = ProtocolFacts(
     compared_fields=0,
     views=views_of,
     pool_list=PoolList(SLENDER, (vec(symbol("Reserves")),)),
+    has_lending_shape=True,
     shared={},
     unread_together=("instance.(Reserves)", "instance.(PoolConfig)", "instance.(Pause)"),
     may_be_missing=("instance.(ProtocolFeeVau", "instance.(TokenSupply"),
@@ -68,4 +69,5 @@ FACTS = ProtocolFacts(
     ],
     configuration=[(SLENDER, struct_map({}), RESERVE, "configuration"), (SLENDER, None, FEED)],
     has_curve=False,  # the rate is a power of the utilization
+    named_otherwise=("instance.(ReserveAssetKe",),  # a reserve's tokens are called by its type
 )

@@ -42,6 +42,7 @@ FACTS = ProtocolFacts(
     compared_fields=28,
     views=views_of,
     pool_list=None,
+    has_lending_shape=True,
     shared={
         "(Hub,": "the state of a hub, which has several pools",
         "(Spoke,": "the terms of a spoke, which several pools have",
