@@ -69,7 +69,7 @@ class Drill(Struct, frozen=True):
 
     @property
     def metrics(self) -> Path:
-        """What a run leaves for monitors next to its report."""
+        """The metrics that a run leaves for monitors next to its report."""
         return self.report.with_name(f"{self.report.name}.prom")
 
     def attempt(

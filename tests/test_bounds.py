@@ -1,4 +1,4 @@
-"""What somebody else wrote is unpacked step by step, and refused before it fills the memory."""
+"""Bytes that somebody else wrote are unpacked step by step, and refused before they fill the memory."""
 
 from __future__ import annotations
 

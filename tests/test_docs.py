@@ -64,7 +64,7 @@ def test_the_example_holds_the_defaults(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_what_is_made_from_the_code(name: str) -> None:
-    """What a page takes from the code is in it; scripts/docs writes it."""
+    """Pages have the parts that scripts/docs writes from the code."""
     page = (DOCS / name).read_text()
 
     assert PAGES[name](page) == page

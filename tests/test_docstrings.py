@@ -24,7 +24,7 @@ for command in main.commands.values():
 
 
 def test_the_source_has_what_python_has() -> None:
-    """What is restored is what a usual Python keeps."""
+    """The restored docstrings are those that a usual Python keeps."""
     expected = []
     for module in (*MODULES_WITH_MODELS, docstrings_module):
         for names, text in docstrings(module):

@@ -63,7 +63,7 @@ def test_a_bare_number(written: object, said: str) -> None:
 
 @hypothesis.given(st.integers(0, 999_999_999), st.sampled_from(["ms", "s", "m", "h", "d"]))
 def test_texts_are_read_again(number: int, unit: str) -> None:
-    """What a duration is written as is the same duration."""
+    """The written form of a duration is the same duration."""
     duration = parse_duration(f"{number}{unit}")
 
     assert duration == parse_duration(duration_text(duration))

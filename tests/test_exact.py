@@ -35,7 +35,7 @@ OPERATIONS: dict[str, tuple[Integer, int]] = {
 
 
 def int128() -> st.SearchStrategy[int]:
-    """Integers of all sizes up to the ends of 128 bits, of both signs, and next to powers of two."""
+    """Integers of all sizes within 128 bits, of both signs, and next to powers of two."""
     magnitudes = st.integers(0, 127).flatmap(lambda bits: st.integers(0, 2**bits - 1))
     edges = st.builds(lambda bits, step: 2**bits + step, st.integers(0, 126), st.integers(-1, 1))
     either = magnitudes | edges | st.sampled_from([10**7, 10**12, 10**18, INT128_MAX])

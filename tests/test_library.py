@@ -87,7 +87,7 @@ def test_an_import_leaves_the_collector_as_it_was(collects: bool, monkeypatch: p
 
 
 def test_scan_history(tmp_path: Path) -> None:
-    """What is selected lazily is what is there: by time, by ledger, by column, by row; a damaged file is refused."""
+    """A lazy selection by time, ledger, column or row gives the right rows; a damaged file is refused."""
     network = RecordedNetwork(close_seconds=86_400)
     ledgers = []
     with running(create_app(network)) as url:

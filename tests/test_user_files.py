@@ -43,14 +43,14 @@ def test_a_file_is_replaced_and_nothing_stays_beside_it(tmp_path: Path) -> None:
 
 
 def test_a_link_stays_one(tmp_path: Path) -> None:
-    """What it leads to is written, also where that is not there yet."""
+    """The target of a link is written, even if it does not exist yet."""
     (link := tmp_path / "link").symlink_to(tmp_path / "file")
     write_text(link, "new", "--out")
     assert (True, "new") == (link.is_symlink(), (tmp_path / "file").read_text())
 
 
 def test_a_failed_block_leaves_the_file(tmp_path: Path) -> None:
-    """What was there before stays, and no temporary file does."""
+    """The earlier file stays, and no temporary file does."""
     (target := tmp_path / "file").write_text("earlier")
 
     def fail() -> None:

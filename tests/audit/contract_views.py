@@ -24,7 +24,7 @@ _STALE = "HostError: Error(Contract, #501)\n\nEvent log (newest first):\n"
 
 
 class ContractViews:
-    """What the network's contracts answer, with these views.
+    """The answers of the network's contracts, with these views.
 
     ``clock`` is how many seconds after its ledger's close a call runs; ``refused`` are tokens whose price Alula's
     market takes for stale.
@@ -84,7 +84,7 @@ plain("alula")  # reads the recording, which cannot be done within the loop of a
 
 
 def _pool_data(pool: ScVal, price: ScVal) -> ScVal:
-    """What the view answers. The entry has numbers that no rate depends on, and that the exporter does not read."""
+    """The answer of the view. The entry has numbers that no rate depends on, and that the exporter does not read."""
     known = set(names_of(plain("alula").state))
     found = published("alula", {name: number for name, number in _numbers(pool).items() if name in known}, 0)
     yields = {f"{side}_bps": u32(found[f"{side}_apy_bps"]) for side in ("borrow", "supply")}

@@ -387,7 +387,7 @@ def test_testnet_is_complete(testnet_archive: Path, tmp_path: Path) -> None:
 
 
 def test_only_markets_that_are_not_listed_may_be_skipped(tmp_path: Path) -> None:
-    """What a run says that it skipped is named as not proven; of a listed market it refutes the run."""
+    """A market that a run says it skipped is named as not proven; a listed one refutes the run."""
     others = MARKETS - {BLEND_V2}
     for name in ("unlisted", "listed"):
         (tmp_path / name).mkdir()

@@ -21,7 +21,7 @@ from exporter.errors import CheckError
     ],
 )
 def test_unknown_schemas_are_refused(schema: dict[str, Any]) -> None:
-    """What is not a schema, or refers to what is not in the document, is refused; nothing is fetched for it."""
+    """A malformed schema, or one that refers outside of the document, is refused, and nothing is fetched."""
     with pytest.raises(CheckError, match="Thing"):
         schemas_of({"Thing": schema})
 

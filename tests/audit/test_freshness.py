@@ -62,7 +62,7 @@ def read(uri: str) -> JudgedStatus:
 def problems(
     after: float, *, max_lag: int = HOUR, max_age: int | None = None, grace: int | None = None, **changes: Any
 ) -> list[str]:
-    """What is wrong with a run, this many seconds after it was published."""
+    """The faults of a run, this many seconds after it was published."""
     status = msgspec.convert(status_document(**changes), JudgedStatus)
     limits = (None if seconds is None else timedelta(seconds=seconds) for seconds in (max_age, grace))
     return judge(status, PUBLISHED + timedelta(seconds=after), timedelta(seconds=max_lag), *limits)

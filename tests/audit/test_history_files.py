@@ -51,7 +51,7 @@ def of_ledger(table: pa.Table, ledger: int) -> pa.Table:
 
 
 def metadata_of(data: bytes) -> dict[bytes, bytes]:
-    """What a footer says of the whole file, such as the version that wrote it, but for the schema."""
+    """The footer's statements about the whole file, such as the version that wrote it, without the schema."""
     found: dict[bytes, bytes] = pq.ParquetFile(io.BytesIO(data)).metadata.metadata or {}
     return {name: value for name, value in found.items() if name != b"ARROW:schema"}
 

@@ -1,4 +1,4 @@
-"""What `exporter verify` says of honest trees of runs from archives: all is proven, or why not."""
+"""`exporter verify` proves all of honest trees of runs from archives, or says why not."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.past.archive.simulated_archive import PASSPHRASE
 ROOT = Path(__file__).resolve().parents[2]
 
 STAMPED = ("requirements/runtime.lock", "requirements/build.lock", "pyproject.toml", "exporter/__init__.py")
-"""What an environment is made from, in the order of its stamp (scripts/_common.sh)."""
+"""The parts of an environment, in the order of its stamp (scripts/_common.sh)."""
 
 MADE = "scripts/suite pythons makes it"
 

@@ -148,7 +148,7 @@ def test_all_shares_are_explained(counted: tuple[Path, FromArchive]) -> None:
 
 
 def test_sums_agree_with_each_other(counted: tuple[Path, FromArchive]) -> None:
-    """What secures the pools' debt is all debt; the larger the fall, the more; the largest six owe all."""
+    """All debt of the pools is secured; a larger fall counts more of it; the largest six owe all."""
     market = figures(counted[0])
     assert market.now is not None
     parts = [
@@ -277,7 +277,7 @@ def test_positions_that_lack_shares(tmp_path: Path) -> None:
 
 
 def made_positions(count: int) -> Iterator[bytes]:
-    """Entries of this many positions of dust and of all sizes, in two pools, each of another account."""
+    """Entries of this many positions, of dust and all sizes, in two pools, each of another account."""
     for number in range(count):
         collateral = {number % 2: 1 if number % 3 else 10 ** (number % 15)}
         debt = {(number + 1) % 2: 1 if number % 5 else 10 ** (number % 14)} if number % 4 else {}

@@ -1,4 +1,4 @@
-"""What is not proven: its counts, its names, its exit code, and the option that allows some of it."""
+"""Tests of what is not proven: its counts, its names, its exit code, and the option that allows some of it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_names_are_bounded_and_counts_are_not() -> None:
 
 
 def test_what_is_allowed_is_repeated(capsys: pytest.CaptureFixture[str]) -> None:
-    """What was allowed is in the output, as is what it covers; the option takes names of reasons alone."""
+    """The output has the allowed reasons and what they cover; the option takes only names of reasons."""
     unproven, allowed = Unproven(), frozenset({UnprovenReason.CALLS, UnprovenReason.CHANGED})
     unproven.add(UnprovenReason.CALLS, ["C.price"])
     codes = [each.exit_code() for each in (Unproven(), unproven)]

@@ -250,7 +250,7 @@ def test_the_check_finds_a_damaged_proof(out: Path) -> None:
 
 
 def test_a_run_between_checkpoints(trees: Trees, tmp_path: Path) -> None:
-    """What is unchanged at the next checkpoint is confirmed; the rest is the RPC's word, counted, and no claim more."""
+    """Entries that are unchanged at the next checkpoint are confirmed; the rest is the RPC's word, and counted."""
     out = tmp_path / "out"
     trees.publish(out, BEFORE[-1])
     trees.command("prove", out)
@@ -498,7 +498,7 @@ def test_a_forged_history_with_honest_evidence(trees: Trees, several: Path, tmp_
     ],
 )
 def test_words_of_the_status(trees: Trees, single: Path, tmp_path: Path, field: str, value: object, code: int) -> None:
-    """What the evidence gives must be so; a promise is printed, and must be one of later."""
+    """Facts must follow from the evidence; a promise is printed, and must be of a later time."""
     out = forge(single, tmp_path, lambda files: change(files, STATUS_KEY, lambda status: status.update({field: value})))
 
     said = "a newer run is expected at 2031" if code == ExitCode.UNPROVEN else field

@@ -80,7 +80,7 @@ def test_contracts_of_a_snapshot_file() -> None:
 
 
 def test_found_before() -> None:
-    """What was found before is tried after the lists; who vouches for a listed market is taken from it."""
+    """Markets that were found before are tried after the lists; a listed market gets their voucher."""
     found = [
         Candidate("blend", contract("D"), Origin.REMEMBERED),
         Candidate("blend", contract("A"), Origin.EVENT, voucher=contract("factory")),

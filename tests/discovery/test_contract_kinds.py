@@ -1,4 +1,4 @@
-"""What contracts are, by their code and by the names in their storage: measured on all recorded protocols."""
+"""The kinds of contracts, by code and by the names in storage, measured on all recorded protocols."""
 
 from __future__ import annotations
 

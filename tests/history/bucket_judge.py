@@ -74,7 +74,7 @@ class Observation(Struct, frozen=True):
 
     @property
     def reward_index(self) -> int | None:
-        """What 10^decimals shares were ever paid, of 14 decimals; now and then nobody knows."""
+        """The reward of 10^decimals shares so far, with 14 decimals; now and then it is unknown."""
         return None if self.time % 7 == 3 else self.time * 10**9 + self.total_supplied % 10**8
 
     @property
@@ -150,7 +150,7 @@ def realized_reward(members: Sequence[Observation]) -> str | None:
 def interest(
     members: Sequence[Observation], before: Mapping[int, Observation], price: str | None
 ) -> dict[str, str | None]:
-    """What borrowers paid since the observation before each of a bucket, by its ledger, and the protocol's part."""
+    """The interest since the previous observation of each one in a bucket, by its ledger, and the protocol's part."""
     pairs = [(before[item.ledger], item) for item in members if item.ledger in before]
     paid = [old.total_borrowed * (new.borrow_index - old.borrow_index) // old.borrow_index for old, new in pairs]
     gained = [old.total_supplied * (new.supply_index - old.supply_index) // old.supply_index for old, new in pairs]

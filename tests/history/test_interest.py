@@ -1,4 +1,4 @@
-"""What pools paid and cost over days, against a second computation from the money that went in and out.
+"""Compares what pools paid and cost over days with a second computation from the money that went in and out.
 
 The contracts of two pools are modelled by the formulas of docs/protocols/blend.md and docs/protocols/peridot.md, in
 integers that are rounded as there, with the shares of each user. What users earned and paid follows from what they put
@@ -260,7 +260,7 @@ WAITING = (96 * HOUR, 240 * HOUR, 252 * HOUR, 265 * HOUR)
 
 @dataclass(frozen=True)
 class Totals:
-    """What all users have put in, could take out and owe at an observation, and what one has who waits."""
+    """The deposits, withdrawable amounts and debts of all users at an observation, and the amount of one who waits."""
 
     time: int
     earned: int

@@ -34,7 +34,7 @@ def render(pools: pl.DataFrame) -> HistoryPart:
 
 
 def query(sql: str) -> list[tuple[object, ...]]:
-    """What DuckDB answers."""
+    """The answer of DuckDB."""
     answer = duckdb.sql(sql)
     assert answer is not None
     return answer.fetchall()
@@ -135,7 +135,7 @@ def test_no_type_that_readers_disagree_on(extreme_file: Path) -> None:
     ],
 )
 def test_a_writer_that_errs_is_noticed(monkeypatch: pytest.MonkeyPatch, corruption: object) -> None:
-    """What does not read back as the frame is not accepted, whatever the writer did."""
+    """A file that does not read back as the frame is refused, whatever the writer did."""
     faithful = exporter.history.parquet.to_file_types
     monkeypatch.setattr(exporter.history.parquet, "to_file_types", lambda pools: corruption(faithful(pools)))  # type: ignore[operator]
     with pytest.raises(CheckError, match=r"55261759\.parquet: "):

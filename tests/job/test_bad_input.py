@@ -1,4 +1,4 @@
-"""What users put in the wrong place: one line, exit code 2, nothing of a key, and never a traceback."""
+"""Input in the wrong place gets one line, exit code 2, nothing of a key, and never a traceback."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_url_in_an_environment_variable(name: str) -> None:
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_a_bug_shows_no_key(monkeypatch: pytest.MonkeyPatch, log_format: str) -> None:
-    """What nobody foresaw ends with code 1 and its name, and neither its text nor its traceback shows a key."""
+    """An unforeseen error ends with code 1 and its name, and neither its text nor its traceback shows a key."""
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(f"cannot handle {URL}")

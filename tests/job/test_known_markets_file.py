@@ -1,4 +1,4 @@
-"""What a run leaves for the next: kept whatever happens, refused where it is none."""
+"""The memory that a run leaves for the next: kept whatever happens, refused if it is malformed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_round_trip() -> None:
 
 
 def test_two_runs_at_once() -> None:
-    """What another run remembered meanwhile is kept next to what this one did; of cursors the further one."""
+    """Markets that another run remembered meanwhile are kept next to this run's, and the further cursor is."""
     store = MemoryStore()
     one, two = memory_of(known()), memory_of(known(B))
     one.streams[STREAM], two.streams[STREAM] = 90, 80
@@ -180,7 +180,7 @@ def reading(*, members: tuple[str, ...] = (), **changes: Any) -> ProtocolReading
     ],
 )
 def test_what_is_learned(origin: Origin | None, is_new: bool, is_kept: bool) -> None:
-    """What operator and lists name is not new; what only operator or file name is not kept unless vouched for."""
+    """Markets of operator and lists are not new; those that only operator or a file name are kept if vouched for."""
     tried = [] if origin is None else [Candidate("blend", A, origin)]
     for verified in ({}, {A: FACTORY}):
         memory = Memory(NETWORK)

@@ -1,4 +1,4 @@
-"""What `exporter plan` says of the markets: those of the lists, of the operator, and those remembered in the output."""
+"""`exporter plan` names the markets of the lists, of the operator, and those remembered in the output."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_where_more_is_looked_for(tmp_path: Path) -> None:
 
 
 def test_what_earlier_runs_found(tmp_path: Path) -> None:
-    """What earlier runs found on this network is counted by what it is, and is among the markets of a run."""
+    """Findings of earlier runs on this network are counted by kind, and are among the markets of a run."""
     remember(tmp_path, NETWORKS["testnet"].passphrase, known())
     nothing = plan(tmp_path)
     pool = known(contract("X"), protocol="xoxno", pool="9-x")

@@ -1,4 +1,4 @@
-"""What moves money without moving a number: who decides, which code runs, who gives the prices, ledger after ledger."""
+"""Changes that move money without a number: who decides, which code runs, who gives prices, ledger after ledger."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def key(variant: str, *values: ScVal) -> ScVal:
 
 
 def timed(owner: str, variant: str, value: ScVal, eta: str, *values: ScVal) -> Scenario:
-    """What Peridot has queued: a value, and its time in an entry of its own."""
+    """A change that Peridot has queued: a value, and its time in an entry of its own."""
     return writing((owner, key(variant, *values), value), (owner, key(eta, *values), u64(UNLOCKS)))
 
 

@@ -1,4 +1,4 @@
-"""What a run asks for, counted by the server (docs/discovery.md)."""
+"""The requests of a run, counted by the server (docs/discovery.md)."""
 
 from __future__ import annotations
 

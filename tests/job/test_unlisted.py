@@ -1,4 +1,4 @@
-"""What a run does with markets that nobody lists: it reads the listed ones as without them, and some others apart."""
+"""A run reads the listed markets as if there were no others, and some of the others apart."""
 
 from __future__ import annotations
 

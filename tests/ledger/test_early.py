@@ -1,4 +1,4 @@
-"""What a view reads before it is asked for: it saves requests and waits, and nothing follows from it."""
+"""Keys that a view reads early save requests and waits, and nothing follows from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one answer says about a key or a call, and about which ledgers."""
+"""Tests of what one answer says about a key or a call, and about which ledgers."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def token_instance(label: str, **changes: ScVal | None) -> Written:
 
 
 def functions(token_symbol: ScVal | str, decimals: ScVal | str) -> dict[ContractCall, ScVal | bytes | str]:
-    """What a token T says when it is asked."""
+    """The answers of a token T."""
     return {ContractCall(contract("T"), "symbol"): token_symbol, ContractCall(contract("T"), "decimals"): decimals}
 
 

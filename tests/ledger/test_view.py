@@ -28,7 +28,7 @@ def data_of(entry: Entry | None) -> tuple[bytes, bool] | None:
 
 
 def true_state(chain: Chain, keys: Mapping[bytes, object], ledger: int) -> State:
-    """What the chain really held at a ledger."""
+    """The true state of the chain at a ledger."""
     state: State = {}
     for key in keys:
         raw = chain.at(key, ledger)

@@ -43,7 +43,7 @@ def without_oracle(network: RecordedNetwork, *markets: str) -> dict[bytes, bytes
 
 
 def with_number(network: RecordedNetwork, number: int, key: bytes, *path: str) -> dict[bytes, bytes | None]:
-    """What an entry has to be written as to have another number in a field, to which symbols lead."""
+    """The entry with another number in the field to which the symbols lead."""
     return {key: NumberField(key, tuple(map(symbol, path))).write(network.look, number)}
 
 

@@ -1,4 +1,4 @@
-"""What the embedded server answers, method by method: fields, limits and errors as the real one has them."""
+"""The embedded server's answers, method by method: fields, limits and errors are those of the real one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Blend pays in BLND and what insures its pools: vectors of the contracts' own tests, and readings of a ledger."""
+"""Tests of BLND rewards and of backstops: vectors of the contracts' own tests, and readings of a ledger."""
 
 from __future__ import annotations
 
@@ -365,7 +365,7 @@ class TestReading:
         ],
     )
     def test_an_unread_backstop(self, changes: list[Change], unknown: tuple[str, ...]) -> None:
-        """What of a backstop cannot be read is null, and so is what hangs on it."""
+        """A part of a backstop that cannot be read is null, and so is what depends on it."""
         row = backstop_of(tables_of((LP_VALUE, vec(i128(4 * ONE), i128(800_000))), *changes))
 
         assert {None} == {row[name] for name in unknown}

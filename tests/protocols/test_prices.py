@@ -39,7 +39,7 @@ def quote(price: int | None, decimals: int | None = 7, timestamp: int | None = 1
 
 @given(st.integers(1, INT128_MAX), st.integers(0, 38))
 def test_a_printed_price_is_the_price(price: int, decimals: int) -> None:
-    """What is printed is the price itself, with that many digits behind the point."""
+    """The printed price is exact, with that many digits after the point."""
     text = decimal_text(price, decimals)
 
     assert Fraction(price, 10**decimals) == Fraction(text)

@@ -99,7 +99,7 @@ TERMS = {
     ],
 )
 def test_gates(changes: Numbers, status: str, gates: str) -> None:
-    """What a pause, its grace until the second at which it ends, and a reserve's flags close."""
+    """A pause, its grace period up to its last second, and a reserve's flags close operations."""
     row = published("slender", PLAIN | TERMS | changes, NOW)
 
     assert (status, gates) == (row["pool_status"], closed(row))

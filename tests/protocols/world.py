@@ -139,13 +139,13 @@ class World:
         self.source = Source(self.chain, self.answers)
 
     def entry(self, key: bytes) -> Entry:
-        """What a reader finds under a key that has something."""
+        """The value that a reader finds under a key, which must have one."""
         raw = self.chain.entry(key, self.chain.latest)
         assert raw is not None
         return Entry(key, raw)
 
     def value(self, key: bytes) -> ScVal | None:
-        """What is stored under a key."""
+        """The value that is stored under a key."""
         entry = self.chain.entry(key, self.chain.latest)
         return None if entry is None else decode_contract_data(entry.data).value
 
@@ -197,7 +197,7 @@ class World:
         return asyncio.run(read_at_one_ledger(source, program))
 
     def compute(self, named: Iterable[Candidate] | None = None) -> Tables:
-        """What is published."""
+        """The tables that are computed from a reading."""
         return compute(
             [self.read(named).result], PROTOCOLS, self.chain.latest, self.time, MarketListings(self.deployments)
         )
@@ -214,7 +214,7 @@ class World:
 
 
 Change = Callable[[World], object]
-"""What a test does to the markets before they are read."""
+"""A change that a test makes to the markets before they are read."""
 
 
 def put(key: bytes, value: ScVal | None, *path: Step) -> Change:

@@ -61,7 +61,7 @@ class MadeRun:
     files: tuple[RenderedFile, ...]
     history: HistoryPart
     rows: Mapping[str, list[str]]
-    """What a walk from each head document must find."""
+    """The rows that a walk from each head document must find."""
 
     def document(self, key: str) -> bytes:
         return next(file.data for file in self.files if file.key == key)

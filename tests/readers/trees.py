@@ -109,7 +109,7 @@ def assert_found(found: Mapping[str, Any], rows: Sequence[Row]) -> None:
 
 
 def expected_rates(rows: Iterable[Row]) -> list[list[Any]]:
-    """What the rates of a snippet must be, from plain fractions."""
+    """The right rates of a snippet, from plain fractions."""
     rows = list(rows)
     newest = max(row["ledger_close_time"] for row in rows)
     groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
@@ -134,7 +134,7 @@ def _mean_percent(rows: Sequence[Row], rate: str, amount: str) -> Any:
 
 
 def expected_totals(rows: Iterable[Row]) -> list[list[Any]]:
-    """What the totals of a snippet must be, to the last digit."""
+    """The right totals of a snippet, to the last digit."""
     rows = list(rows)
     newest = max(row["observed_ledger"] for row in rows)
     sums: dict[tuple[str, str, int], int] = defaultdict(int)

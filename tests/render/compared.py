@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 
 class Compared(Struct, frozen=True):
-    """What a run watched, and its list of changes."""
+    """The watched values of a run, and its list of changes."""
 
     watched: WatchedValues
     changes: ChangeList

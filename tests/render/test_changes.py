@@ -1,4 +1,4 @@
-"""What changed from run to run."""
+"""Tests of changes from run to run."""
 
 from __future__ import annotations
 

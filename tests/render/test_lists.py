@@ -212,7 +212,7 @@ OF_ADAPTORS = re.findall(
 )
 """Fields that adaptors may give, of DefiLlama/yield-server, src/adaptors/test.js at e638965f, as far as they fit."""
 OF_THE_SERVER = {"apyMean30d", "ilRisk", "exposure"}
-"""What their server adds."""
+"""The fields that their server adds."""
 NUMBERS = ("totalSupplyUsd", "totalBorrowUsd", "supplyCapUsd", "availableBorrowUsd")
 
 

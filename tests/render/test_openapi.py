@@ -173,7 +173,7 @@ PLACES = {"market": M, "pool": P, "address": M, "token": M, "protocol": "blend",
 
 @pytest.mark.parametrize("path", [path for path, _, _ in DESCRIBED])
 def test_problems_that_are_answered_are_described(path: str) -> None:
-    """What the rule refuses, and what it says where there is no file, has a status and a body of the description."""
+    """Every refusal of the rule, and its answer without a file, has a status and a body of the description."""
     parameters = description()["paths"][path]["get"].get("parameters", ())
     for wrong in ("sort", "", *(parameter["name"] for parameter in parameters)):
         places = PLACES | {wrong: "!"}

@@ -1,4 +1,4 @@
-"""What a reader loads first stays small at any age of the history."""
+"""The first files that a reader loads stay small at any age of the history."""
 
 from __future__ import annotations
 

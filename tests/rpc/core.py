@@ -37,7 +37,7 @@ class State:
     entries: Mapping[bytes, tuple[bytes, int | None]]
 
     def answer(self, key: bytes, ledger: int) -> dict[str, object]:
-        """What ``/getledgerentry`` says of a key at a ledger."""
+        """The answer of ``/getledgerentry`` about a key at a ledger."""
         if key not in self.entries:
             return {"state": "not-found"}
         entry, live_until = self.entries[key]
@@ -120,7 +120,7 @@ def serve(state: State, port: int, latest: list[int]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """What captive core is asked for: its version, a new database, catching up, and to run."""
+    """Does what captive core is asked for: its version, a new database, catching up, and running."""
     if "version" in arguments:
         print(VERSION)
         return 0

@@ -1,4 +1,4 @@
-"""What the messages say when a bucket refuses (exporter/stores/s3_errors.py)."""
+"""The messages if a bucket refuses (exporter/stores/s3_errors.py)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_passes_is_tried_again(bucket: WireBucket, store: S3Store, fault: A
     ids=str,
 )
 def test_tries_are_bounded(bucket: WireBucket, store: S3Store, fault: Answer | Reset, text: str) -> None:
-    """What lasts is an error after the last try, which names the object."""
+    """A lasting failure is an error after the last try, which names the object."""
     bucket.disturb_next("alice", fault, more=20)
     with pytest.raises(StoreError, match=r"cannot write s3://bucket/p/a: .*" + text):
         store.put_new("a", b"1")

@@ -197,7 +197,7 @@ def test_an_answer_that_was_lost(bucket: WireBucket, clocks: Clocks, *, taken: b
     "text", [b"", b"{}", b"[1", b'{"holder": 5}', b'{"holder":"x","lease_seconds":1e9,"renewals":1}']
 )
 def test_a_lease_that_cannot_be_understood(bucket: WireBucket, clocks: Clocks, text: bytes) -> None:
-    """What is not a lease holds as long as ours would, and no longer."""
+    """An object that is not a lease holds as long as ours would, and no longer."""
     client = client_of(bucket, "carol")
     client.boto.put_object(Bucket=BUCKET, Key=LEASE, Body=text)
     with pytest.raises(LostRaceError, match="until 10:01:02 UTC"):

@@ -1,4 +1,4 @@
-"""What every store promises, checked for each of them, and the rules for keys (exporter/stores/store.py)."""
+"""The promises of every store, checked for each of them, and the rules for keys (exporter/stores/store.py)."""
 
 from __future__ import annotations
 
@@ -332,7 +332,7 @@ STATUS, CHANGES, PAGE = "v1/system/status.json", "v1/changes.json", "v1/pages/01
 
 
 def test_a_document_is_read_once() -> None:
-    """What was read, was missing, or was written is not asked for again; a page is, each time."""
+    """A document that was read, missing or written is not asked for again; a page is, each time."""
     bucket = BucketSimulator()
     bucket.put(STATUS, b"1")
     bucket.put(PAGE, b"2")

@@ -137,7 +137,7 @@ def test_hadolint_accepts_the_dockerfile() -> None:
 
 
 def test_the_image_is_built_from_what_is_not_ignored() -> None:
-    """What the Dockerfile copies is sent to the builder, and nothing else; tests/test_wheel.py builds from that."""
+    """The builder gets the files that the Dockerfile copies, and no others; tests/test_wheel.py builds from them."""
     copied = {
         name.rstrip("/")
         for line in re.findall(r"^COPY (?!--from)(.*)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)

@@ -58,7 +58,7 @@ def promtool(*arguments: str | Path, given: bytes = b"") -> None:
 
 
 def test_every_metric_exists() -> None:
-    """What alert rules and the dashboard ask for are names in a run's metrics."""
+    """Alert rules and the dashboard ask only for names in a run's metrics."""
     asked = re.findall(r"lending_\w+", (FOLDER / "alerts.yml").read_text())
     for panel in json.loads((FOLDER / "dashboard.json").read_text())["panels"]:
         asked += re.findall(r"lending_\w+", panel["targets"][0]["expr"])
@@ -122,7 +122,7 @@ def state_of(run: Outcome) -> dict[str, float]:
 
 
 def series_of(good: dict[str, float], failing: dict[str, float], *, publishing: bool) -> list[dict[str, str]]:
-    """What a monitor scrapes: a good run, and from the next one on runs that all end in the same way.
+    """The metrics that a monitor scrapes: a good run, and from the next one on runs that all end in the same way.
 
     With ``publishing`` each of these is published.
     """
@@ -169,7 +169,7 @@ def misconfigured(report: Path) -> None:
 
 
 def left_by(good: Outcome, fail: Callable[[Path], None], folder: Path) -> Outcome:
-    """What a run leaves that ends before it reads anything; ``good`` is the run before it."""
+    """The metrics of a run that ends before it reads anything; ``good`` is the run before it."""
     drill = Drill(folder / "out", "", folder / "run-report.json")
     drill.metrics.write_text(good.metrics)
     fail(drill.report)

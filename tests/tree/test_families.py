@@ -70,7 +70,7 @@ def keys() -> list[str]:
 
 
 def test_every_file_is_of_exactly_one_family(keys: list[str]) -> None:
-    """No file of a tree is of no family or of two, and there is no family that nothing is of."""
+    """Every file of a tree belongs to exactly one family, and every family has a file."""
     found = {key: [family.template for family in FAMILIES if family.pattern.fullmatch(key)] for key in keys}
     others = {
         key: [family.template for family in FAMILIES if family.pattern.fullmatch(key)] for key in NOT_IN_A_SMALL_TREE

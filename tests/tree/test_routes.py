@@ -174,7 +174,7 @@ REFUSED_NAMES = [
 
 @pytest.mark.parametrize(("path", "query", "name", "accepted"), REFUSED_NAMES)
 def test_names_that_read_like_parameters_are_refused(path: str, query: str, name: str, accepted: str) -> None:
-    """What a client takes for a filter, an order or a page is refused with the accepted names, never ignored."""
+    """A parameter that looks like a filter, an order or a page is refused with the accepted names, never ignored."""
     answer = route(path, query, SIZES)
 
     assert isinstance(answer, Problem)

@@ -81,7 +81,7 @@ def test_what_is_not_a_listing(change: dict[str, list[object]], reason: str) -> 
 
 @pytest.mark.parametrize("cut", [0, 10, -10])
 def test_bytes_that_are_no_parquet(cut: int) -> None:
-    """What is cut off or no Parquet at all is refused; so is a file without one of the columns."""
+    """A file that is cut off, is no Parquet, or lacks a column is refused."""
     data = RunListing.of([listed("a")]).parquet
     for damaged in (data[:cut], b"{}", pl_bytes({"key": ["a"]})):
         with pytest.raises(CheckError, match="is not a listing"):

@@ -1,4 +1,4 @@
-"""What holds for every workflow: who may do what, and what is run."""
+"""Rules for every workflow: who may do what, and what is run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def action_steps() -> list[dict[str, Any]]:
 
 
 def triggers_of(workflow: dict[Any, Any]) -> dict[str, Any]:
-    """What starts a workflow. YAML 1.1 reads the key `on` as true."""
+    """The events that start a workflow. YAML 1.1 reads the key `on` as true."""
     triggers: dict[str, Any] = workflow["on"] if "on" in workflow else workflow[True]
     return triggers
 
@@ -55,7 +55,7 @@ def test_rights_are_given_job_by_job(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*NAMES, "action"])
 def test_steps_call_scripts(name: str) -> None:
-    """What a workflow or the action runs can be run by hand: one script, with nothing that GitHub put into its text."""
+    """A step of a workflow or the action can be run by hand: one script, with nothing of GitHub in its text."""
     own = action_steps() if name == "action" else steps(name)
     script = r'"\$GITHUB_ACTION_PATH/(scripts/[a-z-]+)"' if name == "action" else "(scripts/[a-z-]+)"
     commands = [step["run"] for step in own if "run" in step]
@@ -178,7 +178,7 @@ def test_no_key_of_aws_is_stored() -> None:
 
 
 def named(where: object, kind: str) -> set[str]:
-    """What the expressions in a part of a workflow name after a word, such as the steps whose outputs they take."""
+    """The names after a word in a part's expressions, such as the steps whose outputs they take."""
     return set(re.findall(rf"\b{kind}\.([\w-]+(?:\.outputs\.[\w-]+)?)", str(where)))
 
 

@@ -96,7 +96,7 @@ def test_truncated_entries_are_errors(
     ],
 )
 def test_other_entries_are_refused_by_name(data: bytes, message: str) -> None:
-    """What is not a contract data entry of a known layout raises DecodeError that says what it is."""
+    """Anything but a contract data entry of a known layout raises a DecodeError that says what it is."""
     with pytest.raises(DecodeError, match=message):
         entries.decode_contract_data(data)
 

@@ -30,7 +30,7 @@ def exchanges(path: Path) -> list[tuple[_Json, _Json]]:
 
 
 class RecordedRpc:
-    """What was recorded, as an application. ``unknown`` has every question that the recording does not answer."""
+    """The recording as an application. ``unknown`` has every question that the recording does not answer."""
 
     def __init__(self, path: Path, state: Mapping[bytes, RawEntry]) -> None:
         self.unknown: list[_Json] = []

@@ -27,7 +27,7 @@ def together(bench: Bench, calls: list[ContractCall]) -> list[tuple[int, bytes |
 
 
 def alone(calls: list[ContractCall]) -> list[tuple[int, bytes | None]]:
-    """What each of them gives when it is asked alone; the fake gives the same to all."""
+    """The answer to each call alone; the fake gives the same to all."""
     answer = Bench().run(lambda source: source.simulate(CALLS[0]))
     return [(answer.ledger, answer.result)] * len(calls)
 

@@ -160,7 +160,7 @@ def test_entries_that_contradict_themselves_are_unusable(more: dict[str, Any]) -
     ],
 )
 def test_a_refusal_is_not_repeated(fault: fake.Fault) -> None:
-    """What an endpoint will not accept it is asked once; the others get their chance, and the error names both."""
+    """An endpoint is asked once for what it does not accept; then others are, and the error names both."""
     bench = Bench(A, B)
     bench.fault(A, fault)
     bench.fault(B, fake.status(500), fault)
@@ -409,7 +409,7 @@ def test_a_limit_of_keys_of_a_spare_endpoint() -> None:
 
 @pytest.mark.parametrize("words", ["cannot unmarshal key value AAAA at index 1", "maximum 200 keys", "limit of 0 keys"])
 def test_other_refusals_are_no_limit_of_keys(words: str) -> None:
-    """What does not name fewer keys than were sent stays a refusal."""
+    """A message that does not name fewer keys than were sent stays a refusal."""
     bench = Bench(A, rpc=filled(200))
     bench.fault(A, *9 * [fake.rpc_error(-32602, words)])
 

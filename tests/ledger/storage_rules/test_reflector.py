@@ -129,7 +129,7 @@ def test_release_6_refuses_what_does_not_fit() -> None:
 
 
 def test_release_6_takes_its_cache_first() -> None:
-    """What the instance has in its cache is not looked for among the entries."""
+    """Updates in the instance's cache are not looked for among the entries."""
     cached = vec(vec(u64(LAST * 1000), update({0: 7})), vec(u64((LAST - STEP) * 1000), update({0: 6})))
     stored = release_6({0: 0b111}, cache=cached)
     stored.put(ORACLE, u64((LAST - 2 * STEP) * 1000), update({0: 5}), TEMPORARY)

@@ -25,7 +25,7 @@ def half(level: int) -> int:
 
 
 def merged(old: Bucket, new: Bucket) -> Bucket:
-    """What CAP-20 makes of two buckets; a created and deleted entry leaves nothing."""
+    """The bucket that CAP-20 makes of two; a created and deleted entry leaves nothing."""
     found = old | new
     for key in old.keys() & new.keys():
         kinds = old[key][:4], new[key][:4]
@@ -163,7 +163,7 @@ class Network:
         return Proven(PASSPHRASE, ledger, bytes(32), closed, lists[0], lists[1], ledger + 1, {}), stored
 
     def claims(self, ledger: int, entries: dict[bytes, Entry | None] | None = None) -> Claims:
-        """What an honest run at a ledger claims, or another one."""
+        """The claims of an honest run at a ledger, or of another one."""
         said = self.truth[ledger] if entries is None else entries
         return Claims(PASSPHRASE, ledger, TIME + ledger, said, [], bytes(32))
 

@@ -146,7 +146,7 @@ def test_each_false_claim_is_refused_by_name(case: Case, key: bytes, claim: RawE
 
 
 def test_claims_of_a_ledger_before_the_checkpoint_are_confirmed_where_they_hold(since: Case) -> None:
-    """What was not changed since is proven; of what was changed, or is gone, nothing is known, and it is counted."""
+    """An entry that did not change since is proven; one that changed or is gone is unknown, and counted."""
     before = {ONE: value(ONE, 3, 99), FOUR: value(FOUR, 4, until=110), TEMPORARY: value(TEMPORARY, 5, until=100)}
 
     assert {

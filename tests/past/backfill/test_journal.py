@@ -55,7 +55,7 @@ def test_a_history_that_lost_rows() -> None:
 
 
 def test_a_journal_is_read_as_it_was_written() -> None:
-    """What is not there, or no journal, is an empty one."""
+    """A journal that is missing or malformed counts as an empty one."""
     store, journal = MemoryStore(), Journal()
     assert Journal() == read_journal(store)
     journal.add(NAME, piece(10, confirmed=1))

@@ -104,7 +104,7 @@ def test_only_before_what_is_published() -> None:
 
 
 def publish_status(store: Store, ledger: int) -> None:
-    """What a publisher would leave for others to see."""
+    """Put the status document into the store that a publisher of this ledger would leave."""
     status = {"format": FORMAT, "run_id": "1-a", "observed_ledger": ledger}
     status |= {"manifest_key": "v1/runs/1-a.json", "manifest_sha256": "0"}
     store.swap("v1/system/status.json", json.dumps(status).encode(), None)

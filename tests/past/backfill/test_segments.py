@@ -1,4 +1,4 @@
-"""What a backfill watches: whole contracts, single keys of tokens, and nothing that a reading did not look at."""
+"""A backfill watches whole contracts, single keys of tokens, and nothing that a reading did not look at."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def header_with(
 
 
 def refusal(header: LedgerHeader, network: bytes = PUBNET, previous: LedgerHeader | None = None) -> str:
-    """What is wrong with a header's value; empty if nothing is."""
+    """The fault of a header's value; empty if there is none."""
     try:
         check_closing_value(header, network, previous)
     except DecodeError as error:

@@ -94,7 +94,7 @@ def test_a_gap_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_object_is_named(content: bytes, message: str) -> None:
-    """What is not the batch that its key says is refused with its key."""
+    """An object that is not the batch that its key says is refused by its key."""
     with pytest.raises(DecodeError, match=f"the-key.*({message})"):
         open_batch("the-key", content, 96, 96)
 

@@ -94,7 +94,7 @@ def test_an_entry_as_a_reader_sees_it(closes: list[Close], number: int, last_mod
 
 
 def test_what_is_gone() -> None:
-    """What a transaction removes is absent, also right after a restoration; a temporary entry is after its time."""
+    """An entry that a transaction removes is absent, even right after a restoration; so is an expired temporary one."""
     removed = state(BEGUN, close(60, value(RESTORED, 1, 5), life(RESTORED, 90), GONE))
     passing = state(close(6, value(CREATED, 1, 6, PASSING), life(CREATED, 50, PASSING)))
     passing.take(*close(50, value(STATE, 1, 6, PASSING)))

@@ -1,4 +1,4 @@
-"""What tests have to be told of Alula (`tests.protocols.facts`)."""
+"""The facts about Alula that tests need (`tests.protocols.facts`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests have to be told of Blend (`tests.protocols.facts`)."""
+"""The facts about Blend that tests need (`tests.protocols.facts`)."""
 
 from __future__ import annotations
 

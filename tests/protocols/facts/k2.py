@@ -1,4 +1,4 @@
-"""What tests have to be told of K2 (`tests.protocols.facts`)."""
+"""The facts about K2 that tests need (`tests.protocols.facts`)."""
 
 from __future__ import annotations
 

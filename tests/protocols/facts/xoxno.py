@@ -1,4 +1,4 @@
-"""What tests have to be told of XOXNO (`tests.protocols.facts`)."""
+"""The facts about XOXNO that tests need (`tests.protocols.facts`)."""
 
 from __future__ import annotations
 

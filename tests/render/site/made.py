@@ -72,7 +72,7 @@ def pool_row(market: int, pool: int, **changes: Any) -> dict[str, Any]:
 
 
 def unpriced(reason: str = "the oracle has no price for this token") -> dict[str, Any]:
-    """What is different in a row without a price."""
+    """The columns that differ in a row without a price."""
     priced = ("oracle_decimals", "oracle_price", "price_timestamp", "oracle_price_usd")
     return dict.fromkeys((*priced, *(name for name in POOLS_SCHEMA if name.endswith("usd_cents")))) | {
         "price_reason": reason

@@ -186,7 +186,7 @@ def test_numbers_are_short_and_exact_on_hover(site: dict[str, str]) -> None:
 
 
 def test_what_is_missing_is_named(site: dict[str, str]) -> None:
-    """What could not be read, has no price, or is not deployed is named with its reason, and is never a zero."""
+    """A pool that is unread, without a price or not deployed is named with its reason, and is never a zero."""
     pool, overview = site[f"pools/{contract(101)}/{contract(10_002)}.html"], Page(site["index.html"]).text
 
     assert "No price: the oracle has no price for this token." in pool
@@ -233,7 +233,7 @@ def test_the_first_table_is_the_best_offer_of_each_token(site: dict[str, str]) -
 
 
 def test_no_page_shows_more_than_somebody_can_take_out_borrow_or_supply() -> None:
-    """What can leave, be borrowed or be supplied is rounded down on every page, in tokens and in dollars."""
+    """Amounts that can leave, be borrowed or be supplied are rounded down on every page, in tokens and dollars."""
     room = {"available_to_withdraw": 19_999_999_999, "available_usd_cents": 199_999}
     room |= {"available_to_borrow": 29_999_999_999, "available_to_borrow_usd_cents": 299_999}
     room |= {"available_to_supply": 39_999_999_999, "available_to_supply_usd_cents": 399_999}
@@ -427,7 +427,7 @@ def test_a_name_of_the_reference_breaks_only_where_a_reader_expects_it(site: dic
 
 
 def test_an_operation_lists_only_failures_of_its_own() -> None:
-    """What every operation may answer with is on the index once, and no operation repeats it."""
+    """Answers that every operation may give are on the index once, and no operation repeats them."""
     reference = api_reference()
     common = {(failure.status, said) for failure in reference.common for said in failure.details}
     own = [

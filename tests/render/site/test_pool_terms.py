@@ -44,7 +44,7 @@ BLEND = PROTOCOLS["blend"]
 
 
 def said(macro: str, *values: object) -> dict[str, str]:
-    """The lines of a list of facts, of a macro of the template."""
+    """The lines of the list of facts that a macro of the template makes."""
     html = str(getattr(environment().get_template("terms.j2").module, macro)(*values))
     lines = [Page(line).text for line in html.replace("</dt>", "</dt>\t").strip().split("\n")]
     return {label: value.replace("\N{NARROW NO-BREAK SPACE}", " ") for label, value in (x.split("\t") for x in lines)}
@@ -123,7 +123,7 @@ def test_rewards_are_said_with_their_token_or_why_not(changes: dict[str, Any], e
 
 @pytest.mark.parametrize(("end", "until"), [(1_737_354_589, ", until 20 Jan 2025, 06:29 UTC"), (2**40, "")])
 def test_rewards_have_amounts_an_end_and_a_price(end: int, until: str) -> None:
-    """What all are paid a year, until when, and the price behind the yield; an end far off is not shown."""
+    """The page has the yearly reward, its end, and the price behind the yield; an end far off is not shown."""
     paid = {
         "reward_symbol": "BLND",
         "reward_token_decimals": 7,
@@ -229,7 +229,7 @@ def test_spokes_one_by_one() -> None:
 
 
 def test_what_is_queued_is_on_the_pages_that_it_is_of() -> None:
-    """A change of a pool is on its page and its market's, one of a market on those of all of its pools."""
+    """A pool's change is on its page and its market's; a market's change is on the pages of all its pools."""
     tables = tables_of([pool_row(0, 0), pool_row(0, 1)])
     market, one, other = contract(100), contract(10_000), contract(10_001)
     tables.pending += [

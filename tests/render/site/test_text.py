@@ -1,4 +1,4 @@
-"""What people read: numbers short and exact, and what contracts call themselves, which can do no harm."""
+"""Texts for people: numbers short and exact, and names of contracts that can do no harm."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def value_of(shown: str) -> Fraction:
 
 @given(st.integers(0, 2**70) | st.integers(0, 10**7), st.integers(0, 18))
 def test_a_bound_is_on_the_safe_side(units: int, decimals: int) -> None:
-    """What somebody can do at most is never shown as more, and the least that is taken never as less.
+    """The most that somebody can do is never shown as more, and the least that is taken never as less.
 
     Neither is further from the exact number than a part in a hundred, or than the last digit that is shown.
     """

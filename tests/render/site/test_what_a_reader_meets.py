@@ -55,7 +55,7 @@ class _Shown(HTMLParser):
 
 
 def faults(text: str) -> list[str]:
-    """What a page shows that no reader should meet: a nonzero zero, a number of too many digits, or a formula."""
+    """The faults of a page that no reader should meet: a nonzero zero, too many digits, or a formula."""
     return [
         piece
         for piece in _Shown(text).pieces

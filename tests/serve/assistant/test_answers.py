@@ -122,7 +122,7 @@ def test_the_best_rates_and_the_tokens(ask: Ask, tree: Tree) -> None:
 
 
 def test_changes(ask: Ask, tree: Tree) -> None:
-    """What changed lately, and was a market paused? A hostile title comes cut and without what is not seen."""
+    """Questions about changes: the latest, and pauses. A hostile title comes cut and without invisible characters."""
     newest, paused = ask("changes", since="2029-01-01")["changes"], ask("changes", kind="paused", market=BLEND)
     title = newest[0]["title"]
 

@@ -87,7 +87,7 @@ def test_a_day_that_the_month_lacks() -> None:
     ],
 )
 def test_no_dates(text: str, said: str) -> None:
-    """What is no date is an error that says what is one."""
+    """A text that is not a date is an error that shows dates."""
     with pytest.raises(ConfigError) as raised:
         period_of(text, NOW)
 

@@ -1,4 +1,4 @@
-"""What the server offers besides single answers: short ones, dates, prompts and documents."""
+"""Tests of the server's other parts than single answers: short answers, dates, prompts and documents."""
 
 from __future__ import annotations
 

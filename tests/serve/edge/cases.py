@@ -44,12 +44,12 @@ class Case(Struct, frozen=True):
 
     @property
     def query(self) -> str:
-        """What follows the question mark."""
+        """The part of the URL after the question mark."""
         return self.url.partition("?")[2]
 
 
 class Answer(Struct, frozen=True):
-    """What came back; names of headers are lower case. ``asked`` is the URL as the platform tidied it up."""
+    """The answer; names of headers are lower case. ``asked`` is the URL as the platform tidied it up."""
 
     status: int
     headers: dict[str, str]
@@ -66,7 +66,7 @@ class Expected(Struct, frozen=True):
 
 
 def expected(case: Case, root: Path) -> Expected:
-    """What the API answers to a request without conditions, for a tree in a folder."""
+    """The API's answer to a request without conditions, for a tree in a folder."""
     if case.method == "OPTIONS":
         return Expected(204)
     if case.method not in ("GET", "HEAD"):
@@ -249,7 +249,7 @@ def _urls() -> Iterable[str]:
 
 
 def table() -> list[Case]:
-    """Every request of the tests of the rule and of the preview server, and for some of them other methods."""
+    """Every request that the tests of the rule and the preview server make, some of them with other methods."""
     cases = [Case(url, headers=ORIGIN) for url in dict.fromkeys(_urls())]
     for url in (
         "/v1/assets",

@@ -153,7 +153,7 @@ def test_nginx_compresses_documents_only(nginx: HttpTarget, root: Path, header: 
 
 
 def test_nginx_refuses_in_json_what_no_rule_sees(nginx: HttpTarget) -> None:
-    """What nginx refuses before it has a URI is a problem document too, and may be read from any origin."""
+    """A refusal of nginx before it has a URI is a problem document, too, and may be read from any origin."""
     for url, status in ((f"/v1/assets?{'x' * 20_000}", 414), ("/v1/%zz", 400), ("/%00", 400)):
         answer = nginx(Case(url))
 

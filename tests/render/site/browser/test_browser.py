@@ -122,7 +122,7 @@ def test_tables_filter_by_name_and_address(browser: Browser, made_url: str) -> N
 
 @pytest.mark.parametrize("width", SIZES)
 def test_one_search_finds_markets_tokens_and_pools(browser: Browser, url: str, width: int) -> None:
-    """What is typed is looked for in all lists at once, by name, protocol or address; a hit leads to its page."""
+    """The search looks in all lists at once, by name, protocol or address; a hit leads to its page."""
     with opened(browser, viewport={"width": width, "height": SIZES[width]}) as (page, wrong):
         page.goto(f"{url}/about.html")
         field = page.get_by_role("searchbox", name="Search markets, tokens, pools and the API")

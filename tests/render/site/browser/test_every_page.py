@@ -1,4 +1,4 @@
-"""What holds on every kind of page: for people who see, who listen, who touch, and who have a narrow screen.
+"""Rules for every kind of page: for people who see, who listen, who touch, and who have a narrow screen.
 
 The trees are a recording of all protocols, made pages (without prices, and long lists), and mainnet's real state.
 """
@@ -98,7 +98,7 @@ def made(made_url: str) -> tuple[Mapping[str, str], datetime]:
 
 
 def layout_faults(page: Page) -> list[str]:
-    """What is cut, hidden or hard to read on an open page."""
+    """The parts of an open page that are cut, hidden or hard to read."""
     wide = page.evaluate(SIDEWAYS)
     found = [f"{wide} pixels too wide"] if wide else []
     for what, script in (
@@ -112,7 +112,7 @@ def layout_faults(page: Page) -> list[str]:
 
 
 def axe_faults(page: Page, axe: str) -> list[str]:
-    """What axe-core finds on an open page."""
+    """The findings of axe-core on an open page."""
     page.evaluate(axe)
     judged = page.evaluate(AXE)
     return [f"{finding['id']}: {node['html'][:160]}" for finding in judged["violations"] for node in finding["nodes"]]
