@@ -145,13 +145,13 @@ def faults_of(
     return found
 
 
-@pytest.mark.parametrize("width", [320, *SIZES])
+@pytest.mark.parametrize("width", [320, 360, *SIZES])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["recorded", "made", "mainnet"])
 def test_no_kind_of_page_has_a_fault(
     request: pytest.FixtureRequest, name: str, scheme: str, width: int, axe: str
 ) -> None:
-    """On each kind of page, in both themes and at three widths, axe-core finds nothing, and nothing is cut or hidden.
+    """On each kind of page, in both themes and at four widths, axe-core finds nothing, and nothing is cut or hidden.
 
     A target has 24 pixels or as much room, addresses are in monospaced type, and no page scrolls sideways.
     """
