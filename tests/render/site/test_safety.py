@@ -140,7 +140,7 @@ def test_who_owes_is_not_known_for_a_reason_unless_a_census_added_it_up() -> Non
     assert not [question for question in whole if question.startswith("Who owes")]
     assert "exporter census --out" == fact("Who owes", pool).command
     page = site_of(tables_of([dict(pool)]))[f"pools/{pool['market']}/{pool['pool']}.html"]
-    assert "signed: <code class=\"command\">exporter census --out</code>.</dd>" in page
+    assert 'signed: <code class="command">exporter census --out</code>.</dd>' in page
     assert "listed markets only" in fact("Who owes", pool, facts(pool, listed=False)).answer
     for name, protocol in PROTOCOLS.items():
         assert protocol.no_positions in fact("Who owes", pool, facts(pool, name)).answer
