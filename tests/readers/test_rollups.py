@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from math import floor
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from exporter.history.realized import IndexAt, realized_apy_bps
 from tests.readers.snippets import DOCS, ask
 from tests.readers.trees import Row
 
@@ -80,20 +83,32 @@ def test_a_day_is_one_of_utc_in_every_session(published: Path, published_rows: l
     assert {"rates": expected_rates_of_usdc(published_rows)} == found
 
 
-def test_what_a_deposit_gave(published: Path, published_rows: list[Row]) -> None:
-    """The page's lines give what an amount lent and one borrowed grew to between two dates, exactly."""
+def test_what_a_deposit_gave(published: Path, tmp_path: Path) -> None:
+    """The page's lines give what a deposit and a loan gained between two dates, exactly, and what that is in a year."""
     section = DOCS.read_text().split("\n## What a deposit earned, what a loan cost\n")[1]
-    (code,) = re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], re.DOTALL)
-    newest = max(row["ledger_close_time"] // DAY for row in published_rows)
-    place = published_rows[0]["market"], published_rows[0]["pool"]
-    own = [row for row in published_rows if (row["market"], row["pool"]) == place]
-    days = {row["ledger_close_time"] // DAY: row for row in sorted(own, key=lambda row: int(row["ledger_close_time"]))}
-    first, last = (days[day] for day in (min(days), max(day for day in days if day < newest)))
-    dates = {
-        name: datetime.fromtimestamp(row["ledger_close_time"], UTC).date() for name, row in (("a", first), ("b", last))
+    code = "".join(re.findall(r"```python\n(.*?)```", section.split("\n## ")[0], re.DOTALL))
+    day = pl.read_parquet(published / "history/daily.parquet")
+    growing = pl.col("supply_index", "borrow_index").cast(pl.Int128)
+    later = [
+        day.with_columns(
+            (growing * (10_000 + 3 * days) // 10_000).cast(pl.Decimal(38, 0)),
+            pl.col("ledger_close_time") + timedelta(days=days, seconds=days),
+        )
+        for days in range(40)
+    ]
+    (tmp_path / "history").mkdir()
+    pl.concat(later).write_parquet(tmp_path / "history/daily.parquet")
+    began: datetime = day["ledger_close_time"][0]
+    names = {
+        **dict(zip(("MARKET", "POOL"), day.select("market", "pool").row(0), strict=True)),
+        "AMOUNT": 10**12,
+        "FIRST_DAY": began.date() + timedelta(days=2),
+        "LAST_DAY": began.date() + timedelta(days=32),
     }
-    names = {"MARKET": place[0], "POOL": place[1], "AMOUNT": 10**12, "FIRST_DAY": dates["a"], "LAST_DAY": dates["b"]}
-    exec(compile(code.replace(EXAMPLE, str(published)), "page", "exec"), names)
+    exec(compile(code.replace(EXAMPLE, str(tmp_path)), "page", "exec"), names)
 
-    for name, index in (("gain", "supply_index"), ("cost", "borrow_index")):
-        assert 10**12 * (last[index] - first[index]) // first[index] == names[name]
+    for name, a_year, index in (("gain", "earned", "supply_index"), ("cost", "paid", "borrow_index")):
+        first, last = (int(later[days][index][0]) for days in (2, 32))
+        ends = IndexAt(0, 7, first), IndexAt(30 * (DAY + 1), 7, last)
+        assert 10**12 * (last - first) // first == names[name] > 10**9
+        assert realized_apy_bps(*ends) == floor(10_000 * names[a_year])
