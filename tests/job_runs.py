@@ -114,4 +114,4 @@ def run(
     if network is not None:
         source = Opened(direct(network))
     done = execute(settings, store, report, source, now=lambda: now, **options)
-    return done.exit_code, report.facts
+    return done.exit_code, dict(report.facts)

@@ -113,12 +113,19 @@ def prove(
     return ProveResult(proofs, waiting, unproven)
 
 
-def _runs_without_proof(store: Store) -> list[tuple[str, str]]:
-    """The run ids and the keys of the manifests of published runs without a proof, the newest run first."""
+class _PublishedRun(NamedTuple):
+    """A run of which the tree has a manifest."""
+
+    run_id: str
+    manifest_key: str
+
+
+def _runs_without_proof(store: Store) -> list[_PublishedRun]:
+    """The published runs without a proof, the newest first."""
     proven_runs = {proof.run_id for proof in published_proofs(store)}
-    runs = [(key.removeprefix(RUNS_PREFIX).removesuffix(".json"), key) for key in manifest_keys(store)]
-    newest = sorted(runs, key=lambda run: ledger_of(run[0]), reverse=True)[:MAX_RUNS]
-    return [run for run in newest if run[0] not in proven_runs]
+    runs = [_PublishedRun(key.removeprefix(RUNS_PREFIX).removesuffix(".json"), key) for key in manifest_keys(store)]
+    newest = sorted(runs, key=lambda run: ledger_of(run.run_id), reverse=True)[:MAX_RUNS]
+    return [run for run in newest if run.run_id not in proven_runs]
 
 
 def _evidence_of(store: Store, manifest_key: str) -> ListedBytes | None:

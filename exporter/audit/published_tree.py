@@ -137,8 +137,8 @@ class _Check:
         check._checker.add(STATUS_KEY, published)
         check._checker.add(status.manifest_key, manifest_bytes)
         check._checker.add(manifest.files_key, listing_bytes)
-        for key, fault in record_faults(status, manifest, manifest_bytes, listed):
-            check._checker.fault(key, fault)
+        for fault in record_faults(status, manifest, manifest_bytes, listed):
+            check._checker.fault(fault.key, fault.text)
         return check
 
     async def run(self) -> CheckSummary:
@@ -234,7 +234,7 @@ class _Check:
 
     async def _check_rollups(self) -> None:
         """Check the rollups, and again if there are faults: somebody who publishes writes them before the manifest."""
-        faults: list[tuple[str, str]] = []
+        faults: list[Fault] = []
         loop = asyncio.get_running_loop()
 
         def read(key: str) -> bytes | None:
@@ -255,8 +255,8 @@ class _Check:
             faults += await _unnamed_files(self._source, manifest, self._status.run_id)
             if not faults:
                 return
-        for key, fault in faults:
-            self._checker.fault(key, fault)
+        for fault in faults:
+            self._checker.fault(fault.key, fault.text)
 
     async def _check_proofs(self) -> None:
         """Check the list of proofs, what it names, and the newest proofs."""
@@ -335,8 +335,8 @@ def _sample(listed: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
     return listed.filter(pl.col("key").is_in(chosen))
 
 
-async def _unnamed_files(source: TreeSource, manifest: HistoryManifest, run_id: str) -> list[tuple[str, str]]:
-    """Parquet files of the history that neither its manifest nor the publisher's records name, each with a fault."""
+async def _unnamed_files(source: TreeSource, manifest: HistoryManifest, run_id: str) -> list[Fault]:
+    """A fault for each Parquet file of the history that neither its manifest nor the publisher's records name."""
     present = {key for key in source.keys(HISTORY_FILES_PREFIX) or () if file_ledgers(key) is not None}
     unnamed = present - {file.key for file in manifest.files}
     if not unnamed:
@@ -348,4 +348,4 @@ async def _unnamed_files(source: TreeSource, manifest: HistoryManifest, run_id: 
         if begun.run_id != run_id:  # that run died, or is still at work
             unnamed.discard(begun.history_key or "")
     what = "belongs to no manifest: put back the newest v1/history.json, or run exporter history rebuild"
-    return [(key, what) for key in sorted(unnamed - record.history.keys())]
+    return [Fault(key, what) for key in sorted(unnamed - record.history.keys())]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from exporter.past.archive.stellar_proof import RefusedError, Trust, check_proof
 from exporter.past.archive.trusted_organisations import signed_by
+from exporter.publishing.faults import Fault
 from exporter.tree.documents import (
     InputName,
     Proof,
@@ -27,27 +28,25 @@ _INPUT_ORDER: tuple[InputName, ...] = ("evidence", "risk", "watched", "history")
 """The order in which a manifest names its inputs."""
 
 
-def record_faults(
-    status: SystemStatus, manifest: RunManifest, content: bytes, listed: RunListing
-) -> Iterator[tuple[str, str]]:
+def record_faults(status: SystemStatus, manifest: RunManifest, content: bytes, listed: RunListing) -> Iterator[Fault]:
     """Faults of the status document, the manifest and the listing, by key. ``content`` has the manifest's bytes."""
     key = status.manifest_key
     if hashlib.sha256(content).hexdigest() != status.manifest_sha256:
-        yield key, "does not have the digest that the status gives for it"
+        yield Fault(key, "does not have the digest that the status gives for it")
     if manifest.run_id != status.run_id or manifest.observed_ledger != status.observed_ledger:
-        yield key, f"is of run {manifest.run_id} at ledger {manifest.observed_ledger}, not of the status's"
+        yield Fault(key, f"is of run {manifest.run_id} at ledger {manifest.observed_ledger}, not of the status's")
     if manifest.published_at != status.generated_at:
-        yield STATUS_KEY, f"$.generated_at is {status.generated_at}, not the manifest's"
+        yield Fault(STATUS_KEY, f"$.generated_at is {status.generated_at}, not the manifest's")
     run_id = listed.run_id(manifest.observed_ledger)
     if manifest.run_id != run_id:
-        yield key, f"$.run_id is {manifest.run_id}, but the files listed give {run_id}"
+        yield Fault(key, f"$.run_id is {manifest.run_id}, but the files listed give {run_id}")
     if (manifest.file_count, manifest.bytes) != listed.size:
-        yield key, f"counts {manifest.file_count} files of {manifest.bytes} bytes, but lists {listed.size}"
+        yield Fault(key, f"counts {manifest.file_count} files of {manifest.bytes} bytes, but lists {listed.size}")
     for file in listed:
         if file.kind != kind_of(file.key):
-            yield key, f"lists {file.key} as a {file.kind}"
+            yield Fault(key, f"lists {file.key} as a {file.kind}")
     for text in input_faults(status, manifest, listed):
-        yield key, text
+        yield Fault(key, text)
 
 
 def input_faults(status: SystemStatus, manifest: RunManifest, listed: RunListing) -> Iterator[str]:

@@ -9,6 +9,7 @@ import msgspec
 
 from exporter.history.manifest import file_reference
 from exporter.history.rollups import KINDS, ReadFile, UnreadableHistoryError, has_same_history, updated_rollups
+from exporter.publishing.faults import Fault
 from exporter.tree.documents import (
     HistoryManifest,
     HistoryRollup,
@@ -22,10 +23,13 @@ from exporter.tree.same_values import same_values
 LASTING_ROLLUPS = {kind.key for kind in KINDS}
 """The keys of the rollups that do not belong to one month."""
 
+_UNNAMED = "is not named by the history's manifest"
+_NOT_MADE = "is not what the files of the history make of it"
+
 
 def rollup_faults(
     manifest: HistoryManifest, read: ReadFile, months: Collection[str] | None, *, recompute: bool
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[Fault]:
     """Faults of the rollups and of the table of liquidations, by key.
 
     ``months`` has the keys of the rollups of months in the store; None if they cannot be listed. With ``recompute``,
@@ -33,10 +37,10 @@ def rollup_faults(
     """
     named = {entry.key: entry for entry in manifest.rollups}
     if len(named) != len(manifest.rollups):
-        yield HISTORY_MANIFEST_KEY, "names a rollup twice"
+        yield Fault(HISTORY_MANIFEST_KEY, "names a rollup twice")
     if manifest.files and any(file.rows for file in manifest.files):
-        yield from ((kind.key, "is not named by the history's manifest") for kind in KINDS if kind.key not in named)
-    yield from ((key, "is not named by the history's manifest") for key in sorted({*(months or ())} - named.keys()))
+        yield from (Fault(kind.key, _UNNAMED) for kind in KINDS if kind.key not in named)
+    yield from (Fault(key, _UNNAMED) for key in sorted({*(months or ())} - named.keys()))
     damaged = set[str]()
     files_of_tables: list[HistoryRollup | LiquidationsFile] = [*manifest.rollups]
     if manifest.liquidations is not None:
@@ -44,14 +48,14 @@ def rollup_faults(
     for entry in files_of_tables:
         key = entry.key
         if entry.url != file_reference(key):
-            yield HISTORY_MANIFEST_KEY, f"the url of {key} does not lead to its key"
+            yield Fault(HISTORY_MANIFEST_KEY, f"the url of {key} does not lead to its key")
         data = read(key)
         if data is None:
             damaged.add(key)
-            yield key, "is missing, though the history's manifest names it"
+            yield Fault(key, "is missing, though the history's manifest names it")
         elif (len(data), hashlib.sha256(data).hexdigest()) != (entry.bytes, entry.sha256):
             damaged.add(key)
-            yield key, "does not have the bytes that the history's manifest gives for it"
+            yield Fault(key, "does not have the bytes that the history's manifest gives for it")
     lasting = [entry for entry in manifest.rollups if entry.key in LASTING_ROLLUPS]
     if not recompute or not all(has_same_history(entry, manifest) for entry in lasting):
         return  # ledgers were added to the past, and the next run makes the rollups again
@@ -65,9 +69,11 @@ def rollup_faults(
             if data is None:
                 continue
             if not same_values(key, data, file.data):  # how the rows are encoded does not matter
-                yield key, "is not what the files of the history make of it"
+                yield Fault(key, _NOT_MADE)
             elif msgspec.structs.replace(file.entry, bytes=named[key].bytes, sha256=named[key].sha256) != named[key]:
-                yield HISTORY_MANIFEST_KEY, f"says something else of {key} than the files of the history make of it"
+                yield Fault(
+                    HISTORY_MANIFEST_KEY, f"says something else of {key} than the files of the history make of it"
+                )
     except UnreadableHistoryError:
         return  # that file has a fault of its own
-    yield from ((key, "is not what the files of the history make of it") for key in sorted(named.keys() - expected))
+    yield from (Fault(key, _NOT_MADE) for key in sorted(named.keys() - expected))

@@ -21,6 +21,7 @@ from exporter.job.inputs import RunInputs
 from exporter.ledger.checkpoints import checkpoint_of
 from exporter.protocols import PROTOCOLS
 from exporter.publishing.publish import RunSummary
+from exporter.publishing.published_state import PublishedTimes
 from exporter.render.api_examples import examples_of
 from exporter.render.change_list import change_list
 from exporter.render.changes import own_changes
@@ -214,10 +215,8 @@ def render_run(inputs: RunInputs) -> RenderedRun:
     return RenderedRun(inputs, part, history, WatchedFile.of(watched_values(tables, inputs.settings.network)))
 
 
-def times_of(summary: RunSummary, interval: timedelta | None) -> dict[str, int]:
-    """The time of publishing and, if an interval is promised, the time of the next run, in unix seconds."""
+def times_of(summary: RunSummary, interval: timedelta | None) -> PublishedTimes:
+    """The time of publishing, and the time of the next run, which is None if no interval is promised."""
     published_at = int(summary.published_at.timestamp())
-    times = {"published_at": published_at}
-    if interval is not None:
-        times["next_expected_at"] = published_at + int(interval.total_seconds())
-    return times
+    expected = None if interval is None else published_at + int(interval.total_seconds())
+    return {"next_expected_at": expected, "published_at": published_at}

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, process_time, time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec import structs
 from msgspec.structs import asdict
@@ -22,7 +22,9 @@ from exporter.config import Settings
 from exporter.console import Console, Silence
 from exporter.discovery import Discovered
 from exporter.errors import CheckError, ConfigError, LostRaceError, StoreError, pluralize, without_keys
+from exporter.job.run_report import JsonObject, RunReport
 from exporter.protocols.compute import Tables
+from exporter.publishing.published_state import PublishedTimes
 from exporter.render.run_documents import unpriced_bps, unpriced_markets
 from exporter.render.site.templates import environment
 from exporter.tree.documents import EXPORTER_VERSION
@@ -45,11 +47,11 @@ class RunLog:
     raised. If it fails later, the run goes on and ``problem`` says what is wrong.
     """
 
-    def __init__(self, path: Path | None, console: Console | None = None, **facts: Any) -> None:
+    def __init__(self, path: Path | None, console: Console | None = None, **facts: Unpack[RunReport]) -> None:
         self._path, self.console = path, console or Silence()
         self.problem: str | None = None
         self._began = monotonic()
-        self.facts: dict[str, Any] = {
+        self.facts: RunReport = {
             "report_version": REPORT_VERSION,
             "complete": False,
             "exporter_version": EXPORTER_VERSION,
@@ -62,9 +64,9 @@ class RunLog:
             raise ConfigError(self.problem)
 
     @contextmanager
-    def step(self, name: str, doing: str) -> Iterator[dict[str, Any]]:
+    def step(self, name: str, doing: str) -> Iterator[JsonObject]:
         """Time a step. What the step puts into the dict goes to the console and into the report."""
-        step: dict[str, Any] = {"step": name, "complete": False}
+        step: JsonObject = {"step": name, "complete": False}
         self.facts["steps"].append(step)
         self._write()
         began, processor = monotonic(), process_time()
@@ -76,7 +78,7 @@ class RunLog:
             step["seconds"] = round(monotonic() - began, 3)
             step["processor_seconds"] = round(process_time() - processor, 3)
 
-    def add(self, **facts: Any) -> None:
+    def add(self, **facts: Unpack[RunReport]) -> None:
         """Put facts into the report."""
         self.facts.update(facts)
 
@@ -103,7 +105,7 @@ class RunLog:
 
     def finish(self, exit_code: int, message: str | None = None) -> None:
         """Complete the report, and write the metrics next to it."""
-        self.facts.update(
+        self.add(
             complete=True,
             exit_code=exit_code,
             message=None if message is None else without_keys(message),
@@ -113,8 +115,8 @@ class RunLog:
         self._write()
         if self._path is not None and not is_written_into(self._path):
             metrics = self._path.with_name(f"{self._path.name}.prom")
-            earlier_times = {} if "published_at" in self.facts else _published_times(metrics)
-            self._replace(metrics, metrics_of(earlier_times | self.facts))
+            earlier = PublishedTimes() if "published_at" in self.facts else _published_times(metrics)
+            self._replace(metrics, metrics_of({**earlier, **self.facts}))
 
     def _write(self) -> None:
         # A pipe or a device cannot be replaced, so it gets the report once, at the end.
@@ -165,10 +167,11 @@ def report_missing(settings: Settings, tables: Tables, read: MarketsRead, log: R
     except what the operator excludes or allows to be unread. Raises `CheckError` if no market was read at all.
     """
     log.add(
-        **{
-            name: list(map(structs.asdict, getattr(tables, name)))
-            for name in ("unread", "unpriced", "bounded", "absent", "skipped")
-        }
+        unread=[structs.asdict(item) for item in tables.unread],
+        unpriced=[structs.asdict(item) for item in tables.unpriced],
+        bounded=[structs.asdict(item) for item in tables.bounded],
+        absent=[structs.asdict(item) for item in tables.absent],
+        skipped=[structs.asdict(item) for item in tables.skipped],
     )
     report_notices(tables.notices, log, read.notices)
     for item in tables.of_listed().bounded:
@@ -228,7 +231,7 @@ def _first(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMED_POOLS]) + (", ..." if len(names) > MAX_NAMED_POOLS else "")
 
 
-def _published_times(metrics: Path) -> dict[str, int]:
+def _published_times(metrics: Path) -> PublishedTimes:
     """The times of the published run, from the metrics file of an earlier run. Empty if that cannot be read.
 
     A run that fails before it knows what is published repeats them. Without them no monitor would see that readers
@@ -238,14 +241,15 @@ def _published_times(metrics: Path) -> dict[str, int]:
         text = metrics.read_text(encoding="utf-8")
     except (OSError, ValueError):
         return {}
-    names = {"published_at": "published", "next_expected_at": "next_expected"}
-    matches = {
-        fact: re.search(rf"^lending_run_{name}_timestamp_seconds (\d+)$", text, re.M) for fact, name in names.items()
-    }
-    return {fact: int(match[1]) for fact, match in matches.items() if match is not None}
+    times = PublishedTimes()
+    if (published := re.search(r"^lending_run_published_timestamp_seconds (\d+)$", text, re.M)) is not None:
+        times["published_at"] = int(published[1])
+    if (expected := re.search(r"^lending_run_next_expected_timestamp_seconds (\d+)$", text, re.M)) is not None:
+        times["next_expected_at"] = int(expected[1])
+    return times
 
 
-def metrics_of(facts: Mapping[str, Any]) -> str:
+def metrics_of(facts: RunReport) -> str:
     """The report of a run that ended, in Prometheus' text format. A fact that it does not have gets no line."""
     template = environment().get_template("run_metrics.txt.j2")
     return template.render(facts=facts, proven=facts.get("proven", {}))

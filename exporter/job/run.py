@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from msgspec import Struct
@@ -52,6 +52,7 @@ from exporter.job.report import (
     report_outcome,
     report_unpriced,
 )
+from exporter.job.run_report import RunReport
 from exporter.job.sources import RpcEndpoints, Source, StoredLedger, check_ledger_clock, check_rpc_urls
 from exporter.job.watched import run_before, watched_by
 from exporter.protocols.compute import Tables
@@ -111,7 +112,7 @@ class RunResult(Struct, frozen=True):
     ledger: int
     run_id: str | None
     published: bool
-    report: dict[str, Any]
+    report: RunReport
 
 
 def run(
@@ -201,9 +202,9 @@ def execute(
         gathered = job.gather_inputs(held, tables, evidence)
         summary = job.publish(held, accepted, gathered.inputs)
         log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
-        log.add(**job.proven(held))
+        job.report_proven(held)
         if not dry_run:
-            log.add(**{"next_expected_at": None, **times_of(summary, settings.schedule.interval)})
+            log.add(**times_of(summary, settings.schedule.interval))
         code = ExitCode.UNREAD if surprises or gathered.lost.too_many else ExitCode.DONE
         if not dry_run:
             job.read_back(store, summary)
@@ -477,19 +478,18 @@ class Job(Struct, frozen=True):
             network, entries = self.settings.passphrase, read.entry_count
             self.source.publish_proof(held, network, summary.run_id, evidence_key, entries, read.proof, self.now)
             facts.update(entries=entries)
-        self.log.add(**self.proven(held))
+        self.report_proven(held)
 
-    def proven(self, held: HeldStore) -> dict[str, dict[str, int]]:
-        """The ledger and the counts of the newest proof in the tree, for the report; empty if there is no proof."""
+    def report_proven(self, held: HeldStore) -> None:
+        """Put the newest proof in the tree into the report, if there is one."""
         proofs = list[Proof]()
         with self.log.optional("the list of proofs cannot be read, so the report names none"):
             proofs += published_proofs(held)
-        if not proofs:
-            return {}
-        newest = max(proofs, key=lambda proof: proof.observed_ledger)
-        return {
-            "proven": {"ledger": newest.observed_ledger, "entries": newest.entries, "confirmed": newest.confirmed},
-        }
+        if proofs:
+            newest = max(proofs, key=lambda proof: proof.observed_ledger)
+            self.log.add(
+                proven={"ledger": newest.observed_ledger, "entries": newest.entries, "confirmed": newest.confirmed}
+            )
 
     def remember(self, held: HeldStore, gathered: Gathered) -> None:
         """Save what the next run needs of the history. If that fails, the next run reads the history again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -113,7 +113,7 @@ class RecordedNetwork(LocalNetwork):
         copied = [market for _ in range(1, copies) for market in originals]
         self._labels, self._copied = _labels(), set(self.copies)
         self._labels |= {copy: self._labels[market] for copy, market in zip(self.copies, copied, strict=True)}
-        entries |= _copies(entries, list(zip(copied, self.copies, strict=True)))
+        entries |= _copies(entries, list(map(CopiedContract, copied, self.copies)))
         chain = Chain(
             entries,
             start_ledger=start_ledger - bool(self.copies),
@@ -162,7 +162,7 @@ class RecordedNetwork(LocalNetwork):
         self._labels[new] = blend.label
         self._copied.add(new)
         state = {key: entry for key in self.chain.known_keys() if (entry := self.chain.stored(key)) is not None}
-        copy = {key: entry.data for key, entry in _copies(state, [(blend.markets[0], new)]).items()}
+        copy = {key: entry.data for key, entry in _copies(state, [CopiedContract(blend.markets[0], new)]).items()}
         if not through_factory:
             copy = {key: data for key, data in copy.items() if key[8:40] != strkey.decode(factory)[1]}
         self.close(copy, [_deployed(factory, new)] if through_factory else [])
@@ -179,15 +179,19 @@ def _labels() -> dict[str, str]:
     return {each.address: item.label for item in NETWORKS[NETWORK].deployments for each in item.contracts}
 
 
-def _copies(entries: Mapping[bytes, RawEntry], pairs: Sequence[tuple[str, str]]) -> dict[bytes, RawEntry]:
-    """Copies of contracts' entries, and of other contracts' entries whose keys name them, under other addresses.
+class CopiedContract(NamedTuple):
+    """A recorded contract, and the address of its copy."""
 
-    ``pairs`` has the old and the new address of each contract.
-    """
-    ids = {old: strkey.decode(old)[1] for old, _ in pairs}
+    recorded: str
+    copy: str
+
+
+def _copies(entries: Mapping[bytes, RawEntry], copied: Sequence[CopiedContract]) -> dict[bytes, RawEntry]:
+    """Copies of contracts' entries, and of other contracts' entries whose keys name them, under other addresses."""
+    ids = {each.recorded: strkey.decode(each.recorded)[1] for each in copied}
     with_id = {old: [pair for pair in entries.items() if ids[old] in pair[0]] for old in ids}
     copies = {}
-    for old, new in pairs:
+    for old, new in copied:
         old_id, new_id = ids[old], strkey.decode(new)[1]
         for key, entry in with_id[old]:
             copies[key.replace(old_id, new_id)] = replace(entry, data=entry.data.replace(old_id, new_id))

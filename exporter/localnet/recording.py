@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -75,12 +75,20 @@ def shipped() -> Recording:
     return Recording(ledger, close_time, [entries[key] for key in sorted(entries)], answers)
 
 
-def answer_key(call: ContractCall) -> tuple[str, str, tuple[bytes, ...]]:
+class AnswerKey(NamedTuple):
+    """What identifies a recorded answer: the contract, the function, and the arguments as XDR, those of maps sorted."""
+
+    contract: str
+    function: str
+    arguments: tuple[bytes, ...]
+
+
+def answer_key(call: ContractCall) -> AnswerKey:
     """What identifies a call. The tokens that ``quotes`` is asked for may be in any order, because it returns a map."""
     arguments = call.arguments
     if call.function == "quotes":
         arguments = tuple((kind, tuple(sorted(keys, key=repr))) for kind, keys in arguments)
-    return call.contract, call.function, tuple(map(encode_scval, arguments))
+    return AnswerKey(call.contract, call.function, tuple(map(encode_scval, arguments)))
 
 
 class Rewriting(Struct, frozen=True):

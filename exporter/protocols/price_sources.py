@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -60,15 +61,22 @@ async def watch_prices_contained(
         readings[0].notices.append(notice)
 
 
+class _OracleUse(NamedTuple):
+    """A market that asks an oracle, and the token that it asks for. The oracle or the token may be None."""
+
+    market: str
+    oracle: str | None
+    token: str | None
+
+
 def _oracles_used(readings: Sequence[ProtocolReading]) -> tuple[list[dict[str, set[str]]], dict[str, dict[str, None]]]:
     """The oracles of the markets of each reading, and the tokens for which each oracle is asked."""
     by_reading: list[dict[str, set[str]]] = []
     tokens_by_oracle: dict[str, dict[str, None]] = {}
     for reading in readings:
         by_market: dict[str, set[str]] = {}
-        uses: list[tuple[str, str | None, str | None]] = []
-        uses += [(market.address, market.oracle, None) for market in reading.markets]
-        uses += [(pool.market.address, pool.oracle, pool.token_address) for pool in reading.pools]
+        uses = [_OracleUse(market.address, market.oracle, None) for market in reading.markets]
+        uses += [_OracleUse(pool.market.address, pool.oracle, pool.token_address) for pool in reading.pools]
         for market, oracle, token in uses:
             if oracle is None or not oracle.startswith("C"):
                 continue

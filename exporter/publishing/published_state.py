@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
-from typing import Annotated, TypeVar
+from typing import Annotated, TypedDict, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -45,6 +45,13 @@ _Ledger = Annotated[int, Meta(ge=1)]
 _Decoded = TypeVar("_Decoded", bound=Struct)
 
 
+class PublishedTimes(TypedDict, total=False):
+    """When the published run was published, and when the next one is expected, in unix seconds."""
+
+    published_at: int
+    next_expected_at: int | None
+
+
 class PublishedStatus(Struct, frozen=True):
     """The fields of the status document that the publisher needs."""
 
@@ -58,10 +65,18 @@ class PublishedStatus(Struct, frozen=True):
     next_expected_at: Timestamp | None = None
 
     @property
-    def times(self) -> dict[str, int]:
-        """The times ``published_at`` and, if the run promised one, ``next_expected_at``, in unix seconds."""
-        times = {"published_at": self.generated_at, "next_expected_at": self.next_expected_at}
-        return {name: int(datetime.fromisoformat(time).timestamp()) for name, time in times.items() if time is not None}
+    def times(self) -> PublishedTimes:
+        """The times that the document has."""
+        times = PublishedTimes()
+        if self.generated_at is not None:
+            times["published_at"] = _seconds(self.generated_at)
+        if self.next_expected_at is not None:
+            times["next_expected_at"] = _seconds(self.next_expected_at)
+        return times
+
+
+def _seconds(time: str) -> int:
+    return int(datetime.fromisoformat(time).timestamp())
 
 
 class Published(Struct, frozen=True):

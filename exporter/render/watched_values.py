@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 import polars as pl
@@ -123,12 +124,19 @@ def _pools_with_frozen_keys(tables: Tables) -> Mapping[str, str]:
     return texts
 
 
-def _watched_parameters(parameters: Iterable[Parameter]) -> Iterator[tuple[str, str]]:
+class _WatchedParameter(NamedTuple):
+    """A parameter's name, and its value as text."""
+
+    name: str
+    value: str
+
+
+def _watched_parameters(parameters: Iterable[Parameter]) -> Iterator[_WatchedParameter]:
     """The parameters that are compared one by one. Caps are left out, because they are watched values of the pool."""
     for item in parameters:
         if not item.name.endswith("_cap"):
             value = "no limit" if item.no_limit else fixed_point(item.value, item.decimals)
-            yield item.name, value
+            yield _WatchedParameter(item.name, value)
 
 
 def _reward(side: str, time: int) -> pl.Expr:

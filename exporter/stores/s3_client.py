@@ -15,7 +15,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -94,8 +94,15 @@ _ACCEPTED = (
 )
 
 
-def parse_s3_uri(uri: str) -> tuple[str, str]:
-    """The bucket and the prefix that an ``s3://`` URI names.
+class S3Place(NamedTuple):
+    """A place in S3: a bucket, and the prefix of the keys in it; the prefix is empty for the whole bucket."""
+
+    bucket: str
+    prefix: str
+
+
+def parse_s3_uri(uri: str) -> S3Place:
+    """The place that an ``s3://`` URI names.
 
     Raises `ConfigError` for anything else. Its text never repeats the URI, which may contain a secret.
     """
@@ -107,7 +114,7 @@ def parse_s3_uri(uri: str) -> tuple[str, str]:
         raise ConfigError(f"output.uri holds credentials; put them into the environment instead. {_ACCEPTED}")
     if parts.scheme != "s3" or parts.query or parts.fragment or uri.endswith(("?", "#")):
         raise ConfigError(f"output.uri is not a plain s3:// URI; {_ACCEPTED}")
-    return parts.netloc, parts.path[1:].removesuffix("/")
+    return S3Place(parts.netloc, parts.path[1:].removesuffix("/"))
 
 
 def _variables() -> str:

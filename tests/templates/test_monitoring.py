@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from exporter.cli import main
 from exporter.errors import ExitCode
 from exporter.job.report import RunLog, metrics_of
+from exporter.job.run_report import RunReport
 from exporter.render.run_documents import render_metrics
 from tests.failure_drill import INTERVAL_MINUTES, Drill, Outcome, documented, outcomes
 from tests.job_runs import NOW
@@ -27,7 +28,7 @@ PUBLISHED = [code for code in ExitCode if code.is_published]
 FOLDER = Path(__file__).parents[2] / "templates" / "monitoring"
 
 
-FACTS = {
+FACTS: RunReport = {
     "exit_code": 7,
     "finished_at": 30,
     "published_at": 20,

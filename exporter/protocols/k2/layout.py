@@ -332,15 +332,23 @@ def decode_reserve_data(reserve: Fields) -> ReserveData:
     )
 
 
-def decode_share_token(entry: Entry, side: str) -> tuple[str, str, int]:
-    """The router, the asset and the scaled total in a share token's instance. Raises `DecodeError`."""
+class ShareTokenState(NamedTuple):
+    """What a share token's instance says: its router, the asset of its reserve, and the scaled total of its shares."""
+
+    router: str
+    asset: str
+    scaled_total: int
+
+
+def decode_share_token(entry: Entry, side: str) -> ShareTokenState:
+    """What the instance of a reserve's share token of a side says. Raises `DecodeError`."""
     what, asset, total = SHARE_TOKENS[side]
     state = dict(instance_of(entry.contract_data()).storage or ()).get(vec(symbol("State")))
     if state is None:
         raise DecodeError(f"{what} instance: there is no State")
     fields = Fields.of(state, f"{what} State")
     scaled = fields.number(total, scval.I128, 0, MAX_AMOUNT)
-    return fields.address("pool_address"), fields.address(asset), scaled
+    return ShareTokenState(fields.address("pool_address"), fields.address(asset), scaled)
 
 
 def router_named_by(entry: Entry) -> str | None:

@@ -418,7 +418,7 @@ def _final_state(key: bytes, step: Step) -> _FinalState | None:
         instance = step.after(instance_key(token))
         if instance is None:
             return None
-        scaled[side] = layout.decode_share_token(instance, side)[2]
+        scaled[side] = layout.decode_share_token(instance, side).scaled_total
     asset = entry.contract_data().key[1][1][1]
     own, defaults = (step.after(model) for model in layout.rate_model_keys(reserve.rate_contract, asset))
     if own is None and defaults is None:

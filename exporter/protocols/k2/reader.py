@@ -59,6 +59,13 @@ PLAIN = "get_asset_prices_vec"
 _NO_SUCH_FUNCTION = "Error(WasmVm, MissingValue)"
 
 
+class _EmissionKey(NamedTuple):
+    """A share token, and a token that its holders are paid."""
+
+    share_token: str
+    paid: str
+
+
 class _Reader(Collector):
     def __init__(self, candidates: Sequence[Candidate], deployments: Sequence[Deployment]) -> None:
         super().__init__(NAME, candidates)
@@ -217,13 +224,13 @@ class _Reader(Collector):
         lists = {token: variant_key(paying, "RTL", address(token)) for token, paying in contracts.items() if paying}
         stored = dict(await view.read(lists.values()))
         self.emissions = dict.fromkeys(sides, ())
-        rates: dict[tuple[str, str], bytes] = {}
+        rates: dict[_EmissionKey, bytes] = {}
         for token, key in lists.items():
             entry, side = stored[key], u32(list(layout.SHARE_TOKENS).index(sides[token]))
             with Barrier(partial(self.lose_emissions, token)):
                 for paid in () if entry is None else addresses(entry.value, "RTL", layout.MAX_REWARD_TOKENS):
                     names = address(token), address(paid), side
-                    rates[token, paid] = variant_key(str(contracts[token]), "ARC", *names)
+                    rates[_EmissionKey(token, paid)] = variant_key(str(contracts[token]), "ARC", *names)
         stored |= await view.read(rates.values())
         self.reward_keys = {token: [key] for token, key in lists.items()}
         for (token, _), key in rates.items():

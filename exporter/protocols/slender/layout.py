@@ -205,7 +205,14 @@ def amount_of(value: ScVal | None, what: str) -> int:
     return number
 
 
-def _tokens(reserve: Fields) -> tuple[str, str] | None:
+class _ReserveTokens(NamedTuple):
+    """The tokens of a reserve's shares of supply and of debt."""
+
+    s_token: str
+    debt_token: str
+
+
+def _tokens(reserve: Fields) -> _ReserveTokens | None:
     """The two tokens in a reserve's ``reserve_type``, which is [Fungible, sToken, debtToken]; None if it is [RWA].
 
     Raises `DecodeError`.
@@ -219,7 +226,7 @@ def _tokens(reserve: Fields) -> tuple[str, str] | None:
     if len(parts) != 3:
         raise DecodeError("ReserveData: field reserve_type has not two tokens")
     s_token, debt_token = (str(expect(part, scval.ADDRESS, "ReserveData: field reserve_type")) for part in parts[1:])
-    return s_token, debt_token
+    return _ReserveTokens(s_token, debt_token)
 
 
 def _feed(value: ScVal | None) -> tuple[int | None, Feed | None]:

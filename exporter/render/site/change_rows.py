@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import polars as pl
 from msgspec import Struct
@@ -73,8 +74,9 @@ def _row(change: RunChange, decimals: Mapping[PoolKey, int], read: set[str]) -> 
     where = PoolKey(change.market, change.pool or "")
     shown, exact = "", ""
     if change.kind not in _KINDS_WITHOUT_VALUES:
-        ends = [_value(value, change.unit, decimals.get(where)) for value in (change.before, change.after)]
-        shown, exact = (_from_to(*(None if end is None else end[at] for end in ends)) for at in (0, 1))
+        before, after = (_value(value, change.unit, decimals.get(where)) for value in (change.before, change.after))
+        shown = _from_to(before and before.short, after and after.short)
+        exact = _from_to(before and before.exact, after and after.exact)
     elif change.kind == "configuration":
         shown, exact = UNEXPLAINED_CONFIGURATION, f"its digest: {_from_to(change.before, change.after)}"
     return ChangeRow(
@@ -98,19 +100,26 @@ def _from_to(before: str | None, after: str | None) -> str:
     return "" if before is None else f"it was {before}"
 
 
-def _value(value: str | None, unit: str | None, decimals: int | None) -> tuple[str, str] | None:
-    """A value in short and in full, or None for no value."""
+class _ShownValue(NamedTuple):
+    """A value in short, and with every digit or character."""
+
+    short: str
+    exact: str
+
+
+def _value(value: str | None, unit: str | None, decimals: int | None) -> _ShownValue | None:
+    """A value as people read it; None for no value."""
     if value is None:
         return None
     plain = value.isascii() and value.isdigit()
     if unit == "usd":
-        return price(value), f"{value} USD"
+        return _ShownValue(price(value), f"{value} USD")
     if unit == "basis_points" and plain:
-        return exact_percent(int(value)), exact_percent(int(value))
+        return _ShownValue(exact_percent(int(value)), exact_percent(int(value)))
     if unit == "base_units" and value == "none":
-        return "no cap", "no cap"
+        return _ShownValue("no cap", "no cap")
     if unit == "base_units" and plain and decimals is not None:
-        return round_amount(int(value), decimals), exact_amount(int(value), decimals)
+        return _ShownValue(round_amount(int(value), decimals), exact_amount(int(value), decimals))
     if len(value) == _DIGEST_LENGTH or (len(value) == 56 and value.isalnum()):
-        return short_address(value), value
-    return words(value), value
+        return _ShownValue(short_address(value), value)
+    return _ShownValue(words(value), value)

@@ -21,7 +21,7 @@ from exporter.history.series import Series
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import NOBODY
 from exporter.protocols.compute import Tables, pending_by_market
-from exporter.protocols.numbers import MarketFrameRow
+from exporter.protocols.numbers import BackstopFrameRow, MarketFrameRow
 from exporter.render.api_examples import Examples, examples_of, filled
 from exporter.render.run_documents import basis_points, rate_curves
 from exporter.render.site.change_rows import change_rows
@@ -179,7 +179,7 @@ def _facts_of_markets(tables: Tables, pools: Sequence[NamedPool]) -> Mapping[str
     for item in tables.held:
         if item.kind == "admin" and item.value != NOBODY:
             admins.setdefault(item.market, {})[item.value] = None
-    backstops = {row["market"]: row for row in tables.backstops.iter_rows(named=True)}
+    backstops = {row["market"]: BackstopFrameRow(**row) for row in tables.backstops.iter_rows(named=True)}
     return {
         row["market"]: MarketFacts(
             market=row,

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -106,7 +106,10 @@ def api_reference() -> Reference:
     schemas = document.components["schemas"]
     routes = [_route(path, methods["get"], schemas) for path, methods in document.paths.items()]
     everywhere = set.intersection(
-        *({(failure.status, detail) for failure in route.failures for detail in failure.details} for route in routes)
+        *(
+            {_StatusDetail(failure.status, detail) for failure in route.failures for detail in failure.details}
+            for route in routes
+        )
     )
     common = _failures(routes[0].failures, everywhere, common=True)
     routes = [replace(route, failures=_failures(route.failures, everywhere, common=False)) for route in routes]
@@ -126,16 +129,24 @@ def api_reference() -> Reference:
     )
 
 
-def _failures(failures: Sequence[Failure], everywhere: set[tuple[str, str]], *, common: bool) -> list[Failure]:
+class _StatusDetail(NamedTuple):
+    """A status with which requests fail, and one sentence about when."""
+
+    status: str
+    detail: str
+
+
+def _failures(failures: Sequence[Failure], everywhere: set[_StatusDetail], *, common: bool) -> list[Failure]:
     """Failures with only those details that are in ``everywhere`` (``common``), or only the other ones.
 
     Failures without any details left are omitted.
     """
+
+    def is_chosen(failure: Failure, detail: str) -> bool:
+        return (_StatusDetail(failure.status, detail) in everywhere) is common
+
     chosen = [
-        replace(
-            failure,
-            details=[detail for detail in failure.details if ((failure.status, detail) in everywhere) is common],
-        )
+        replace(failure, details=[detail for detail in failure.details if is_chosen(failure, detail)])
         for failure in failures
     ]
     return [failure for failure in chosen if failure.details]

@@ -16,9 +16,9 @@ HEADLINE_FALL_BPS = 3_000
 
 
 class RiskWords(Struct, frozen=True):
-    """The two sentences, and the chart of what can be liquidated. With too few borrowers the chart is None."""
+    """The sentences, and the chart of what can be liquidated. With too few borrowers the chart is None."""
 
-    sentences: tuple[str, str]
+    sentences: tuple[str, ...]
     chart: Markup | None
     key: str
 

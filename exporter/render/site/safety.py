@@ -6,14 +6,13 @@ positions could be lost is in `exporter.render.site.risk_sentences`, if a census
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from exporter.errors import lasting, pluralize
 from exporter.protocols.base import Pending
-from exporter.protocols.numbers import MarketFrameRow
+from exporter.protocols.numbers import BackstopFrameRow, MarketFrameRow
 from exporter.protocols.protocol import Protocol
 from exporter.render.site.rows import NamedPool
 from exporter.render.site.text import (
@@ -68,7 +67,7 @@ class MarketFacts(Struct, frozen=True):
     protocol: Protocol
     pools: Sequence[NamedPool]
     admins: Sequence[str]
-    backstop: Mapping[str, Any] | None
+    backstop: BackstopFrameRow | None
     pending: Sequence[Pending]
 
 
@@ -283,22 +282,21 @@ def _backstop(facts: MarketFacts) -> SafetyFact:
         title = facts.protocol.words.coverage.title
         answer = f"Not known: no backstop or insurance fund of {title} is read, so it could be the lenders."
         return SafetyFact(question, answer, is_known=False)
-    if backstop["lp_tokens"] is None:
+    if backstop.lp_tokens is None:
         return SafetyFact(question, "A backstop. Its size is not known: it could not be read.", is_known=False)
-    if not backstop["lp_tokens"]:
+    if not backstop.lp_tokens:
         return SafetyFact(question, "The lenders: the market's backstop is empty.", warns=True)
-    blnd, usdc = backstop["blnd"], backstop["usdc"]
-    held = (
-        "" if None in (blnd, usdc) else f", which holds {round_amount(blnd, 7)} BLND and {round_amount(usdc, 7)} USDC"
-    )
-    queued = backstop["queued_part"]
+    held = ""
+    if backstop.blnd is not None and backstop.usdc is not None:
+        held = f", which holds {round_amount(backstop.blnd, 7)} BLND and {round_amount(backstop.usdc, 7)} USDC"
+    queued = backstop.queued_part
     leaving = f" {percent(queued // 1_000)} of it is queued for withdrawal." if queued else ""
-    if backstop["value_usd_cents"] is None:
+    if backstop.value_usd_cents is None:
         answer = f"A backstop{held}. Its worth is not known: there is no valid price of USDC here.{leaving}"
         return SafetyFact(question, answer, is_known=False)
     borrowed = facts.market["borrowed_usd_cents"]
-    share = f", {_part(backstop['value_usd_cents'], borrowed)} of what is borrowed in the market" if borrowed else ""
-    return SafetyFact(question, f"A backstop{held}, worth {dollars(backstop['value_usd_cents'])}{share}.{leaving}")
+    share = f", {_part(backstop.value_usd_cents, borrowed)} of what is borrowed in the market" if borrowed else ""
+    return SafetyFact(question, f"A backstop{held}, worth {dollars(backstop.value_usd_cents)}{share}.{leaving}")
 
 
 def _status(facts: MarketFacts) -> SafetyFact:

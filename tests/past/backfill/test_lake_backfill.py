@@ -145,7 +145,7 @@ def faults_of(store: Store) -> list[str]:
         stored = store.get(key)
         return None if stored is None else stored.data
 
-    return [key for key, _ in rollup_faults(manifest, read, None, recompute=True)]
+    return [fault.key for fault in rollup_faults(manifest, read, None, recompute=True)]
 
 
 def test_liquidations(lake: RecordedLake, whole: MemoryStore) -> None:

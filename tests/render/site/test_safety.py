@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Pending
-from exporter.protocols.numbers import MarketFrameRow
+from exporter.protocols.numbers import BackstopFrameRow, MarketFrameRow
 from exporter.render.site.rows import NamedPool
 from exporter.render.site.safety import MarketFacts, SafetyFact, of_market, of_pool
 from exporter.render.site.text import THIN
@@ -116,11 +116,21 @@ def test_who_may_change_a_market_is_named_or_said_not_to_be_known() -> None:
 
 def test_the_backstop_is_compared_with_what_is_borrowed() -> None:
     """If USDC has no price, the backstop's tokens are shown without their worth; an empty one covers nothing."""
-    row: dict[str, Any] = {"lp_tokens": 7, "blnd": 3 * 10**7, "usdc": 10**7, "queued_part": 0, "value_usd_cents": 10**5}
+    row = BackstopFrameRow(
+        market=contract(1),
+        backstop=contract(2),
+        lp_tokens=7,
+        blnd=3 * 10**7,
+        usdc=10**7,
+        queued_part=0,
+        value_usd_cents=10**5,
+        emission_decimals=0,
+        emission_reason="none",
+    )
     own = facts(named())
 
     def said(**changes: object) -> SafetyFact:
-        return fact("Who bears", named(), replace(own, backstop=row | changes))
+        return fact("Who bears", named(), replace(own, backstop=replace(row, **changes)))
 
     assert (
         f"A backstop, which holds 3 BLND and 1 USDC, worth $1,000, 10.0{THIN}% of what is borrowed in the market."
