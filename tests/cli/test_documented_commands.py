@@ -36,8 +36,8 @@ def commands(text: str) -> Iterator[list[str]]:
 
 def parse(arguments: list[str]) -> None:
     """Take apart the arguments as the command does, without running it. Raises `click.UsageError`."""
-    command: click.Command = main
-    context = click.Context(main, info_name="exporter")
+    command: click.Command = main  # which keeps what its help option is called by the first context that it sees
+    context = click.Context(main, info_name="exporter", **main.context_settings)
     while isinstance(command, click.Group):
         name, *arguments = arguments
         found = command.get_command(context, name)
