@@ -97,6 +97,7 @@ def test_a_type_checker_sees_the_types(command: Path, project_root: Path, tmp_pa
     assert "Success" in run(*checker, uses, cwd=tmp_path).stdout
 
 
+@pytest.mark.slow
 def test_the_command_in_an_empty_folder(command: Path, tmp_path: Path) -> None:
     """The installed command prints its version and format; its help names the commands, and imports nothing heavy."""
     where = run(command.parent / "python", "-c", "import exporter; print(exporter.__file__)", cwd=tmp_path).stdout
@@ -108,9 +109,17 @@ def test_the_command_in_an_empty_folder(command: Path, tmp_path: Path) -> None:
     assert f"exporter {exporter.__version__}, format {FORMAT}\n" == version
     listed = set(re.findall(r"^  ([a-z]+) ", help_run.stdout, flags=re.MULTILINE))
     assert {"run", "plan", "demo", "serve", "localnet"} <= listed
-    assert "exporter" in imported
     assert set() == HEAVY_PACKAGES & imported
     assert [] == list(tmp_path.iterdir())
+
+
+def test_the_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    """`exporter --help` is quick, because packages that take long to import are imported by the commands alone."""
+    help_run = run(sys.executable, "-X", "importtime", "-m", "exporter", "--help", cwd=tmp_path)
+    imported = {line.rpartition("|")[2].strip().split(".")[0] for line in help_run.stderr.splitlines()}
+
+    assert "exporter" in imported
+    assert set() == HEAVY_PACKAGES & imported
 
 
 def test_the_description_works_on_a_package_index(project_root: Path) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
-
-from msgspec import Struct, field
 
 from exporter.errors import ExitCode, printable
 
@@ -49,7 +48,8 @@ class UnprovenReason(StrEnum):
     MARKETS = "markets", "contracts may be markets that the run left out"
 
 
-class Unproven(Struct):
+@dataclass(slots=True)  # and no struct: `exporter --help` imports this module, and must not import msgspec
+class Unproven:
     """What is not proven.
 
     Attributes:

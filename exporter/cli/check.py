@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec.structs import asdict
 
 from exporter.cli.common import (
     STORE_WORDS,
@@ -91,6 +90,8 @@ def _report_tree(uri: str, sample: int | None, console: Console) -> int:
 
 
 def _report_chain(check: ChainCheck, console: Console) -> int:
+    from msgspec import structs
+
     answers = answers_next_to(console)
     for notice in check.notices:
         console.warning(notice)
@@ -98,7 +99,7 @@ def _report_chain(check: ChainCheck, console: Console) -> int:
         answers.event(
             "difference",
             f"{item.market} {item.pool or 'market'}: {item.field} is {item.ours}, the contract says {item.contract}",
-            **asdict(item),
+            **structs.asdict(item),
         )
     for text in check.other_clock[:MAX_NAMED_DIFFERENCES]:
         console.warning(text)
