@@ -66,7 +66,10 @@ class StoreSource:
 
     async def get(self, key: str, most: int) -> bytes | None:
         try:
-            stored = await asyncio.to_thread(self._store.get, key)  # so that several files are read at the same time
+            if self._store.reads_at_once == 1:  # a thread would take longer than the read
+                stored = self._store.get(key)
+            else:
+                stored = await asyncio.to_thread(self._store.get, key)
         except StoreError as error:
             if isinstance(error.__cause__, TooLargeError):
                 raise CheckError(str(error)) from error
