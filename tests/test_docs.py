@@ -87,6 +87,7 @@ def test_the_costs_name_their_prices() -> None:
     assert [] == [price for price in prices if f"{price:g}" not in text]
 
 
+@pytest.mark.slow
 def test_what_a_run_writes_is_still_what_was_measured() -> None:
     """The smaller network, measured now, is within a fifth of what the formula has: python -m tools.costs."""
     assert pytest.approx(costs.SMALL, rel=0.2) == costs.measure(50)

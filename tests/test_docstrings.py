@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from exporter import docstrings as docstrings_module
 from exporter.docstrings import docstrings
 from exporter.render.openapi import MODULES_WITH_MODELS
@@ -36,6 +38,7 @@ def test_the_source_has_what_python_has() -> None:
     assert [] == [(module, names) for module, names, kept, text in expected if kept != text]
 
 
+@pytest.mark.slow
 def test_without_docstrings_the_same_is_shown() -> None:
     """The API's description has the same bytes, and each command the same help."""
     shown = [

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from exporter.tables import BACKSTOPS_SCHEMA, COLUMNS, MARKETS_SCHEMA, POOLS_SCHEMA
 from exporter.tree.families import LATEST_PARQUET
@@ -39,17 +40,30 @@ assert run(settings_for(Path("tree"), **only("blend")), network=RecordedNetwork(
 """
 
 
-def test_adding_a_column_as_the_page_does(project_root: Path, tmp_path: Path) -> None:
-    """The diff in docs/architecture.md is all that it takes: the column is in every kind of file that has columns."""
+def apply_diff_of_the_page(project_root: Path, folder: Path) -> None:
+    """Copy the project into a folder and apply the diff in docs/architecture.md there."""
     (diff,) = re.findall(r"^```diff\n(.*?)^```", (project_root / "docs/architecture.md").read_text(), re.M | re.S)
-    for folder in ("exporter", "site_templates", "tests", "tools"):
-        shutil.copytree(project_root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("exporter", "site_templates", "tests", "tools"):
+        shutil.copytree(project_root / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     undo = ["git", "apply", "--reverse", "--check", "-"]  # whoever followed the page has the column already
-    if subprocess.run(undo, input=diff.encode(), cwd=tmp_path, check=False, capture_output=True).returncode:
+    if subprocess.run(undo, input=diff.encode(), cwd=folder, check=False, capture_output=True).returncode:
         applied = subprocess.run(
-            ["git", "apply", "-"], input=diff.encode(), cwd=tmp_path, check=False, capture_output=True
+            ["git", "apply", "-"], input=diff.encode(), cwd=folder, check=False, capture_output=True
         )
         assert not applied.returncode, f"write the diff in docs/architecture.md anew: {applied.stderr.decode()}"
+
+
+def test_the_diff_of_the_page_applies(project_root: Path, tmp_path: Path) -> None:
+    """The diff in docs/architecture.md fits the code as it is, and adds the column to the model of a pool."""
+    apply_diff_of_the_page(project_root, tmp_path)
+
+    assert "target_utilization_bps" in (tmp_path / "exporter/tree/pools.py").read_text()
+
+
+@pytest.mark.slow
+def test_adding_a_column_as_the_page_does(project_root: Path, tmp_path: Path) -> None:
+    """The diff in docs/architecture.md is all that it takes: the column is in every kind of file that has columns."""
+    apply_diff_of_the_page(project_root, tmp_path)
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     for program in (GENERATE, PUBLISH):
         subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, check=True)

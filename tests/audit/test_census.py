@@ -336,7 +336,7 @@ def verify(given: FromArchive, out: Path, *more: str) -> Result:
     return CliRunner().invoke(main, ["verify", str(out), *options, *trust])
 
 
-@pytest.mark.parametrize(("market", "archived"), [(SLENDER, False), (K2, True)])
+@pytest.mark.parametrize(("market", "archived"), [pytest.param(SLENDER, False, marks=pytest.mark.slow), (K2, True)])
 def test_an_archive_run_finds_copies_of_code(tmp_path: Path, market: str, *, archived: bool) -> None:
     """A stranger's contract with the code of a market is read, or named as unread or absent: the run is complete."""
 
@@ -376,6 +376,7 @@ def test_a_census_of_the_run(tmp_path: Path, recorded: tuple[SimulatedArchive, F
     assert "v1/census.json is not what the checkpoint and the run give" in forged.output
 
 
+@pytest.mark.slow
 def test_testnet_is_complete(testnet_archive: Path, tmp_path: Path) -> None:
     """A run of the real checkpoint has its one market, though no list has the factory of that time."""
     given = FromArchive((str(testnet_archive),), 9_983, None, tmp_path / "kept")

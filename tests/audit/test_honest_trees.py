@@ -27,11 +27,9 @@ def reasons(result: Result) -> list[str]:
 
 
 @pytest.mark.parametrize("flags", [{}, {"output__retention": "1h"}])
-@pytest.mark.parametrize(
-    "count", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(20, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("count", [2, *(pytest.param(count, marks=pytest.mark.slow) for count in (1, 3, 20))])
 def test_runs_from_archives(tmp_path: Path, count: int, flags: dict[str, int]) -> None:
-    """All is proven of one and three; of twenty, also swept ones, all but what the newest five do not cover."""
+    """All is proven of one, two and three; of twenty, also swept ones, all but what the newest five do not cover."""
     if flags and count < 20:
         pytest.skip("nothing is old enough to be swept")
     runs, out = ArchivedRuns(tmp_path), tmp_path / "out"

@@ -16,6 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from exporter.cli import main
+from exporter.localnet.player import RecordedNetwork
+from exporter.localnet.server import create_app, running
 from tests.protocols.protocol_facts import recorded_pools
 from tests.served_commands import PROJECT_ROOT, serving
 
@@ -99,18 +101,17 @@ def test_what_is_refused(
 def test_what_cron_keeps_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quiet run prints only that an RPC is dead, or why it failed; the key in its URL is in no output and report."""
     dead, fast = f"https://user:{SECRET}@127.0.0.1:9/{SECRET}?k={SECRET}", {"EXPORTER_REQUESTS_PER_SECOND": "1000"}
-    with serving("localnet", cwd=tmp_path) as url:
-        quiet = exporter(
-            *("run", "--quiet", "--rpc-url", dead, "--rpc-url", url, "--network", "local"), cwd=tmp_path, **fast
-        )
+    monkeypatch.chdir(tmp_path)
+    with running(create_app(RecordedNetwork())) as url:
+        command = ["run", "--quiet", "--rpc-url", dead, "--rpc-url", url, "--network", "local"]
+        quiet = CliRunner().invoke(main, command, env=fast)
     assert (tmp_path / "public" / "index.html").exists()
-    assert 0 == quiet.returncode, quiet.stderr
+    assert (0, "") == (quiet.exit_code, quiet.stdout), quiet.stderr
     assert re.fullmatch(
         r"\S+Z warning: the RPC 127.0.0.1:9 gave no usable answer, but another one did, so nothing is lost: "
         r"connect \(\d+ times\)\n",
         quiet.stderr,
     ), quiet.stderr
-    monkeypatch.chdir(tmp_path)
     failed = CliRunner().invoke(main, ["run", "--quiet", "--network", "local"], env={"EXPORTER_RPC_URLS": dead})
     assert 3 == failed.exit_code
     assert re.fullmatch(r"\S+Z error: no usable answer to .*; the last published run stays\n", failed.stderr), (

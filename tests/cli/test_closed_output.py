@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.console import Console
+from tests.examples import sampled
 
 
 class Closed(StringIO):
@@ -20,7 +21,7 @@ class Closed(StringIO):
         raise BrokenPipeError
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["edge", "nginx"]])
+@pytest.mark.parametrize("arguments", sampled([["--help"], ["plan", "--help"], ["edge", "nginx"]], 3))
 def test_a_closed_pipe_ends_a_command_in_silence(arguments: list[str], tmp_path: Path) -> None:
     """The command ends with the code that a shell gives to a program that SIGPIPE ended, and reports no bug."""
     read, write = os.pipe()

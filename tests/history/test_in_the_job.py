@@ -23,6 +23,7 @@ from exporter.tree.files import RenderedFile
 from tests.job_runs import NOW, run, settings_for
 from tests.localnet.recorded import BLEND_V1, only
 
+WEEK = 7 * 86_400
 STATE_PREFIX = STATE_KEY.removesuffix(".bin")
 
 
@@ -54,6 +55,7 @@ def publish_runs(store: Store, runs: int) -> tuple[dict[str, bytes], str]:
     return {key: data for key, data in tree.items() if not key.startswith(STATE_PREFIX)}, said.getvalue()
 
 
+@pytest.mark.slow
 def test_a_state_that_cannot_be_kept_changes_no_byte() -> None:
     """The tree is the same whether the state is kept or could never be written; a run says so and goes on."""
     kept = MemoryStore()
@@ -66,7 +68,8 @@ def test_a_state_that_cannot_be_kept_changes_no_byte() -> None:
     assert 3 == said.count("the next run reads the history again")
 
 
-def test_only_what_closed_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("steps", [[300, WEEK], pytest.param([20, 300, 3600, WEEK], marks=pytest.mark.slow)], ids=len)
+def test_only_what_closed_is_rendered(monkeypatch: pytest.MonkeyPatch, steps: list[int]) -> None:
     """A run renders the lengths in which a bucket closed, all of a length that has lost one, and all after a failure.
 
     Its files are those of a run that renders everything, as its id says.
@@ -95,7 +98,7 @@ def test_only_what_closed_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
 
         lengths, _, time = run_after(0)
         assert every == lengths
-        for seconds in (20, 300, 3600, 7 * 86_400):
+        for seconds in steps:
             alone = MemoryStore(store)  # where the state is lost; the store itself stays as it is
             alone.put(STATE_KEY, b"")
             everything, run_id, later = run_after(seconds, alone)

@@ -25,7 +25,7 @@ from exporter.history.time_buckets import DAY, HOUR, HOURLY_APPROXIMATE, HOURLY_
 from exporter.publishing.publish import replace_history
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, etag_of
-from tests.examples import examples
+from tests.examples import examples, spread, strides
 from tests.history.frames import manifest_of
 from tests.history.runs import MONDAY, frame_of, observe, places
 from tests.publishing.held import compact_history
@@ -156,12 +156,12 @@ def test_few_reads_and_writes() -> None:
 @pytest.mark.parametrize(
     ("wide", "days", "months", "begins"),
     [
-        (2_000, range(0, 201, 20), ["2026-11", "2026-12", "2027-01", "2027-02"], datetime(2027, 3, 1, tzinfo=UTC)),
-        (3, range(0, 56, 8), ["2026-11", "2026-12"], datetime(2027, 1, 1, tzinfo=UTC)),
+        (2_000, [0, 40, 80, 100, 200], ["2026-11", "2027-01", "2027-02"], datetime(2027, 3, 1, tzinfo=UTC)),
+        (3, [0, 8, 40, 48], ["2026-11", "2026-12"], datetime(2027, 1, 1, tzinfo=UTC)),
     ],
 )
 def test_months_of_hours(
-    monkeypatch: pytest.MonkeyPatch, wide: int, days: range, months: list[str], begins: datetime
+    monkeypatch: pytest.MonkeyPatch, wide: int, days: list[int], months: list[str], begins: datetime
 ) -> None:
     """The hourly file begins with the month of 90 days ago, or with the current one if a run has too many pools.
 
@@ -354,22 +354,24 @@ def test_too_many_files_wait_for_compaction() -> None:
 CRASHED = [MONDAY, MONDAY + 20 * DAY.seconds, MONDAY + 50 * DAY.seconds, MONDAY + 130 * DAY.seconds + 100]
 
 
-def test_a_crash_at_every_step() -> None:
+@strides(4)
+def test_a_crash_at_every_step(stride: int) -> None:
     """Wherever a step dies, each file is whole, and the next run makes them right."""
     before = MemoryStore()
     for time in CRASHED[:-1]:
         run(before, time)
-    for at in range(100):
+    counted = BucketSimulator(MemoryStore(before))
+    run(counted, CRASHED[-1])
+    assert len(counted.calls) > 8
+
+    for at in spread(range(len(counted.calls)), stride):
         inner = MemoryStore(before)
         store = BucketSimulator(inner)
         store.die_at(at)
-        try:
+        with pytest.raises(SimulatedKill):
             run(store, CRASHED[-1])
-            assert at > 8
-            return
-        except SimulatedKill:
-            for data in files_of(inner).values():
-                pl.read_parquet(io.BytesIO(data))
+        for data in files_of(inner).values():
+            pl.read_parquet(io.BytesIO(data))
         run(inner, CRASHED[-1] + HOUR.seconds)
         assert_right(inner)
 

@@ -37,7 +37,7 @@ def schedule(random: Random, runs: int, mean_minutes: int) -> Iterator[tuple[int
 
 
 @pytest.mark.parametrize(
-    ("runs", "mean_minutes", "pools"), [(30, 5, 3), (26, 3000, 1), pytest.param(200, 60, 2, marks=pytest.mark.slow)]
+    ("runs", "mean_minutes", "pools"), [(16, 5, 3), (14, 3000, 1), pytest.param(200, 60, 2, marks=pytest.mark.slow)]
 )
 def test_buckets_equal_a_plain_recomputation(runs: int, mean_minutes: int, pools: int) -> None:
     """Over many runs, some of which die or lose their state, every page equals a plain recomputation."""
@@ -49,9 +49,9 @@ def test_buckets_equal_a_plain_recomputation(runs: int, mean_minutes: int, pools
         present = everything if random.random() < 0.9 else everything[1:]
         observed = observe(random, present, ledger, time)
         historian.run(observed, ledger, time, keep=random.random() < 0.9)
-        if number % 50 == 15:
+        if number % 50 == 7:
             historian.store.delete([STATE_KEY])
-        if number % 50 == 25:
+        if number % 50 == 11:
             historian.store.put(STATE_KEY, b"what another program left here")
         if number % 40 == 39 or number == runs - 1:
             compared += historian.assert_as_recomputed()
@@ -62,7 +62,7 @@ def test_running_again_changes_no_byte() -> None:
     """A run that is repeated after it died, at whatever point, makes the very same files."""
     random = Random(7)
     historian = Historian(MemoryStore())
-    for ledger, time in schedule(random, 5, 300):
+    for ledger, time in schedule(random, 3, 300):
         observed = observe(random, places(2, 1), ledger, time)
         before_recording = historian.carry_on(observed, ledger, time)[1]
         record(historian.store, frame_of(observed, ledger, time), ledger, time)

@@ -64,6 +64,7 @@ def test_what_was_archived_is_archived_again() -> None:
     assert any(row["archived"] for row in json.loads(page.data)["data"])
 
 
+@pytest.mark.slow
 def test_a_snapshot_file(mainnet_snapshot_path: Path, tmp_path: Path) -> None:
     """A run of the real ledger 55,261,759 publishes the contract's own numbers, and its evidence gives the same run."""
     mainnet, store = settings_for(network__name="mainnet"), MemoryStore()

@@ -21,6 +21,7 @@ from exporter.past.archive_source import FromArchive, open_archive_state
 from exporter.stores.memory import MemoryStore
 from tests.job.recorded_archive import CHECKPOINT, recorded_archive
 from tests.job_runs import run, settings_for
+from tests.localnet.recorded import only
 from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.simulated_archive import ORGANISATIONS, SimulatedArchive, trust_document, validators
 from tests.snapshot_files import write_snapshot
@@ -57,13 +58,13 @@ def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[Simulate
 def test_the_report_has_the_newest_proof(made: tuple[SimulatedArchive, Path, FromArchive]) -> None:
     """A report names the ledger of the newest proof in the tree and what it confirms, even if it is the run's own."""
     store = MemoryStore()
-    _, unproven = run(settings_for(), MemoryStore(), network=RecordedNetwork())
-    _, before = run(settings_for(), store, archive=made[2])
+    _, unproven = run(settings_for(**only("slender")), MemoryStore(), network=RecordedNetwork())
+    _, before = run(settings_for(**only("slender")), store, archive=made[2])
     stored = store.get("v1/proofs.json")
     assert stored is not None
     (proof,) = json.loads(stored.data)["proofs"]
     later = RecordedNetwork(start_ledger=CHECKPOINT + 5, start_time=before["ledger_close_time"] + 60)
-    _, facts = run(settings_for(), store, network=later)
+    _, facts = run(settings_for(**only("slender")), store, network=later)
 
     assert "proven" not in unproven
     assert CHECKPOINT == proof["observed_ledger"]

@@ -18,6 +18,7 @@ from exporter.localnet import rpc
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from tests.job_runs import run, settings_for
+from tests.localnet.recorded import only
 
 
 @pytest.mark.parametrize(("later", "count"), [(0, 0), (1, 1)])
@@ -26,7 +27,7 @@ def test_what_can_be_read_is_published_with_a_notice(tmp_path: Path, later: int,
     network = RecordedNetwork()
     network.protocol_version = LATEST_PROTOCOL + later
     with running(create_app(network)) as url:
-        code, _ = run(settings_for(tmp_path, url))
+        code, _ = run(settings_for(tmp_path, url, **only("slender")))
     notices = json.loads((tmp_path / "v1/system/status.json").read_bytes())["notices"]
 
     assert (0, count) == (code, len(notices))

@@ -92,6 +92,7 @@ class TestEmbeddedNetwork:
         assert len(before) > len(changed) + 1
         assert len(bucket.writes()) <= 14 * recorded_pools()
 
+    @pytest.mark.slow
     def test_a_quiet_run_into_a_bucket(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A quiet run into a bucket lists no folder twice, and takes the lease once after its trial."""
         network = RecordedNetwork()
@@ -174,10 +175,9 @@ class TestEmbeddedNetwork:
         network = RecordedNetwork(close_seconds=400)
         damaged, control = (settings_for(tmp_path / name, **SLENDER) for name in ("damaged", "control"))
         status = tmp_path / "damaged/v1/system/status.json"
-        for _ in range(2):
-            for settings in (damaged, control):
-                run(settings, network=network)
-            network.advance()
+        for settings in (damaged, control):
+            run(settings, network=network)
+        network.advance()
         status.write_bytes(b"{")
         with pytest.raises(StoreError, match=r"v1/system/status\.json cannot be understood .* Remove this one file"):
             run(damaged, network=network)

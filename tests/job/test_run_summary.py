@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from exporter.errors import ExitCode
 from exporter.job.report import RunLog
 from exporter.job.run_summary import MAX_NAMED_ITEMS, MAX_TEXT_CHARACTERS, main, render_summary
+from tests.examples import examples
 
 
 def finished(path: Path, code: int, message: str | None = None, **facts: Any) -> dict[str, Any]:
@@ -59,6 +60,7 @@ def test_long_lists_are_cut(tmp_path: Path) -> None:
 HOSTILE = "`<img src=x>` | [a](https://e.example) @everyone ![](x) <!-- \u202e \n## Heading\n| a | b |\n"
 
 
+@examples(fast=10, thorough=2_000)
 @given(text=st.text() | st.just(HOSTILE) | st.text(alphabet="`|<>[]()!@#\n\\ a"))
 def test_nothing_from_outside_becomes_markup(text: str) -> None:
     """Whatever a market calls itself is one span of code: no line, cell or span of its own."""

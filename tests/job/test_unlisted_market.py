@@ -173,6 +173,7 @@ def test_it_moves_no_alarm(trees: Trees) -> None:
 CROWD = 100
 
 
+@pytest.mark.slow
 def test_a_crowd_with_oracles_of_their_own(tmp_path: Path) -> None:
     """A crowd of unlisted markets costs a bounded number of requests, and changes nothing of listed markets."""
     alone, crowded = RecordedNetwork(), RecordedNetwork()

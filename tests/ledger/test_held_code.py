@@ -23,6 +23,7 @@ from exporter.ledger.codec.scval_encode import INSTANCE_KEY
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.player import RecordedNetwork
 from tests.job_runs import direct, read_tables, run, settings_for
+from tests.localnet.recorded import only
 
 OWNER, TAG = derived_address("the factory"), (scval.EXECUTABLE_TAG, b"pool")
 NEW_CODE = bytes(range(32))
@@ -73,7 +74,7 @@ def test_an_upgrade_of_held_code_is_a_change(tmp_path: Path) -> None:
     network = RecordedNetwork()
     market = read_tables(direct(network)).markets["market"][0]
     network.close(moved(network, market))
-    settings = settings_for(tmp_path)
+    settings = settings_for(tmp_path, **only(market))
     run(settings, network=network)
     network.close(holder(market, (scval.BYTES, NEW_CODE)))
     _, report = run(settings, network=network)

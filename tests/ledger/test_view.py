@@ -466,7 +466,7 @@ def _run_schedule(seed: int, together: bool) -> str:
 
 
 SLOW = pytest.mark.slow
-SCHEDULES = [(350, False), (150, True), pytest.param(20_000, False, marks=SLOW), pytest.param(5_000, True, marks=SLOW)]
+SCHEDULES = [(150, False), (60, True), pytest.param(20_000, False, marks=SLOW), pytest.param(5_000, True, marks=SLOW)]
 
 
 @pytest.mark.parametrize(("schedules", "together"), SCHEDULES)

@@ -28,7 +28,7 @@ from exporter.tables import GATES, VALID_PRICE, Gate, PoolKey
 from tests.protocols.contract_states import SUCCESS, Answered, State, states
 
 EVERY = pytest.mark.parametrize(
-    "every", [pytest.param(7, id="each seventh"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+    "every", [pytest.param(20, id="each twentieth"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 )
 
 Probe = dict[str, Any]

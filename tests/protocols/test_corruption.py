@@ -42,7 +42,7 @@ Place = tuple[str, str]
 
 UNFORESEEN: Final = "nobody thought of this"
 
-SAMPLE: Final = 15
+SAMPLE: Final = 30
 """The fast suite corrupts one entry of this many."""
 
 

@@ -56,6 +56,7 @@ def on_chain_refused(settings: Settings) -> str:
     return str(error.value)
 
 
+@pytest.mark.slow
 def test_nothing_is_lost(tmp_path: Path) -> None:
     """Every run reads every pool, with empty zones, factories that know one pool, expired events and another RPC."""
     network, store = RecordedNetwork(window=6), MemoryStore()

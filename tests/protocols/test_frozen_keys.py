@@ -20,6 +20,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.protocols.frozen_keys import SETTING_KEY, UNKNOWN_FROZEN, decode_frozen_keys
 from tests.job_runs import direct, read_tables, run, settings_for
+from tests.localnet.recorded import only
 
 GATES = ["can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate"]
 
@@ -69,8 +70,9 @@ def test_frozen_keys_close_every_operation_of_what_needs_them() -> None:
 
 def test_a_frozen_market_is_a_change_of_its_own_kind(tmp_path: Path) -> None:
     """Freezing and thawing a market's key are changes of the kind frozen, and a repeated run has them."""
-    network, settings = RecordedNetwork(), settings_for(tmp_path)
+    network = RecordedNetwork()
     market = read_tables(direct(network)).markets["market"][0]
+    settings = settings_for(tmp_path, **only(market))
     for keys in ([], [instance_key(market)], []):
         network.close({SETTING_KEY: setting(keys)})
         run(settings, network=network)

@@ -25,7 +25,7 @@ from exporter.tables import OPTIONAL_COLUMNS
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.read_back import render_document
-from tests.examples import examples
+from tests.examples import examples, spread, strides
 from tests.history import frames
 from tests.history.frames import manifest_of
 from tests.history.runs import frame_of, observe, places
@@ -244,7 +244,8 @@ class TestRefusals:
 
 
 class TestReaders:
-    def test_every_crash(self) -> None:
+    @strides(5)
+    def test_every_crash(self, stride: int) -> None:
         """Killed after any operation, the history has every row; the next compaction does the rest."""
         times = [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY, FIRST_DAY + DAY + 1, FIRST_DAY + 2 * DAY]
         whole = MemoryStore()
@@ -252,7 +253,7 @@ class TestReaders:
         expected = every_row(whole)
         counted = BucketSimulator(MemoryStore(whole))
         compact_history(counted)
-        for position in range(len(counted.calls)):
+        for position in spread(range(len(counted.calls)), stride):
             left = MemoryStore(whole)
             bucket = BucketSimulator(left)
             bucket.die_at(position)

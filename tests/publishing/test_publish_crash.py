@@ -24,7 +24,7 @@ from exporter.stores.folder import TEMPORARY_PREFIX, FolderStore, write_file
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import utc_now
 from exporter.tree.families import INTENT_KEY
-from tests.examples import examples
+from tests.examples import examples, spread, strides
 from tests.publishing.held import sweep
 from tests.publishing.published_tree import (
     MARKETS,
@@ -68,7 +68,8 @@ def followed_by_a_later_run(store: MemoryStore, clock: TestClock) -> dict[str, o
     return current_part(tree_of(store))
 
 
-def test_killed_at_any_operation() -> None:
+@strides(4)
+def test_killed_at_any_operation(stride: int) -> None:
     """Killed after any operation, the old run is whole.
 
     Neither the run itself, published again, nor a later one leaves a trace of that.
@@ -82,7 +83,7 @@ def test_killed_at_any_operation() -> None:
     assert len(bucket.calls) > 25
     later = followed_by_a_later_run(MemoryStore(old, clock), clock)
 
-    for position in range(len(bucket.calls)):
+    for position in spread(range(len(bucket.calls)), stride):
         clock = TestClock()
         left = MemoryStore(old, clock)
         dying = BucketSimulator(left)

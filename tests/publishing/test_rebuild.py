@@ -205,6 +205,7 @@ def test_without_any_file() -> None:
         rebuild_history(empty)
 
 
+@pytest.mark.slow
 def test_a_published_tree(tmp_path: Path) -> None:
     """A check names what is wrong in a tree of the job, rebuilding mends it, and the newest run's file comes back."""
     publish_tree(tmp_path, "alula", runs=3)

@@ -227,6 +227,7 @@ def test_a_sweep_reads_few_listings() -> None:
     assert len(read) <= 6
 
 
+@pytest.mark.slow
 def test_pages_are_listed_once_a_day() -> None:
     """In between, pages go with the runs that expired, as if all had been listed; those of a dead run wait a day."""
     listed, left = [], []

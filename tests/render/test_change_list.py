@@ -27,13 +27,13 @@ def test_changes_that_a_run_takes_over() -> None:
 def test_what_is_kept_is_bounded() -> None:
     """The newest changes are kept, of one market only this many."""
     busy, document = contract(99), compared(tables(1, [pool()]), None, "made")
-    for ledger in range(2, 200):
+    for ledger in range(2, MAX_CHANGES_OF_MARKET + 10):
         after = tables(ledger, [pool()], {contract(n): {"status": f"s{ledger}"} for n in (*range(50, 60), 99)})
         document = compared(after, document, "made")
 
     assert MAX_CHANGES_OF_MARKET == sum(change.market == busy for change in document.data)
     assert 11 * MAX_CHANGES_OF_MARKET == len(document.data) <= MAX_CHANGES
-    assert 199 == document.data[0].observed_ledger
+    assert MAX_CHANGES_OF_MARKET + 9 == document.data[0].observed_ledger
     assert MAX_FEED_ENTRIES == feed_of(document, "feed.atom").findall(f"{ATOM}entry").__len__()
 
 

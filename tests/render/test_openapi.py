@@ -26,6 +26,7 @@ from exporter.tree.problems import encode_problem
 from exporter.tree.read_back import render_document
 from exporter.tree.routes import Served, route
 from exporter.tree.values import RewardReason
+from tests.examples import examples
 from tests.render.rendering import SIZES, contract
 
 M, P = contract(1), contract(2)
@@ -192,6 +193,7 @@ def allowed_by(schema: dict[str, Any]) -> st.SearchStrategy[str]:
 
 
 @pytest.mark.parametrize(("path", "model"), [row[:2] for row in DESCRIBED])
+@examples(fast=8, thorough=2_000)
 @given(data=st.data())
 def test_what_is_described_is_never_refused(path: str, model: type[Struct], data: st.DataObject) -> None:
     """Whatever values the description allows, the rule takes them, and picks a file of the described model."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from exporter.errors import ExitCode, LostRaceError, StoreError
 from exporter.stores.s3_client import LEASE_KEY, S3Options
 from exporter.stores.s3_store import S3Store
+from tests.examples import spread, strides
 from tests.s3.places import (
     AFTER_ITS_LEASE,
     FAST,
@@ -93,7 +94,7 @@ def every_case(names: list[str], case: Callable[[Scene, str, int], bool], stride
     with Scene() as scene:
         calls = scene.calls()
     assert calls > 40
-    wanted = [(name, position) for name in names for position in range(calls)][::stride]
+    wanted = spread([(name, position) for name in names for position in range(calls)], stride)
     workers = 8 if stride == 1 else 2
 
     def work(start: int) -> dict[tuple[str, int], bool]:
@@ -179,18 +180,13 @@ def pausing(scene: Scene, name: str, position: int) -> bool:
     return error is None
 
 
-def strides(fast: int) -> pytest.MarkDecorator:
-    """A part of the cases, and in the slow tests all."""
-    return pytest.mark.parametrize("stride", [fast, pytest.param(1, marks=pytest.mark.slow)])
-
-
-@strides(151)
+@strides(307)
 def test_something_passes_by(stride: int) -> None:
     """A call that is refused, lost or cut off once is repeated, and the run is published as if nothing had been."""
     assert every_case([*PASSING], passing, stride)
 
 
-@strides(131)
+@strides(263)
 def test_something_lasts(stride: int) -> None:
     """If every call from one on fails, readers keep the run that they have, and a later run completes."""
     names = [*PASSING, "access denied", "dies"]
@@ -199,7 +195,7 @@ def test_something_lasts(stride: int) -> None:
     assert_switched(every_case(names, lasting, stride), stride)
 
 
-@strides(29)
+@strides(61)
 def test_a_run_that_pauses(stride: int) -> None:
     """A run that goes on too late takes nothing back from the newer one, wherever it paused."""
     assert_switched(every_case(["pauses"], pausing, stride), stride)

@@ -109,6 +109,7 @@ def test_sweep_that_paused_removes_nothing() -> None:
     assert 12 < position
 
 
+@pytest.mark.slow
 def test_removal_that_arrives_too_late_is_repaired(place: WirePlace, clock: JumpingClock) -> None:
     """Removals have no condition: one that was sent in time and arrives after the hold is made good by the next run."""
     with WireBucket() as other:

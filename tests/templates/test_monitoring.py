@@ -177,6 +177,7 @@ def left_by(good: Outcome, fail: Callable[[Path], None], folder: Path) -> Outcom
     return replace(good, metrics=drill.metrics.read_text())
 
 
+@pytest.mark.slow
 def test_each_failure_of_the_drill_fires_its_alert(tmp_path: Path) -> None:
     """Runs that fail as the drill makes them fail fire the alerts of docs/failures.md, at the times that it says.
 

@@ -12,6 +12,7 @@ import pytest
 from exporter.errors import ExitCode
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
+from tests.examples import sampled
 from tests.workflows.scripts import call
 
 
@@ -78,7 +79,9 @@ def test_a_run_that_takes_too_long_is_stopped(project_root: Path, tmp_path: Path
     assert (1, "exit-code=1\n", True) == (code, outputs, "## Exit code 1" in summary)
 
 
-@pytest.mark.parametrize("code", [code for code in ExitCode if code not in (ExitCode.REFUTED, ExitCode.UNPROVEN)])
+@pytest.mark.parametrize(
+    "code", sampled((code for code in ExitCode if code not in (ExitCode.REFUTED, ExitCode.UNPROVEN)), 3)
+)
 def test_what_follows_a_publication_follows(project_root: Path, tmp_path: Path, code: ExitCode) -> None:
     """The script ends with 0 where the run's tree, or another's, is published, and else as the run does."""
     python = python_that(tmp_path, f'[ "$3" != run ] || exit {code:d}\n[ "$3" != prove ] || exit 3')

@@ -315,7 +315,7 @@ def limited(bench: Bench, host: str, per_second: float, *, retry_after: str | No
 
 
 @pytest.mark.parametrize("retry_after", [None, "0", "1"])
-@pytest.mark.parametrize("per_second", [2, 1, 0.5])
+@pytest.mark.parametrize("per_second", [2, *(pytest.param(rate, marks=pytest.mark.slow) for rate in (1, 0.5))])
 def test_a_rate_limit_ends_nothing(per_second: float, retry_after: str | None) -> None:
     """However low a server's limit is, all calls are answered, at a rate near the limit and with few refusals."""
     bench = Bench(A, rpc=filled(12_000), max_in_flight=4, requests_per_second=8, total_deadline_s=300)

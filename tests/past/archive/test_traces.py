@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 
@@ -74,8 +75,8 @@ def judged(seed: int, checkpoint: int, *, hot: bool) -> Counter[str]:
 
 
 @pytest.mark.parametrize("hot", [False, True])
-@pytest.mark.parametrize("seeds", [range(10), pytest.param(range(10, 100), marks=pytest.mark.slow)])
-def test_honest_claims_are_never_refused_and_forged_ones_never_confirmed(seeds: range, hot: bool) -> None:
+@pytest.mark.parametrize("seeds", [(1, 5, 7), pytest.param(range(100), marks=pytest.mark.slow)])
+def test_honest_claims_are_never_refused_and_forged_ones_never_confirmed(seeds: Sequence[int], hot: bool) -> None:
     """Whatever lived how short, of every ledger before a checkpoint, with all levels and with the newest."""
     verdicts = Counter[str]()
     for seed in seeds:

@@ -233,6 +233,7 @@ def transitions_of(store: Store) -> list[Transitions]:
     return manifest.transitions
 
 
+@pytest.mark.slow
 def test_a_backfill_of_the_same_ledgers_counts_their_transitions_once(lake: RecordedLake, whole: MemoryStore) -> None:
     """If the time between boundaries changes, the counts are those of the last backfill, not the sum of both."""
     store = MemoryStore()

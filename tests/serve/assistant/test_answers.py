@@ -211,6 +211,7 @@ def test_xlm_is_the_native_asset_alone() -> None:
     assert ["T1"] == named("t1", "T0")
 
 
+@pytest.mark.slow
 def test_over_standard_input_and_output(tree: Tree) -> None:
     """The command serves the same to a client that starts it."""
     arguments = ["-m", "exporter", "mcp", str(tree.folder)]
