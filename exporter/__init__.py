@@ -4,7 +4,6 @@
 ``import exporter`` costs nothing; type checkers read ``__init__.pyi``.
 """
 
-import gc
 from importlib import import_module
 from typing import Any
 
@@ -36,12 +35,5 @@ __all__ = list(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Hardly anything that an import makes is garbage: to look for it takes a seventh of the import's time.
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    finally:
-        if collects:
-            gc.enable()
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     return value

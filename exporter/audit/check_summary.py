@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from exporter.errors import pluralize
 from exporter.publishing.checker import CheckCounts
 
 
-class CheckSummary(CheckCounts, Struct, kw_only=True):
+class CheckSummary(CheckCounts, kw_only=True):
     """How much was checked: a check that read little proves little.
 
         >>> summary.complete, summary.links > summary.pools

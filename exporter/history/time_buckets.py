@@ -34,7 +34,7 @@ class Span(Struct, frozen=True, kw_only=True):
         return (time - self.origin) // self.seconds * self.seconds + self.origin
 
 
-class Bucket(Span, Struct, frozen=True, kw_only=True):
+class Bucket(Span, frozen=True, kw_only=True):
     """A length of the API's time buckets.
 
     Attributes:

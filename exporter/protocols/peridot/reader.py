@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from msgspec import Struct, field
+from msgspec import field
 from msgspec.structs import replace
 
 from exporter.deployments import Deployment
@@ -35,7 +35,7 @@ from exporter.tree.values import UnreadReason
 NAME = "peridot"
 
 
-class PeridotReading(ProtocolReading, Struct):
+class PeridotReading(ProtocolReading):
     """The reading with its controllers. A pause can end without an entry changing, so they are needed later."""
 
     controllers: dict[str, layout.Controller] = field(default_factory=dict)
