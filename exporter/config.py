@@ -45,7 +45,7 @@ ACCEPTED: dict[str, str] = {
     "network.rpc_urls": "a list of Stellar RPC URLs (https, or http on this machine)",
     "network.rpc_headers": "a table of HTTP headers for the RPC, NAME = VALUE, or such a table for each host",
     "network.max_in_flight": "a whole number from 1 to 256: requests under way at once",
-    "network.requests_per_second": "a number above 0: requests to one endpoint in a second",
+    "network.requests_per_second": "a number above 0: the most calls to one endpoint in a second",
     "network.request_timeout": f"{DURATIONS['network.request_timeout']}: the longest that one request may take",
     "network.read_deadline": f"{DURATIONS['network.read_deadline']}: the longest that a whole reading may take",
     "network.max_ledger_age": f"{DURATIONS['network.max_ledger_age']}: how old the RPC's ledger may be; 0s: any age",

@@ -14,7 +14,7 @@ import math
 import random
 import re
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -37,7 +37,7 @@ class RpcLimits(Struct, frozen=True, kw_only=True):
     """
 
     max_in_flight: int = 4  # calls worked on at once; each has at most one HTTP request under way
-    requests_per_second: float = 8.0  # to each endpoint; requests are spaced evenly
+    requests_per_second: float = 8.0  # to each endpoint
     request_timeout_s: float = 30.0  # seconds for one HTTP request, from connecting to the last byte
     attempts: int = 4  # failed tries at each endpoint in one call; those it answers by demanding a pause do not count
     total_deadline_s: float = CALL_SECONDS  # seconds for one call from its turn on, waits included
@@ -97,7 +97,7 @@ class Endpoint(Struct, eq=False):
     failing: bool = False
     held_since: float = -math.inf  # it demanded a pause then (on the client's clock) ...
     held_until: float = 0.0  # ... and is not asked at all until then
-    next_slot: float = 0.0  # when the next request may start, by the rate
+    turns: deque[float] = field(default_factory=deque)  # when the last calls had their turns, as many as may be at once
     most_per_second: float = math.inf  # the rate, lowered by each of its demands for fewer requests
     most_keys: int = MAX_KEYS_PER_REQUEST  # in one getLedgerEntries
     takes_batches: bool = True  # until the first JSON-RPC batch fails, because gateways may refuse them
@@ -110,13 +110,22 @@ class Endpoint(Struct, eq=False):
         return min(requests_per_second, self.most_per_second)
 
     def reserve(self, now: float, requests_per_second: float, calls: int = 1) -> float:
-        """Take the next free slot of the rate, and return how many seconds to wait for it.
+        """Take the next free turn, and return how many seconds to wait for it.
 
-        An HTTP request with several calls takes a slot for each, because providers count calls.
+        No second has more calls than the rate. They need not be spaced: the first ones go out as soon as they are asked
+        for. An endpoint that demanded fewer requests may count shorter times than seconds, so its calls are spaced
+        evenly. An HTTP request with several calls takes a turn for each, because providers count calls.
         """
-        slot = max(now, self.next_slot, self.held_until)
-        self.next_slot = slot + calls / self.rate(requests_per_second)
-        return slot - now
+        rate = self.rate(requests_per_second)
+        at_once = 1 if self.most_per_second < math.inf else max(1, int(rate))
+        seconds = at_once / rate
+        others = at_once - min(calls, at_once)  # so many earlier calls may be in the same time
+        free = self.turns[-1 - others] + seconds if len(self.turns) > others else -math.inf
+        turn = max(now, self.held_until, free)
+        self.turns.extend(turn + seconds * (number // at_once) for number in range(calls))
+        while len(self.turns) > at_once:
+            self.turns.popleft()
+        return turn - now
 
     def hold(self, asked_at: float, now: float, seconds: float, requests_per_second: float) -> None:
         """Leave the endpoint alone for some seconds, and ask it less often from then on.

@@ -9,11 +9,13 @@ import logging
 import tracemalloc
 import zlib
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from exporter.errors import ConfigError
 from exporter.ledger.rpc import endpoints
@@ -92,13 +94,39 @@ def test_the_list_of_urls_is_bounded(urls: list[str]) -> None:
         parse_endpoints(urls)
 
 
-def test_requests_are_spaced_evenly() -> None:
-    """Each request takes the next slot of the rate; unused slots do not add up to a burst."""
+def test_a_second_has_as_many_calls_as_the_rate() -> None:
+    """The first calls of a second need not wait for each other, and unused turns do not add up."""
     (endpoint,) = parse_endpoints(["https://a.example"])
-    waits = [endpoint.reserve(now, 4.0) for now in (10, 10, 10, 50, 50.05)]
+    waits = [endpoint.reserve(now, 3.0) for now in (10, 10, 10, 10, 50, 50.25, 50.5, 50.5)]
 
-    assert [0, 0.25, 0.5, 0] == waits[:4]
-    assert pytest.approx(0.2) == waits[4]
+    assert [0, 0, 0, 1, 0, 0, 0, 0.5] == waits
+
+
+def test_an_endpoint_that_wanted_fewer_requests_gets_them_evenly() -> None:
+    """After a demand for fewer requests each call, also in a batch, has the time that the rate leaves for it."""
+    (endpoint,) = parse_endpoints(["https://a.example"])
+    endpoint.most_per_second = 4.0
+    waits = [endpoint.reserve(10, 8.0, calls) for calls in (1, 1, 3, 1)]
+
+    assert [0, 0.25, 0.5, 1.25] == waits
+
+
+@given(
+    st.sampled_from([0.3, 1.0, 2.5, 8.0]),
+    st.lists(st.tuples(st.floats(0, 2), st.integers(1, 8)), min_size=1, max_size=40),
+)
+def test_no_second_has_more_calls_than_the_rate(rate: float, asked: list[tuple[float, int]]) -> None:
+    """However requests come, no time in which the rate allows some calls has more; a batch never has more itself."""
+    (endpoint,) = parse_endpoints(["https://a.example"])
+    at_once = max(1, int(rate))
+    now, turns = 0.0, list[float]()
+    for pause, calls in asked:
+        now += pause
+        count = min(calls, at_once)
+        turns += [now + endpoint.reserve(now, rate, count)] * count
+
+    assert sorted(turns) == turns
+    assert all(later - turn >= at_once / rate - 1e-9 for turn, later in zip(turns, turns[at_once:], strict=False))
 
 
 def test_a_rate_too_slow_for_the_deadline_is_refused() -> None:
@@ -204,7 +232,7 @@ def test_retry_after_is_seconds(value: str | None, seconds: float | None) -> Non
 async def drip(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """An answer whose every byte comes well within any time-out of a single read."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n")
-    with suppress(ConnectionError):
+    with suppress(ConnectionError), closing(writer):
         while True:
             writer.write(b" ")
             await writer.drain()
