@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import click
 import polars as pl
 import pytest
 from click.testing import CliRunner, Result
@@ -41,7 +42,10 @@ from exporter.protocols.protocol import (
 from tests.localnet.direct_source import DirectSource
 from tests.protocols.made_ledger import contract, entry, instance, stellar_asset
 from tests.protocols.pawn import NAME, PAWN, WASM_HASH, YEAR
+from tests.protocols.protocol_facts import missing_facts
 from tests.protocols.room import room_made
+from tests.protocols.world import World
+from tools.recording.__main__ import parts_of
 
 LEDGER, NOW = 60_000_000, 1_790_000_000
 SHOP, OPENED, GUILD = (contract(label) for label in ("shop", "opened shop", "guild"))
@@ -136,6 +140,16 @@ def test_room_is_made_before_pools_are_read() -> None:
 
     assert (sum(len(market.members) for market in reading.markets),) == made.pools
     assert made.keys - made.keys_before >= sum(made.pools)
+
+
+@pytest.mark.usefixtures("registered")
+def test_what_a_protocol_lacks_is_named(tmp_path: Path) -> None:
+    """Without its facts, its module for the recording, or its recorded market, one is told which file to write."""
+    assert [NAME] == missing_facts()
+    with pytest.raises(click.ClickException, match=r"tools/recording/pawn\.py is missing"):
+        parts_of(NAME, tmp_path)
+    with pytest.raises(AssertionError, match=r"no market of pawn: write tools/recording/pawn\.py"):
+        World(NAME)
 
 
 def test_names_that_are_taken() -> None:

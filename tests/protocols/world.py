@@ -132,7 +132,10 @@ class World:
         self.chain = Changed(network or _network())
         self.time = self.chain.close_time(self.chain.latest)
         markets = [market for named, market in LISTED if named == protocol]
-        assert markets, f"the recorded network has no market of {protocol} (docs/adding-a-protocol.md, The tests)"
+        assert markets, (
+            f"the recorded network has no market of {protocol}: write tools/recording/{protocol}.py and call "
+            f"python -m tools.recording {protocol} (docs/adding-a-protocol.md, 4. The recording)"
+        )
         self.market = markets[0]
         self.deployments: list[Deployment] = [item for item in deployments_of("local") if item.protocol == protocol]
         self.answers: dict[tuple[str, str], Answer] = {}
