@@ -18,11 +18,13 @@ from exporter.errors import (
     SourceError,
     pluralize,
 )
+from exporter.history.empty_runs import empty_runs
 from exporter.history.export import rows_of
 from exporter.history.parquet import render_history
 from exporter.job.evidence import Evidence
 from exporter.job.inputs import inputs_named
 from exporter.job.reading import read_again
+from exporter.parquet_bounds import open_parquet
 from exporter.protocols.compute import Tables
 from exporter.render.lists import render_assets
 from exporter.render.watched_values import WatchedFile, watched_values
@@ -72,7 +74,8 @@ def repeat_earlier(tree: FetchedTree) -> RepeatedRuns:
         if file.key not in repeated.alike:
             repeated.alike[file.key] = check_as_written(data, file, tree.status.network)
         published = rows_of(data, file).filter(pl.col("observed_ledger") == run.ledger).sort("market", "pool")
-        if not published.equals(made):
+        close_time = None if made.height else tables.close_time
+        if not published.equals(made) or empty_runs(open_parquet(data)).get(run.ledger) != close_time:
             raise RefutedError(
                 f"{file.key}: the rows of ledger {run.ledger} do not follow from the evidence of {run.run_id}"
             )

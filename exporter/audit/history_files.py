@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from exporter.errors import CheckError, DecodeError, SourceError
+from exporter.history.empty_runs import EmptyRuns, empty_runs
 from exporter.history.export import rows_of
 from exporter.history.parquet import ARROW_SCHEMA, render_history, to_frame_types
 from exporter.parquet_bounds import open_parquet
@@ -45,7 +46,7 @@ def check_as_written(data: bytes, file: HistoryFile, network: str) -> bool:
     """
     refuse_other_version(data)
     try:
-        made = rewritten(rows_of(data, file), file, network)
+        made = rewritten(rows_of(data, file), empty_runs(open_parquet(data)), file, network)
         if made is None:
             raise CheckError(f"{file.key} is not of one ledger, closed at one time, as its name says")
         if made != data and not same_tables(made, data):
@@ -57,24 +58,34 @@ def check_as_written(data: bytes, file: HistoryFile, network: str) -> bool:
     return made == data
 
 
-def rewritten(rows: pl.DataFrame, file: HistoryFile, network: str) -> bytes | None:
-    """The file that this version makes of rows; None if a file of this name cannot have such rows."""
+def rewritten(rows: pl.DataFrame, without_rows: EmptyRuns, file: HistoryFile, network: str) -> bytes | None:
+    """The file that this version makes of rows, and of the runs ``without_rows``.
+
+    None if a file of this name cannot have such rows.
+    """
     if family_of(file.key) is not RUN_PARQUET:
         plain = io.BytesIO()
         pq.write_table(rows.to_arrow().cast(ARROW_SCHEMA), plain)
-        return joined_rows([plain.getvalue()], network, file.first_ledger, file.last_ledger)
-    times = rows["ledger_close_time"].unique()
+        return joined_rows([plain.getvalue()], network, file.first_ledger, file.last_ledger, without_rows)
+    times = rows["ledger_close_time"].unique().dt.epoch("s").to_list()
+    if not rows.height and file.first_ledger in without_rows:
+        times = [without_rows[file.first_ledger]]
     if len(times) != 1:
         return None
     return render_history(
         to_frame_types(rows),
         observed_ledger=file.first_ledger,
-        ledger_close_time=int(times.dt.epoch("s")[0]),
+        ledger_close_time=times[0],
         network=network,
     ).file.data
 
 
 def rows_by_ledger(data: bytes) -> dict[int, int]:
-    """The number of rows of each ledger in a file. The rows are counted, because its statistics may be wrong."""
-    ledgers = open_parquet(data, ["observed_ledger"]).read(["observed_ledger"]).column("observed_ledger")
-    return {item["values"]: item["counts"] for item in pc.value_counts(ledgers).to_pylist()}
+    """The number of rows of each ledger in a file; 0 for a run without rows.
+
+    The rows are counted, because the file's statistics may be wrong.
+    """
+    file = open_parquet(data, ["observed_ledger"])
+    ledgers = file.read(["observed_ledger"]).column("observed_ledger")
+    counts = {item["values"]: item["counts"] for item in pc.value_counts(ledgers).to_pylist()}
+    return dict.fromkeys(empty_runs(file), 0) | counts

@@ -19,6 +19,7 @@ from exporter.audit.history_files import rewritten, rows_by_ledger
 from exporter.audit.tree_reading import required
 from exporter.bounds import FILE_BYTES
 from exporter.errors import CheckError, DecodeError
+from exporter.history.empty_runs import EmptyRuns, empty_runs
 from exporter.history.export import rows_of
 from exporter.history.manifest import file_ledgers, file_reference, history_entry
 from exporter.history.parquet import ORDER
@@ -80,12 +81,14 @@ async def fetch_history(
             continue
         if holder is not None:
             holder_rows = rows.of(holder, first, last)
+            without_rows = rows.without(holder, first, last)
             if data is not None:
-                if not _rows_in(item.key, data).sort(ORDER).equals(holder_rows.sort(ORDER)):
+                same_rows = _rows_in(item.key, data).sort(ORDER).equals(holder_rows.sort(ORDER))
+                if not same_rows or not _empty_runs_in(item.key, data).items() <= without_rows.items():
                     raise CheckError(f"{holder.key} does not have the rows of the files that it joins")
             else:
                 input_file = HistoryFile(item.key, file_reference(item.key), 0, 0, item.sha256, first, last)
-                data = rewritten(holder_rows, input_file, network)
+                data = rewritten(holder_rows, without_rows, input_file, network)
                 if data is None or hashlib.sha256(data).hexdigest() != item.sha256:
                     gone[item.key] = f"it is gone, and the rows of its ledgers in {holder.key} do not give its bytes"
         if same_key is not None:
@@ -97,8 +100,8 @@ async def fetch_history(
     for file in now:
         counts = rows_by_ledger((folder / file.key).read_bytes())
         other_ledgers = [each for each in counts if each < ledger and not _is_in_one(each, spans)]
-        if other_ledgers:
-            later[file.key] = sum(counts[each] for each in other_ledgers)
+        if other_rows := sum(counts[each] for each in other_ledgers):
+            later[file.key] = other_rows
     return InputHistory(files, gone, now, later)
 
 
@@ -126,15 +129,33 @@ class _Rows:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._key, self._frame = folder, "", pl.DataFrame()
+        self._without_rows: EmptyRuns = {}
 
     def of(self, file: HistoryFile, first: int, last: int) -> pl.DataFrame:
-        if self._key != file.key:
-            self._key, self._frame = file.key, rows_of((self._folder / file.key).read_bytes(), file)
+        """The rows of a file between two ledgers."""
+        self._open(file)
         return self._frame.filter(pl.col("observed_ledger").is_between(first, last))
+
+    def without(self, file: HistoryFile, first: int, last: int) -> dict[int, int]:
+        """The runs of a file without rows between two ledgers, as `EmptyRuns`."""
+        self._open(file)
+        return {ledger: time for ledger, time in self._without_rows.items() if first <= ledger <= last}
+
+    def _open(self, file: HistoryFile) -> None:
+        if self._key != file.key:
+            data = (self._folder / file.key).read_bytes()
+            self._key, self._frame, self._without_rows = file.key, rows_of(data, file), _empty_runs_in(file.key, data)
 
 
 def _rows_in(key: str, data: bytes) -> pl.DataFrame:
     return rows_of(data, history_entry(key, data, 0))
+
+
+def _empty_runs_in(key: str, data: bytes) -> dict[int, int]:
+    try:
+        return empty_runs(open_parquet(data))
+    except DecodeError as error:
+        raise CheckError(f"{key}: {error}") from error
 
 
 def _readable(key: str, data: bytes) -> bytes:

@@ -38,7 +38,7 @@ def rollup_faults(
     named = {entry.key: entry for entry in manifest.rollups}
     if len(named) != len(manifest.rollups):
         yield Fault(HISTORY_MANIFEST_KEY, "names a rollup twice")
-    if manifest.files and any(file.rows for file in manifest.files):
+    if manifest.files:
         yield from (Fault(kind.key, _UNNAMED) for kind in KINDS if kind.key not in named)
     yield from (Fault(key, _UNNAMED) for key in sorted({*(months or ())} - named.keys()))
     damaged = set[str]()

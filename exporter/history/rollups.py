@@ -4,8 +4,8 @@
     history/hourly.parquet          the hours since the month began in which the last 90 days begin; some columns
     history/hourly-2026-08.parquet  the hours of one month before these
 
-A bucket has the rows of the last run in it, if a run in it had rows. It is closed when the history has a run after it.
-Times are in UTC.
+A bucket has the rows of the last run in it that has rows. It is closed when the history has a run after it, with or
+without rows. Times are in UTC.
 
 The same history always gives the same bytes. A file is a sequence of groups: the hours of a day, or 32 days. Each group
 is sorted by market, pool and ledger. When a bucket closes, the groups before it are copied, and only the run that the
@@ -31,6 +31,7 @@ from msgspec import Struct
 
 from exporter.errors import DecodeError, StoreError
 from exporter.history.approximate import APPROXIMATE_NAMES, APPROXIMATE_SOURCES, arrow_fields, with_approximate
+from exporter.history.empty_runs import empty_runs
 from exporter.history.manifest import file_reference, folder_of, span_of
 from exporter.history.parquet import DESCRIBED_SCHEMA, ORDER, ROW_GROUP_ROWS, scan_rows
 from exporter.history.time_buckets import (
@@ -290,28 +291,48 @@ class _Runs:
     """Reads runs out of the history's files. Only one file is in memory at a time."""
 
     def __init__(self, manifest: HistoryManifest, read: ReadFile, most_reads: int | None) -> None:
-        self._files = sorted((file for file in manifest.files if file.rows), key=lambda file: file.first_ledger)
+        files = sorted(manifest.files, key=lambda file: file.first_ledger)
+        self._newest_file = files[-1] if files else None
+        self._files = [file for file in files if file.rows]
         self._read, self._reads_left = read, most_reads
         self._file_in_memory = ("", b"")
         self._times: dict[str, list[tuple[int, int]]] = {}
 
     def newest(self) -> tuple[int, int] | None:
-        """The close time of the newest run in unix seconds, and the number of its pools; None if there is no run."""
-        if not self._files:
+        """The close time of the newest run in unix seconds, and the number of pools of the newest run with rows.
+
+        None if there is no run.
+        """
+        if self._newest_file is None:
             return None
-        times = self.times(self._files[-1])
-        return times[-1][0], self._files[-1].rows // len(times)
+        times = [time for time, _ in self.times(self._newest_file)] if self._newest_file.rows else []
+        newest_time = max((*times, *self._without_rows(self._newest_file)))
+        if not self._files:
+            return newest_time, 0
+        newest_with_rows = self._files[-1]
+        return newest_time, newest_with_rows.rows // len(self.times(newest_with_rows))
 
     def times(self, file: HistoryFile) -> list[tuple[int, int]]:
-        """The close time in unix seconds and the ledger of each run in a file, ascending."""
+        """The close time in unix seconds and the ledger of each run with rows in a file, ascending."""
         if file.key not in self._times:
             columns = pl.col("ledger_close_time").dt.epoch("s"), pl.col("observed_ledger")
             runs = sorted(self._select(file, columns).unique().rows())
-            start, end = _span(folder_of(file.key))
-            if not runs or not start <= runs[0][0] <= runs[-1][0] < end:
-                raise UnreadableHistoryError(f"{file.key} has runs of another day or month than its folder names")
+            if not runs:
+                raise UnreadableHistoryError(f"{file.key} has no rows, though the history's manifest gives it some")
+            _check_folder(file, [time for time, _ in runs])
             self._times[file.key] = runs
         return self._times[file.key]
+
+    def _without_rows(self, file: HistoryFile) -> list[int]:
+        """The close times in unix seconds of the runs in a file that have no rows."""
+        try:
+            times = list(empty_runs(open_parquet(self._data(file))).values())
+        except DecodeError as error:
+            raise UnreadableHistoryError(f"{file.key} cannot be read: {error}") from error
+        if not times and not file.rows:
+            raise UnreadableHistoryError(f"{file.key} has no rows, and does not say of which run it is")
+        _check_folder(file, times)
+        return times
 
     def rows(self, kind: RollupKind, begin: int, end: int) -> Iterator[pl.DataFrame]:
         """The rows that a rollup takes between two times, ascending: those of the last run in each of its buckets."""
@@ -340,6 +361,12 @@ class _Runs:
     def _select(
         self, file: HistoryFile, columns: Sequence[str | pl.Expr], where: bool | pl.Expr = True
     ) -> pl.DataFrame:
+        try:
+            return scan_rows(self._data(file)).filter(where).select(columns).collect()
+        except (DecodeError, pl.exceptions.PolarsError) as error:
+            raise UnreadableHistoryError(f"{file.key} cannot be read: {error}") from error
+
+    def _data(self, file: HistoryFile) -> bytes:
         if self._file_in_memory[0] != file.key:
             if self._reads_left == 0:
                 raise UnreadableHistoryError("too many files would have to be read; compact the history first")
@@ -349,7 +376,11 @@ class _Runs:
             if data is None or hashlib.sha256(data).hexdigest() != file.sha256:
                 raise UnreadableHistoryError(f"{file.key} is missing or is not the file that the manifest names")
             self._file_in_memory = file.key, data
-        try:
-            return scan_rows(self._file_in_memory[1]).filter(where).select(columns).collect()
-        except (DecodeError, pl.exceptions.PolarsError) as error:
-            raise UnreadableHistoryError(f"{file.key} cannot be read: {error}") from error
+        return self._file_in_memory[1]
+
+
+def _check_folder(file: HistoryFile, times: Sequence[int]) -> None:
+    """Raise `UnreadableHistoryError` unless these close times (unix seconds) are of the day or month of the folder."""
+    start, end = _span(folder_of(file.key))
+    if not all(start <= time < end for time in times):
+        raise UnreadableHistoryError(f"{file.key} has runs of another day or month than its folder names")

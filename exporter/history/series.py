@@ -20,9 +20,11 @@ from exporter import FORMAT
 from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.history.buckets import SOURCES, TotalKey, aggregate, in_scopes, observations_of, totals_of
 from exporter.history.closed_buckets import POOL_HISTORY, TOTALS_HISTORY, Histories, Owner
+from exporter.history.empty_runs import EmptyRuns, empty_runs
 from exporter.history.manifest import data_of
 from exporter.history.parquet import scan_rows, to_frame_types
 from exporter.history.time_buckets import BUCKETS, DAY, HOUR, WEEK
+from exporter.parquet_bounds import open_parquet
 from exporter.stores.store import Store, StoredObject, read_many
 from exporter.tables import PoolKey, pool_keys
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest, TotalsHistory
@@ -203,11 +205,13 @@ def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series
     files = [file for file in files_before(manifest, before) if file.first_ledger > series.through_ledger]
     for batch in _batches(files):
         by_key = {file.key: file for file in batch}
-        read = {key: _observations(stored, by_key[key]) for key, stored in read_many(store, by_key)}
-        observations = pl.concat([read[file.key] for file in batch])  # in the order of the ledgers
+        read = {key: _runs_in(stored, by_key[key]) for key, stored in read_many(store, by_key)}
+        observations = pl.concat([read[file.key][0] for file in batch])  # in the order of the ledgers
+        newest_runs = [run for file in batch for run in read[file.key][1].items()]
         if observations.height:
-            newest = observations.select(pl.col("observed_ledger", "ledger_close_time").max()).row(0)
-            yield from series.extend(observations, *newest)
+            newest_runs.append(observations.select(pl.col("observed_ledger", "ledger_close_time").max()).row(0))
+        if newest_runs:
+            yield from series.extend(observations, *max(newest_runs))
 
 
 def _batches(files: Sequence[HistoryFile]) -> Iterator[list[HistoryFile]]:
@@ -249,11 +253,15 @@ def files_before(manifest: HistoryManifest | None, before: int) -> Sequence[Hist
     return sorted((file for file in files if file.last_ledger < before), key=lambda file: file.first_ledger)
 
 
-def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFrame:
-    """The observations in a history file. Raises `StoreError` if it is not the file that the manifest names."""
+def _runs_in(stored: StoredObject | None, file: HistoryFile) -> tuple[pl.DataFrame, EmptyRuns]:
+    """The observations in a history file, and its runs without any.
+
+    Raises `StoreError` if it is not the file that the manifest names.
+    """
     data = data_of(stored, file)
     try:
         observations = observations_of(to_frame_types(scan_rows(data).select(SOURCES).collect()))
+        without_rows = empty_runs(open_parquet(data))
     except DecodeError as error:
         raise StoreError(f"{file.key}: {error}") from error
     except pl.exceptions.PolarsError as error:
@@ -263,7 +271,7 @@ def _observations(stored: StoredObject | None, file: HistoryFile) -> pl.DataFram
             f"{HISTORY_MANIFEST_KEY} says that {file.key} has {file.rows} rows, but it has {observations.height}. "
             "Nothing was published over it: restore it from a copy"
         )
-    return observations
+    return observations, without_rows
 
 
 def same_states(one: bytes, other: bytes) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from exporter.errors import CheckError, DecodeError
 from exporter.exact import JSON_INTEGER_MAX, utilization_bps
 from exporter.history.changes_table import rows_before
+from exporter.history.empty_runs import empty_runs
 from exporter.history.manifest import decode_history_manifest, folder_of, span_of
 from exporter.parquet_bounds import open_parquet
 from exporter.publishing.faults import Fault, TreeFaultsError
@@ -105,7 +106,7 @@ class CheckCounts(Struct, kw_only=True):
         return {name: dict(sorted(it.items())) if isinstance(it, Counter) else it for name, it in values.items()}
 
 
-_ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
+_ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError)
 
 
 class ParquetFacts(NamedTuple):
@@ -113,8 +114,8 @@ class ParquetFacts(NamedTuple):
 
     Attributes:
         rows: number of rows; None if the file cannot be read.
-        ledgers: the first and the last ledger of its rows; None without rows.
-        closed: the first and the last close time of its rows; None without rows.
+        ledgers: the first and the last ledger of its runs; None without a run.
+        closed: the first and the last close time of its runs; None without a run.
     """
 
     bytes: int
@@ -128,15 +129,19 @@ def read_parquet(data: bytes, sha256: str) -> ParquetFacts:
     """Read the facts of a history file with this SHA-256. Raises `CheckError` if it cannot be read."""
     try:
         columns = ["observed_ledger", "ledger_close_time"]
-        table = open_parquet(data, columns).read(columns)
-        ledgers, closed = (tuple(pc.min_max(column).as_py().values()) for column in table.columns)
+        file = open_parquet(data, columns)
+        table, without_rows = file.read(columns), empty_runs(file)
+        ends = [list(pc.min_max(column).as_py().values()) for column in table.columns if table.num_rows]
+        ledgers, closed = ends or ([], [])
+        ledgers += without_rows
+        closed += [datetime.fromtimestamp(time, UTC) for time in without_rows.values()]
     except DecodeError as error:
         raise CheckError(str(error)) from error
     except _ARROW_ERRORS as error:
         raise CheckError(f"pyarrow cannot read it: {error}") from error
-    if not table.num_rows:
+    if not ledgers:
         return ParquetFacts(len(data), sha256, 0)
-    return ParquetFacts(len(data), sha256, table.num_rows, ledgers, closed)
+    return ParquetFacts(len(data), sha256, table.num_rows, (min(ledgers), max(ledgers)), (min(closed), max(closed)))
 
 
 class TreeChecker:
@@ -353,9 +358,11 @@ class TreeChecker:
         self.counts.history_rows += facts.rows
         if facts.rows != file.rows:
             yield f"has {facts.rows} rows, but {file.rows} in the history's manifest"
-        if facts.ledgers is not None and facts.ledgers != (file.first_ledger, file.last_ledger):
+        if facts.ledgers is None:
+            yield "has no rows, and does not say of which run it is"
+        elif facts.ledgers != (file.first_ledger, file.last_ledger):
             yield (
-                f"has rows of ledgers {facts.ledgers[0]} to {facts.ledgers[1]}, but {file.first_ledger} to "
+                f"has runs of ledgers {facts.ledgers[0]} to {facts.ledgers[1]}, but {file.first_ledger} to "
                 f"{file.last_ledger} in the history's manifest"
             )
         begins, ends = span_of(folder_of(file.key))

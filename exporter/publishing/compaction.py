@@ -1,7 +1,8 @@
 """Compacts the history: the files of a closed day become one file, and later those of an old month become one.
 
-A compacted file has exactly the rows of the files that it replaces, sorted by market, pool and ledger. The same files
-always give the same bytes. Three steps make sure that nothing is lost, and that no reader meets a missing file:
+A compacted file has exactly the rows of the files that it replaces, sorted by market, pool and ledger. It lists the
+runs of these files that have no rows (`exporter.history.empty_runs`). The same files always give the same bytes. Three
+steps make sure that nothing is lost, and that no reader meets a missing file:
 
 1. The sweep's record notes which file replaces which, and since when. So the sweep keeps the replaced files for the
    retention time.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 import msgspec
@@ -27,6 +28,7 @@ from msgspec import Struct
 
 from exporter.bounds import PARQUET_ROWS, PARQUET_VALUES
 from exporter.errors import CheckError, DecodeError, StoreError
+from exporter.history.empty_runs import EmptyRuns, empty_runs, listed_in_metadata
 from exporter.history.manifest import HistoryPart, data_of, folder_of, history_entry
 from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER
 from exporter.parquet_bounds import open_parquet
@@ -64,20 +66,22 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Hi
     by_key = {file.key: file for file in files}
     read = {key: data_of(stored, by_key[key]) for key, stored in read_many(store, by_key)}
     parts = [read[file.key] for file in files]
-    networks = sorted({_network_of(file, read[file.key]) for file in files})
+    opened = {file.key: _opened(file, read[file.key]) for file in files}
+    networks = sorted({_network_of(parquet) for parquet in opened.values()})
     if len(networks) != 1:
         raise CheckError(f"{files[0].key} and its neighbours are of different networks: {', '.join(networks)}")
     first, last = files[0].first_ledger, max(file.last_ledger for file in files)
-    data = joined_rows(parts, networks[0], first, last)
+    data = joined_rows(parts, networks[0], first, last, _empty_runs_of(opened))
     rows = sum(file.rows for file in files)
     _check_joined(folder, data, parts, rows)
     key = f"{folder}{first}-{last}-{hashlib.sha256(data).hexdigest()[:12]}.parquet"
     return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), history_entry(key, data, rows))
 
 
-def joined_rows(parts: Sequence[bytes], network: str, first: int, last: int) -> bytes:
+def joined_rows(parts: Sequence[bytes], network: str, first: int, last: int, without_rows: EmptyRuns) -> bytes:
     """One Parquet file with the rows of several, which are of the ledgers ``first`` to ``last``.
 
+    ``without_rows`` are the runs among these ledgers that have no rows.
     Joining a single file that was joined before gives that file again.
     """
     metadata = {
@@ -86,6 +90,7 @@ def joined_rows(parts: Sequence[bytes], network: str, first: int, last: int) -> 
         "first_ledger": str(first),
         "last_ledger": str(last),
         "exporter_version": EXPORTER_VERSION,
+        **listed_in_metadata(without_rows),
     }
     buffer = io.BytesIO()
     schema = ARROW_SCHEMA.with_metadata(metadata)
@@ -95,8 +100,8 @@ def joined_rows(parts: Sequence[bytes], network: str, first: int, last: int) -> 
     return buffer.getvalue()
 
 
-def _network_of(file: HistoryFile, data: bytes) -> str:
-    """The network that a file states. Raises `StoreError` if joining the file would lose some of its columns."""
+def _opened(file: HistoryFile, data: bytes) -> pq.ParquetFile:
+    """Open a file of the history. Raises `StoreError` if joining the file would lose some of its columns."""
     try:
         parquet = open_parquet(data)
     except DecodeError as error:
@@ -107,8 +112,24 @@ def _network_of(file: HistoryFile, data: bytes) -> str:
             f"{file.key} has the columns {', '.join(unknown)}, which this version does not know and would lose; "
             "compact with the version that wrote it, or a later one"
         )
+    return parquet
+
+
+def _network_of(parquet: pq.ParquetFile) -> str:
+    """The network that a file states."""
     metadata = parquet.metadata.metadata or {}
     return str(metadata.get(b"network", b""), errors="replace")
+
+
+def _empty_runs_of(files: Mapping[str, pq.ParquetFile]) -> dict[int, int]:
+    """The runs without rows of several files, which are keyed by their keys. Raises `StoreError` if one is damaged."""
+    runs = dict[int, int]()
+    for key, file in files.items():
+        try:
+            runs |= empty_runs(file)
+        except DecodeError as error:
+            raise StoreError(f"{key} cannot be read: {error}") from error
+    return runs
 
 
 def _scan(parts: Sequence[bytes]) -> pl.LazyFrame:

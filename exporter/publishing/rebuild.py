@@ -1,7 +1,8 @@
 """Makes the history's manifest again from the Parquet files, if it was lost or somebody put an old copy back.
 
 If files have ledgers in common, the one with the most rows is taken. It replaces another file if it has all rows of
-that file. If not, that file is left out of the manifest, and stays in the store. Nothing is removed here.
+that file, and lists its runs without rows. If not, that file is left out of the manifest, and stays in the store.
+Nothing is removed here.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from msgspec import Struct
 
 from exporter import FORMAT
 from exporter.errors import DecodeError, StoreError
+from exporter.history.empty_runs import EmptyRuns, empty_runs
 from exporter.history.liquidations_table import read_table
 from exporter.history.manifest import (
     data_of,
@@ -68,10 +70,11 @@ class Rebuilt(Struct, frozen=True):
 
 
 class _Candidate(Struct, frozen=True):
-    """A Parquet file that can be part of the history, and the network that it states."""
+    """A Parquet file that can be part of the history, the network that it states, and its runs without rows."""
 
     entry: HistoryFile
     network: str
+    without_rows: EmptyRuns
 
     @property
     def span(self) -> int:
@@ -183,6 +186,7 @@ def _candidate(key: str, data: bytes | None) -> _Candidate:
         rows = parquet.metadata.num_rows
         columns = pl.from_arrow(parquet.read(["observed_ledger", "ledger_close_time"]))
         network = (parquet.metadata.metadata or {}).get(b"network", b"")
+        without_rows = empty_runs(parquet)
     except DecodeError as error:
         raise _UnfitError(str(error)) from error
     except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
@@ -192,9 +196,16 @@ def _candidate(key: str, data: bytes | None) -> _Candidate:
     start, end = span_of(folder_of(key))
     ledgers = columns["observed_ledger"].is_between(entry.first_ledger, entry.last_ledger)
     times = columns["ledger_close_time"].is_between(start, end, closed="left")
-    if not (ledgers.all() and times.all()):
-        raise _UnfitError("it has rows of other ledgers, or of another day or month, than its name says")
-    return _Candidate(entry, network.decode(errors="replace"))
+    first, last = int(start.timestamp()), int(end.timestamp())
+    fit = (
+        entry.first_ledger <= ledger <= entry.last_ledger and first <= time < last
+        for ledger, time in without_rows.items()
+    )
+    if not (ledgers.all() and times.all() and all(fit)):
+        raise _UnfitError("it has runs of other ledgers, or of another day or month, than its name says")
+    if not rows and not without_rows:
+        raise _UnfitError("it has no rows, and does not say of which run it is")
+    return _Candidate(entry, network.decode(errors="replace"), without_rows)
 
 
 def _from_latest(
@@ -245,26 +256,40 @@ def _without_overlaps(
     store: Store, candidates: Sequence[_Candidate], findings: dict[str, Finding]
 ) -> list[HistoryFile]:
     """The files to take, ascending; no two of them have a ledger in common. Files with more rows are taken first."""
-    taken = list[HistoryFile]()
-    for candidate in sorted(candidates, key=lambda each: (-each.entry.rows, -each.span, each.entry.key)):
+    taken = list[_Candidate]()
+    for candidate in sorted(candidates, key=_most_rows_first):
         file = candidate.entry
         overlapping = [
-            each for each in taken if each.first_ledger <= file.last_ledger and file.first_ledger <= each.last_ledger
+            each
+            for each in taken
+            if each.entry.first_ledger <= file.last_ledger and file.first_ledger <= each.entry.last_ledger
         ]
         if not overlapping:
-            taken.append(file)
+            taken.append(candidate)
             findings.setdefault(file.key, Finding(file.key, Fate.TAKEN))
-        elif len(overlapping) == 1 and _has_rows_of(store, overlapping[0], file):
-            findings[file.key] = Finding(file.key, Fate.REPLACED, overlapping[0].key)
+            continue
+        holder = overlapping[0].entry
+        if len(overlapping) == 1 and _has_runs_of(store, overlapping[0], candidate):
+            findings[file.key] = Finding(file.key, Fate.REPLACED, holder.key)
         else:
-            reason = f"it has ledgers in common with {overlapping[0].key}, which lacks some of its rows"
+            reason = f"it has ledgers in common with {holder.key}, which lacks some of its rows or runs"
             findings[file.key] = Finding(file.key, Fate.LEFT_OUT, reason)
-    return sorted(taken, key=lambda file: file.first_ledger)
+    return sorted((each.entry for each in taken), key=lambda file: file.first_ledger)
 
 
-def _has_rows_of(store: Store, larger: HistoryFile, smaller: HistoryFile) -> bool:
-    """Whether the larger file has every row of the smaller one. Rows are compared one market at a time."""
-    larger_rows, smaller_rows = (pl.scan_parquet(data_of(store.get(file.key), file)) for file in (larger, smaller))
+def _most_rows_first(candidate: _Candidate) -> tuple[int, int, int, str]:
+    return -candidate.entry.rows, -len(candidate.without_rows), -candidate.span, candidate.entry.key
+
+
+def _has_runs_of(store: Store, larger: _Candidate, smaller: _Candidate) -> bool:
+    """Whether the larger file has every row of the smaller one, and its runs without rows.
+
+    Rows are compared one market at a time.
+    """
+    if not smaller.without_rows.items() <= larger.without_rows.items():
+        return False
+    files = larger.entry, smaller.entry
+    larger_rows, smaller_rows = (pl.scan_parquet(data_of(store.get(file.key), file)) for file in files)
     columns = smaller_rows.collect_schema().names()
     if not set(columns) <= set(larger_rows.collect_schema().names()):
         return False

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from exporter.config import load
 from exporter.ledger.codec import strkey
+from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.source import RawEntry
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import LocalNetwork
@@ -28,12 +29,18 @@ class SignedNetwork:
     by whose messages.
     """
 
-    def __init__(self, folder: Path, first: int) -> None:
-        """Args: where archive and trust are written; the first ledger."""
+    def __init__(self, folder: Path, first: int, without_pools: int = 0) -> None:
+        """Args: where archive and trust are written; the first ledger; a later one at which no pool can be read."""
         network = RecordedNetwork(start_ledger=first, start_time=TIME + first, close_seconds=1)
         network.pools = pools_of(network, BLEND_V2)
+        tokens = {key: network.look(key) for key in (instance_key(pool.token) for pool in network.pools)}
         while network.chain.latest < CHECKPOINT:
-            network.advance()
+            if network.chain.latest == without_pools - 1:
+                network.close(dict.fromkeys(tokens))
+            elif network.chain.latest == without_pools:
+                network.close(tokens)
+            else:
+                network.advance()
         self.state = {ledger: network.chain.state(ledger) for ledger in range(first, CHECKPOINT + 1)}
         records = records_of(self.state[CHECKPOINT])
         self.archive, self.trust = folder / "archive", folder / "trust.json"

@@ -149,7 +149,7 @@ def filled(column: str, value: Any) -> Callable[[pa.Table], pa.Table]:
 def test_rows(files: Files) -> None:
     """Rows that are not those of the manifest are named."""
     wrong: list[tuple[int, Callable[[pa.Table], pa.Table], str]] = [
-        (0, filled("observed_ledger", 65_000_007), "has rows of ledgers 65000007 to 65000007"),
+        (0, filled("observed_ledger", 65_000_007), "has runs of ledgers 65000007 to 65000007"),
         (1, lambda table: table.drop_columns(["observed_ledger"]), "pyarrow cannot read it"),
         (-1, lambda table: table.slice(1), "rows, but"),
     ]

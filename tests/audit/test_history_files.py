@@ -39,7 +39,7 @@ def joined() -> Case:
     files = good_tree()
     first, second = msgspec.convert(json.loads(files[HISTORY_MANIFEST_KEY])["files"][:2], list[HistoryFile])
     network, last = status_of(files)["network"], second.last_ledger
-    data = joined_rows([files[first.key], files[second.key]], network, first.first_ledger, last)
+    data = joined_rows([files[first.key], files[second.key]], network, first.first_ledger, last, {})
     key = f"history/pools/date=2025-01-01/{first.first_ledger}-{last}.parquet"
     return data, msgspec.structs.replace(first, key=key, last_ledger=last, rows=first.rows + second.rows), network
 

@@ -13,6 +13,7 @@ from nacl.signing import SigningKey
 from exporter.cli import main
 from exporter.errors import ExitCode
 from tests.audit.archived_runs import ArchivedRuns
+from tests.audit.signed_runs import CHECKPOINT, SignedNetwork
 
 ALLOWED = ("--allow-unproven", "earlier,history,changes")
 
@@ -40,6 +41,22 @@ def test_runs_from_archives(tmp_path: Path, count: int, flags: dict[str, int]) -
     assert ExitCode.DONE == allowed.exit_code, allowed.output
     assert (ExitCode.DONE if count < 20 else ExitCode.UNPROVEN) == result.exit_code, result.output
     assert ([] if count < 20 else ["earlier", "history"]) == [name for name in reasons(result) if name != "changes"]
+
+
+@pytest.mark.slow
+def test_a_run_without_pools(tmp_path: Path) -> None:
+    """A run that could read no pool contradicts nothing; only what its RPC alone can know is not proven."""
+    network, out = SignedNetwork(tmp_path, 90, without_pools=112), tmp_path / "out"
+    for ledger in (100, 112, CHECKPOINT):
+        network.publish(out, ledger)
+    files = json.loads((out / "v1/history.json").read_bytes())["files"]
+    result = CliRunner().invoke(
+        main, ["verify", str(out), "--archive", str(network.archive), "--trust", str(network.trust)]
+    )
+
+    assert [4, 0, 4] == [file["rows"] for file in files]
+    assert ExitCode.UNPROVEN == result.exit_code, result.output
+    assert "4 of 4 earlier rows of the history follow from the evidence of 2 runs" in result.output
 
 
 def test_a_validator_that_the_list_lacks(tmp_path: Path) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from exporter.audit.check import check_tree
 from exporter.errors import PublishedCheckError, StoreError
 from exporter.history import series
 from exporter.history.manifest import read_history_manifest
 from exporter.history.series import STATE_KEY, Series
 from exporter.history.time_buckets import BUCKETS
+from exporter.ledger.codec.entries import instance_key
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.publishing.published_state import read_published
@@ -21,7 +25,7 @@ from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.tree.files import RenderedFile
 from tests.job_runs import NOW, run, settings_for
-from tests.localnet.recorded import BLEND_V1, only
+from tests.localnet.recorded import BLEND_V1, only, pools_of
 
 WEEK = 7 * 86_400
 STATE_PREFIX = STATE_KEY.removesuffix(".bin")
@@ -66,6 +70,32 @@ def test_a_state_that_cannot_be_kept_changes_no_byte() -> None:
     assert any(key.startswith("v1/buckets/") for key in tree)
     assert tree == other
     assert 3 == said.count("the next run reads the history again")
+
+
+@pytest.mark.slow
+def test_runs_without_pools(tmp_path: Path) -> None:
+    """A tree is whole after each run: the first ones of its days read no pool, nor does one that closes a page.
+
+    Its tables are there from the first run on, and its days are joined.
+    """
+    network, out = RecordedNetwork(close_seconds=9 * 3600), tmp_path / "out"
+    tokens = {key: network.look(key) for key in (instance_key(pool.token) for pool in pools_of(network, BLEND_V1))}
+    gone = dict.fromkeys(tokens)
+    for step, seconds in ((gone, 9), ({}, 9), (tokens, 9), (None, 9), (None, 9), (None, 5), (gone, 5), (tokens, 0.2)):
+        network.close_seconds = int(seconds * 3600)
+        if step is None:
+            network.advance()
+        else:
+            network.close(step)
+        closed = datetime.fromtimestamp(network.chain.close_time(network.chain.latest), UTC)
+        with running(create_app(network)) as url:
+            run(settings_for(out, url, **only(BLEND_V1)), now=closed)
+        package = json.loads((out / "datapackage.json").read_bytes())
+
+        assert check_tree(str(out)).not_rerendered is None
+        assert [] == [path for each in package["resources"] for path in each["path"] if not (out / path).exists()]
+    keys = [file["key"] for file in json.loads((out / "v1/history.json").read_bytes())["files"]]
+    assert any("/65000002-65000004-" in key for key in keys)
 
 
 @pytest.mark.parametrize("steps", [[300, WEEK], pytest.param([20, 300, 3600, WEEK], marks=pytest.mark.slow)], ids=len)

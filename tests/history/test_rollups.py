@@ -68,7 +68,9 @@ def files_of(store: Store) -> dict[str, bytes]:
 
 
 def judged(store: Store) -> dict[str, pl.DataFrame]:
-    """The rollups, computed out of all rows at once."""
+    """The rollups, computed out of all rows at once, and of the close time that the newest run's file states."""
+    newest = read(store, max(manifest_of(store).files, key=lambda file: file.first_ledger).key) or b""
+    newest_time = int(pl.read_parquet_metadata(io.BytesIO(newest))["ledger_close_time"])
     frames = [pl.read_parquet(io.BytesIO(read(store, file.key) or b"")) for file in manifest_of(store).files]
     rows = pl.concat(frames)
     expected = {}
@@ -79,7 +81,7 @@ def judged(store: Store) -> dict[str, pl.DataFrame]:
     for key, seconds, names, approximate in wanted:
         bucketed = rows.with_columns(bucket=pl.col("ledger_close_time").dt.epoch("s") // seconds)
         last = pl.col("observed_ledger") == pl.col("observed_ledger").max().over("bucket")
-        chosen = bucketed.filter(last & (pl.col("bucket") < pl.col("bucket").max()))
+        chosen = bucketed.filter(last & (pl.col("bucket") < newest_time // seconds))
         expected[key] = with_approximate(chosen, approximate).select(*names, *approximate).sort(ORDER)
     return expected
 
@@ -127,7 +129,6 @@ def from_nothing(store: Store) -> dict[str, bytes]:
 def test_any_history(steps: list[tuple[int, int, bool]]) -> None:
     """The files are right at any pace, compacted or not, and the same as if they were made from nothing."""
     store, time = MemoryStore(), MONDAY
-    run(store, time - 300)
     for step, pools, compacts in steps:
         run(store, time, pools=pools)
         if compacts:
@@ -136,6 +137,32 @@ def test_any_history(steps: list[tuple[int, int, bool]]) -> None:
 
     assert_right(store)
     assert from_nothing(store) == files_of(store)
+
+
+def test_a_history_without_rows() -> None:
+    """From the first run on there are both lasting files, which the data package names, even if no run has a row."""
+    store = MemoryStore()
+    run(store, MONDAY, pools=0)
+
+    assert [DAILY, HOURLY] == sorted(files_of(store))
+    for time in (MONDAY + HOUR.seconds, MONDAY + DAY.seconds):
+        run(store, time, pools=0)
+    compact_history(store)
+    run(store, MONDAY + 2 * DAY.seconds, pools=0)
+
+    assert_right(store)
+    assert ["2026-11-25T00:00:00Z"] * 2 == [entry.ends for entry in manifest_of(store).rollups]
+    assert from_nothing(store) == files_of(store)
+
+
+def test_a_run_without_rows_closes_buckets() -> None:
+    """The rows of an hour and a day are in their files as soon as a later run was published, though it has no row."""
+    store = MemoryStore()
+    run(store, MONDAY)
+    run(store, MONDAY + DAY.seconds, pools=0)
+
+    assert [4, 4] == [entry.rows for entry in manifest_of(store).rollups]
+    assert_right(store)
 
 
 def test_few_reads_and_writes() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 
 import msgspec
@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from exporter.errors import CheckError, StoreError
 from exporter.history.buckets import OBSERVATIONS, observations_of
 from exporter.history.manifest import read_history_manifest
-from exporter.history.series import STATE_KEY, Series, catch_up, load_series
+from exporter.history.series import STATE_KEY, Series, catch_up, load_series, save_series
 from exporter.history.time_buckets import HOUR
 from exporter.stores.memory import MemoryStore
 from tests.history.bucket_judge import LENGTHS, Observation, iso
 from tests.history.frames import manifest_of, record
 from tests.history.runs import MONDAY, Historian, frame_of, observe, places
+from tests.publishing.held import compact_history
 
 LEDGER = 65_000_000
 NEWEST = ("observed_ledger", "ledger_close_time")
@@ -74,6 +75,57 @@ def test_running_again_changes_no_byte() -> None:
         assert before_recording == after_recording
         # Made from nothing, the run gives all older pages as well.
         assert before_recording == [from_nothing[file.key] for file in before_recording]
+
+
+@pytest.mark.parametrize(
+    ("hours", "empty"),
+    [
+        pytest.param([2, 3.1, 3.3, 3.4], [2], id="a run that completes a page"),
+        pytest.param([2, 20.1, 23, 25], [2], id="the last run of a day"),
+        pytest.param([2, 3, 6.1, 6.3, 7], [0, 3], id="the first run", marks=pytest.mark.slow),
+        pytest.param([2, 22, 25, 30, 49], [2, 3], id="a whole day", marks=pytest.mark.slow),
+        pytest.param([2, 22, 23, 30, 49, 50], [2, 3, 4], id="a day and more", marks=pytest.mark.slow),
+        pytest.param([2, 4, 30], [0, 1, 2], id="every run", marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_after_one_without_rows(hours: Sequence[float], empty: Sequence[int]) -> None:
+    """A run makes the same files and the same state whether the state before it was kept or lost.
+
+    Runs without rows count: they complete pages, as every other run does. Days are compacted.
+    """
+    random, kept = Random(11), Historian(MemoryStore())
+    for number, hour in enumerate(hours):
+        ledger, time = LEDGER + number, MONDAY + int(hour * 3600)
+        observed = [] if number in empty else observe(random, places(1, 1), ledger, time)
+        lost = Historian(MemoryStore(kept.store))
+        lost.store.delete([STATE_KEY])
+        if number:
+            restored = {page.key for page in catch_up(lost.store, manifest_of(lost.store), ledger, Series())}
+            series, files = kept.carry_on(observed, ledger, time)
+            series_again, files_again = lost.carry_on(observed, ledger, time)
+
+            assert files == [file for file in files_again if file.key not in restored]
+            assert through(series) == through(series_again)
+        kept.run(observed, ledger, time)
+        compact_history(kept.store)
+
+
+def through(series: Series) -> tuple[int, int]:
+    """The last ledger of a series, and its close time."""
+    return series.through_ledger, series.through_time
+
+
+def test_a_state_is_used_after_a_run_without_rows() -> None:
+    """What was read again up to a run without rows is a state that the next run goes on from."""
+    historian, random = Historian(MemoryStore()), Random(1)
+    historian.run(observe(random, places(1, 1), LEDGER, MONDAY), LEDGER, MONDAY)
+    historian.run([], LEDGER + 1, MONDAY + 300)
+    manifest, series = read_history_manifest(historian.store), Series()
+    list(catch_up(historian.store, manifest, LEDGER + 2, series))
+    save_series(historian.store, series)
+    loaded = load_series(historian.store, manifest, LEDGER + 2)
+
+    assert (LEDGER + 1, MONDAY + 300) == through(loaded)
 
 
 def test_a_pool_that_appears_while_no_bucket_closes() -> None:

@@ -15,9 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.audit.history_files import check_as_written, rewritten
 from exporter.errors import CheckError, LostRaceError, StoreError
+from exporter.history.empty_runs import empty_runs
+from exporter.history.export import rows_of
 from exporter.history.manifest import read_history_manifest
 from exporter.history.series import Series, catch_up, load_series, save_series
+from exporter.parquet_bounds import open_parquet
+from exporter.publishing.checker import read_parquet
 from exporter.publishing.compaction import plan_compaction
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
@@ -64,6 +69,36 @@ def every_row(store: Store) -> pl.DataFrame:
 
 def keys_of(store: Store) -> list[str]:
     return [file.key for file in manifest_of(store).files]
+
+
+@pytest.mark.parametrize("empty", [{0}, {2}, {0, 1, 2}], ids=["the first", "the last", "all"])
+def test_runs_without_rows_of_a_day(empty: set[int]) -> None:
+    """A joined file lists the runs of its day that have no rows, so it is judged as its parts are, and gives them back.
+
+    Joining it again keeps the list.
+    """
+    store = MemoryStore()
+    for number, time in enumerate([FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + 2, FIRST_DAY + 100 * DAY]):
+        observed = [] if number in empty else observe(Random(number), places(1, 2), 1000 + number, time)
+        frames.record(store, frame_of(observed, 1000 + number, time), 1000 + number, time)
+    parts = manifest_of(store).files
+    compact_history(store, months=9)
+    of_day = manifest_of(store).files[0]
+    compact_history(store)
+    of_month = manifest_of(store).files[0]
+
+    assert [(1000, 1002)] * 2 == [(file.first_ledger, file.last_ledger) for file in (of_day, of_month)]
+    assert "month=2026-11" in of_month.key
+    for file in (*parts, of_day, of_month):
+        data = content(store, file.key)
+        assert (file.first_ledger, file.last_ledger) == read_parquet(data, file.sha256).ledgers
+        assert check_as_written(data, file, "made")
+    data = content(store, of_month.key)
+    rows, without_rows = rows_of(data, of_month), empty_runs(open_parquet(data))
+    assert {1000 + number: FIRST_DAY + number for number in empty} == without_rows
+    for part in parts[:3]:
+        own_rows = rows.filter(pl.col("observed_ledger") == part.first_ledger)
+        assert content(store, part.key) == rewritten(own_rows, without_rows, part, "made")
 
 
 def entry(key: str, ledger: int, size: int = 10) -> HistoryFile:

@@ -39,9 +39,9 @@ FIRST_DAY = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp())
 RETENTION = timedelta(hours=24)
 
 
-def record(store: Store, ledger: int, time: int, network: str = "made") -> None:
-    """One run of four pools, recorded in the history."""
-    frame = frame_of(observe(Random(ledger), places(2, 2), ledger, time), ledger, time)
+def record(store: Store, ledger: int, time: int, network: str = "made", *, pools: int = 2) -> None:
+    """One run of two markets, recorded in the history."""
+    frame = frame_of(observe(Random(ledger), places(2, pools), ledger, time), ledger, time)
     frames.record(store, frame, ledger, time, network)
 
 
@@ -52,6 +52,26 @@ def store() -> MemoryStore:
     for position, (day, minute) in enumerate([(0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (2, 1)]):
         record(made, 1000 + position, FIRST_DAY + day * DAY + 60 * minute)
     return made
+
+
+def test_a_run_without_rows() -> None:
+    """The file of a run without rows is replaced by a file that lists the run, and by no other."""
+    lists, lacks = MemoryStore(clock=TestClock()), MemoryStore(clock=TestClock())
+    for store, ledgers in ((lists, (1000, 1001, 1002)), (lacks, (1000, 1002))):
+        for ledger in (*ledgers, 1003):
+            time = FIRST_DAY + (ledger - 1000) * 60 + (DAY if ledger == 1003 else 0)
+            record(store, ledger, time, pools=0 if ledger == 1001 else 2)
+        compact_history(store)
+    key = f"history/pools/date=2026-11-01/{1001}.parquet"
+    lacks.put(key, content(lists, key))
+    holders = [manifest_of(store).files[0].key for store in (lists, lacks)]
+    fates = [
+        next((each.fate, each.because) for each in rebuild_history(store).findings if each.key == key)
+        for store in (lists, lacks)
+    ]
+
+    reason = f"it has ledgers in common with {holders[1]}, which lacks some of its rows or runs"
+    assert [(Fate.REPLACED, holders[0]), (Fate.LEFT_OUT, reason)] == fates
 
 
 def every_row(store: Store) -> pl.DataFrame:
@@ -173,8 +193,8 @@ def test_what_is_no_file_of_the_history(store: MemoryStore) -> None:
     expected = {
         f"{folder}/notes.parquet": "its name is not",
         f"{folder}/900.parquet": "it is not a Parquet file",
-        f"{folder}/901.parquet": "it has rows of other ledgers",
-        "history/pools/date=2026-10-31/1000.parquet": "it has rows of other ledgers, or of another day",
+        f"{folder}/901.parquet": "it has runs of other ledgers",
+        "history/pools/date=2026-10-31/1000.parquet": "it has runs of other ledgers, or of another day",
         f"{folder}/902.parquet": "it is of another network ('another network')",
     }
     assert expected.keys() == found.keys()

@@ -10,8 +10,10 @@ import polars as pl
 from msgspec import Struct, field
 
 from exporter.errors import CheckError, StoreError
+from exporter.history.empty_runs import empty_runs
 from exporter.history.manifest import HistoryPart, data_of, extend_history, read_history_manifest
 from exporter.history.parquet import scan_rows
+from exporter.parquet_bounds import open_parquet
 from exporter.past.backfill.liquidations import Row, with_liquidations
 from exporter.publishing.compaction import compact_files
 from exporter.publishing.publish import replace_history
@@ -122,7 +124,8 @@ def _with_rebuilt(
     files that it replaces.
     """
     holder, column = next(file for file in manifest.files if file.key == key), "observed_ledger"
-    ledgers = set(scan_rows(data_of(store.get(key), holder)).select(column).collect()[column].unique())
+    data = data_of(store.get(key), holder)
+    ledgers = {*scan_rows(data).select(column).collect()[column].unique(), *empty_runs(open_parquet(data))}
     fresh = [part for part in parts if part.entry.first_ledger not in ledgers]
     if not fresh:
         return manifest, fresh, {}

@@ -33,8 +33,8 @@ class HistoryFile(Struct, frozen=True, forbid_unknown_fields=True):
     rows: Annotated[Count, doc("Rows in the file.")]
     bytes: Annotated[Count, doc("Size of the file in bytes.")]
     sha256: Annotated[Digest, doc("SHA-256 of the file, 64 hex digits.")]
-    first_ledger: Annotated[Ledger, doc("The lowest ledger of its rows.")]
-    last_ledger: Annotated[Ledger, doc("The highest ledger of its rows.")]
+    first_ledger: Annotated[Ledger, doc("The ledger of its first run, which may have no rows.")]
+    last_ledger: Annotated[Ledger, doc("The ledger of its last run, which may have no rows.")]
 
 
 class HistoryRollup(Struct, frozen=True, forbid_unknown_fields=True):

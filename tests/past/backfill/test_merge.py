@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from exporter import FORMAT
+from exporter.audit.history_files import rows_by_ledger
 from exporter.errors import CheckError, LostRaceError
 from exporter.history.liquidations_table import restore_table
 from exporter.history.manifest import HistoryPart, find_damage, read_history_manifest
@@ -34,10 +35,10 @@ NETWORK = "made"
 LEDGERS = range(1000, 1008)
 
 
-def part_of(ledger: int) -> HistoryPart:
-    """A ledger's file; ledgers are five hours apart."""
+def part_of(ledger: int, pools: int = 2) -> HistoryPart:
+    """A ledger's file with this many pools in each of two markets; ledgers are five hours apart."""
     time = MONDAY + (ledger - LEDGERS[0]) * 5 * 3600
-    frame = frame_of(observe(Random(ledger), places(2, 2), ledger, time), ledger, time)
+    frame = frame_of(observe(Random(ledger), places(2, pools), ledger, time), ledger, time)
     return render_history(frame, observed_ledger=ledger, ledger_close_time=time, network=NETWORK)
 
 
@@ -87,6 +88,18 @@ def test_inside_a_compacted_day(whole: MemoryStore) -> None:
     assert history_of(compacted) == history_of(store)
     assert all(store.get(key) for key in before)
     assert set() == fill(store).added
+
+
+def test_a_ledger_without_rows_is_added_once() -> None:
+    """A ledger at which a market had no pools yet goes into a compacted file too, and the next backfill finds it."""
+    store = MemoryStore()
+    fill(store, [1000, 1002, 1005])
+    compact_history(store)
+
+    added = [merge_into_history(store, [part_of(1001, pools=0)], NETWORK).added for _ in range(2)]
+    joined = history_of(store)
+    assert [{1001}, set()] == added
+    assert {1000: 4, 1001: 0, 1002: 4} == rows_by_ledger(next(joined[key] for key in joined if "/1000-1002-" in key))
 
 
 def test_only_before_what_is_published() -> None:
