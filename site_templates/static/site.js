@@ -168,6 +168,7 @@
     said.setAttribute("role", "status");
     const box = make("div", { className: "found", hidden: true }, said, found);
     let entries = null;
+    let unasked = false;  // nobody typed anything: without a hit there is nothing to say
     const add = (kind, name, label, of, key, listed, ...more) => entries.push({
       kind, label, of, listed, name: name.slice(0, 36), href: root + key, exact: name.toLowerCase(),
       text: [kind, name, label, of, ...more].join(" ").toLowerCase() });
@@ -217,6 +218,7 @@
       }
       const exact = (item) => words.includes(item.exact);  // a symbol or name that was typed in full
       const hits = entries.filter((item) => words.every((word) => item.text.includes(word)));
+      box.hidden = unasked && !hits.length;
       hits.sort((one, other) => other.listed - one.listed || exact(other) - exact(one));
       said.textContent = hits.length > MOST_FOUND ? `${MOST_FOUND} of ${hits.length} found` : `${hits.length} found`;
       found.replaceChildren(...hits.slice(0, MOST_FOUND).map((item) => make("li", {},
@@ -224,7 +226,7 @@
         make("span", { className: "quiet" }, ` ${item.label} ${item.kind} `,
           make(item.kind === "token" ? "code" : "bdi", { textContent: item.of.slice(0, 60) }), item.listed ? "" : " (not listed)"))));
     };
-    field.addEventListener("input", show);
+    field.addEventListener("input", () => { unasked = false; show(); });
     const find = make("div", { className: "find" }, field, box);
     find.addEventListener("keydown", (event) => {
       const stops = [field, ...found.querySelectorAll("a")];
@@ -243,6 +245,8 @@
     // There is no page at this address: what its last part names is looked for, such as usdc of tokens/usdc.html.
     if (!document.getElementById("fresh")) {
       try { field.value = decodeURIComponent(location.pathname).split("/").pop().replace(/[.]html$/, "").slice(0, 60); } catch { /* no text */ }
+      document.querySelector("main").append(box);
+      unasked = true;
       show();
     }
   };

@@ -152,6 +152,20 @@ def test_one_search_finds_markets_tokens_and_pools(browser: Browser, url: str, w
         assert [] == wrong
 
 
+def test_a_mistyped_address_is_searched_for(browser: Browser, tree: Path, url: str) -> None:
+    """A symbol in another case leads to its token in one tap; where nothing is found, nothing is shown."""
+    [symbol, *_] = json.loads((tree / "v1/tokens.json").read_bytes())["data"]
+    with opened(browser) as (page, _):
+        page.goto(f"{url}/tokens/{symbol['symbol'].lower()}.html")
+        page.wait_for_selector(f"main .found a[href='/tokens/{symbol['address']}.html']")
+        page.goto(f"{url}/tokens/nothing-of-this-name.html")
+        page.wait_for_load_state("networkidle")
+        assert page.locator(".found").is_hidden()
+        page.get_by_role("searchbox").press("End")
+        page.get_by_role("searchbox").type("x")
+        page.wait_for_selector("main .found:has-text('0 found')")
+
+
 def test_the_search_reads_every_page_of_pools(browser: Browser, tree: Path, url: str) -> None:
     """If the list of pools has several pages, the search finds a pool of the last one."""
     first = json.loads((tree / "v1/pools/index.json").read_bytes())
