@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from exporter.errors import DecodeError, StoreError
+from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.history.approximate import APPROXIMATE_NAMES, APPROXIMATE_SOURCES, arrow_fields, with_approximate
 from exporter.history.empty_runs import empty_runs
 from exporter.history.manifest import file_reference, folder_of, span_of
@@ -118,7 +118,8 @@ def updated_rollups(
     """Update the rollups to match the history. ``manifest`` has the history's files, and the rollups as they are now.
 
     Returns the entries of the rollup files that stay, and an iterator of the files that change. A file is made when the
-    iterator is asked for it, which can raise `UnreadableHistoryError`. At most ``most_reads`` history files are read;
+    iterator is asked for it, which can raise `UnreadableHistoryError`, or `CheckError` if the file does not read back
+    as it was written. At most ``most_reads`` history files are read;
     None for as many as are needed.
     """
     runs = _Runs(manifest, read, most_reads)
@@ -232,7 +233,22 @@ def _changed_files(
             }
             writer.add_key_value_metadata(metadata)
         key = kind.key if month is None else MONTH_ROLLUP.key(month=month)
-        yield RollupFile(_entry(kind, key, buffer.getvalue(), rows, metadata), buffer.getvalue())
+        data = buffer.getvalue()
+        _check_written(key, data, rows, newest)
+        yield RollupFile(_entry(kind, key, data, rows, metadata), data)
+
+
+def _check_written(key: str, data: bytes, rows: int, newest: int) -> None:
+    """Raise `CheckError` unless Polars reads back as many rows as were written, of which the newest ledger is this."""
+    ledger = pl.col("observed_ledger")
+    try:
+        read = pl.scan_parquet(data).select(pl.len(), ledger.max().fill_null(0)).collect().row(0)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise CheckError(f"{key}: Polars cannot read the rollup back: {error}") from error
+    if read != (rows, newest):
+        raise CheckError(
+            f"{key}: {rows} rows up to ledger {newest} were written, and {read[0]} up to ledger {read[1]} read back"
+        )
 
 
 def _month(time: int) -> str:

@@ -403,7 +403,7 @@ class Job(Struct, frozen=True):
 
         Rollups are made later, while publishing, from checked files of the history. So the manifest of the history that
         is checked here has the previous rollups; the one with the new rollups is rendered, and read back as it is,
-        when they are written.
+        when they are written (docs/decisions.md, "Rollups are made after the check of a run").
         """
         settings, replaced = self.settings, self.replaced_ledger
         tables, series = inputs.tables, inputs.series

@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from random import Random
+from typing import Any
 
 import msgspec
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from exporter.audit.rollup_faults import rollup_faults
-from exporter.errors import StoreError
+from exporter.errors import CheckError, StoreError
 from exporter.history import rollups
 from exporter.history.approximate import APPROXIMATE_NAMES, with_approximate
 from exporter.history.manifest import extend_history, history_below, read_history_manifest
@@ -416,3 +419,21 @@ def test_a_refused_write_ends_the_step() -> None:
     with pytest.raises(StoreError, match="no space left"):
         run(Full(store), MONDAY + 140 * DAY.seconds)
     assert FIRST + 140 * 1_440 > manifest_of(store).observed_ledger
+
+
+def test_a_rollup_that_does_not_read_back_replaces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a library loses rows, the previous rollups and their manifest stay."""
+    store, write = MemoryStore(), pq.ParquetWriter.write_table
+    run(store, MONDAY)
+    run(store, MONDAY + DAY.seconds)
+    before = files_of(store), manifest_of(store)
+
+    def lossy(writer: pq.ParquetWriter, table: pa.Table, **options: Any) -> None:
+        if "tvl_usd" in table.column_names:  # a rollup
+            table = table.slice(1)
+        write(writer, table, **options)
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", lossy)
+    with pytest.raises(CheckError, match=rf"{DAILY}: 8 rows up to ledger \d+ were written, and 6 up to ledger"):
+        run(store, MONDAY + 2 * DAY.seconds)
+    assert before == (files_of(store), manifest_of(store))
