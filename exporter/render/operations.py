@@ -80,7 +80,8 @@ def _yields(name: str, verb: str) -> Operation:
         f"getYields{name.capitalize()}",
         "assets",
         f"Pools to {verb}, in DefiLlama's shape",
-        "Amounts are US dollars and yields percent, as numbers. Pools without a price are left out.",
+        "Amounts are US dollars and yields percent, as numbers. Pools without a price, and insolvent ones "
+        "(`shortfall` of `/v1/pools`), are left out.",
         problems=(f"not_a_parameter_of_yields/{name}",),
     )
 

@@ -1,8 +1,8 @@
 """Renders ``/v1/yields/pools`` and ``/v1/yields/borrow``: pools in the shape of DefiLlama (docs/integrators.md).
 
 Numbers are printed from exact integers. Both files have only pools of listed markets, because readers of this shape
-rank by its numbers. A pool that its contract has closed to suppliers is left out of the first file. Both have only the
-largest pools.
+rank by its numbers. Insolvent pools are left out, because the shape cannot mark them. A pool that its contract has
+closed to suppliers is left out of the first file. Both have only the largest pools.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 import polars as pl
 from msgspec import UNSET, Struct, UnsetType, field
 
+from exporter.best import is_insolvent
 from exporter.exact import short_decimal_text
 from exporter.protocols.protocol import Protocol
 from exporter.render.lists import ListedPool, common_symbols
@@ -131,9 +132,10 @@ def render_yields(pools: pl.DataFrame, native: str | None, protocols: Mapping[st
         .replace_strict(projects, default=pl.col("protocol"), return_dtype=pl.String)
         .alias("project"),
     )
+    solvent = priced.filter(~is_insolvent())
     offers: dict[str, tuple[pl.DataFrame, Callable[[_OfferedPool], Mapping[str, object]]]] = {
-        "pools": (priced.filter(pl.col("can_supply").fill_null(value=True)), _pool),
-        "borrow": (priced, _borrow),
+        "pools": (solvent.filter(pl.col("can_supply").fill_null(value=True)), _pool),
+        "borrow": (solvent, _borrow),
     }
     for name, (shown, shape) in offers.items():
         rank = pl.col("supplied_usd_cents").rank("ordinal", descending=True)  # equals stay in their order

@@ -245,7 +245,7 @@ def listed_pools(tree: Path) -> pl.DataFrame:
     """The pools of a tree as a frame `with_list_columns`, with null in the columns that ``/v1/pools`` does not have."""
     rows = pl.DataFrame(rows_of(tree, "v1/pools/index.json"), infer_schema_length=None)
     missing = [name for name in lists.ListedPool.__annotations__ if name not in rows.columns]
-    return rows.with_columns(pl.lit(None).alias(name) for name in missing)
+    return rows.with_columns(pl.col("shortfall").cast(pl.Int128), *(pl.lit(None).alias(name) for name in missing))
 
 
 def test_yields_are_of_the_largest_pools(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,6 +314,17 @@ def test_best_rates_say_what_is_in_the_pool(tree: Path) -> None:
 def test_numbers_are_printed_from_integers(value: int, printed: bytes) -> None:
     """No float on the way: every digit of a number of any size is there."""
     assert printed == bytes(hundredths(value))
+
+
+def test_yields_leave_out_insolvent_pools(tree: Path) -> None:
+    """A pool that owes more than it has is offered neither to lenders nor to borrowers; if that is not known, it is."""
+    cents = pl.col("^.*_usd_cents$").cast(pl.Int128)
+    pools = listed_pools(tree).with_columns(cents).filter(pl.col("supplied_usd_cents").is_not_null()).head(3)
+    pools = pools.with_columns(pl.Series("shortfall", [1, 0, None], pl.Int128), pl.lit(True).alias("can_supply"))
+    names = [f"{row['market']}-{row['pool']}-stellar".lower() for row in pools.iter_rows(named=True)]
+
+    for file in yields.render_yields(pools, None, PROTOCOLS):
+        assert set(names[1:]) == {item["pool"] for item in json.loads(file.data)["data"]}
 
 
 def test_yields_without_a_price_are_an_error(tree: Path) -> None:
