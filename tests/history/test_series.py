@@ -282,7 +282,7 @@ def test_five_minutes_reach_back_a_day(count: int) -> None:
     assert sum(page["bucket"] == "5m" for page in pages.values()) <= 9
 
 
-@pytest.mark.parametrize("apart", [HOUR.seconds, 60 * HOUR.seconds])
+@pytest.mark.parametrize("apart", [HOUR.seconds, pytest.param(60 * HOUR.seconds, marks=pytest.mark.slow)])
 def test_pools_that_had_a_price(apart: int) -> None:
     """A pool had one since a time if a run of that time's hour or later had one; one that never had any never had."""
     historian = Historian(MemoryStore())

@@ -46,6 +46,7 @@ def test_the_run_is_made_of_it_again(left: tuple[str, Path]) -> None:
     assert [f"v1/evidence/{path.name}"] == [info.key for info in store.list("v1/evidence/")]
 
 
+@pytest.mark.slow
 def test_what_was_archived_is_archived_again() -> None:
     """A repeated run marks the same pools as archived, because the evidence says which entries are."""
     first, again = MemoryStore(), MemoryStore()

@@ -35,6 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[SimulatedArchive, Pa
     return signed, folder, given
 
 
+@pytest.mark.slow
 def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[SimulatedArchive, Path, FromArchive]) -> None:
     """Every page has the same name, so the same content; what is missing is named alike; the report says who signed."""
     _, folder, given = made

@@ -151,6 +151,7 @@ class TestEmbeddedNetwork:
         assert ["output", "read"] == [step["step"] for step in facts["steps"] if step["complete"]]
         assert before == read(tmp_path / "out")
 
+    @pytest.mark.slow
     def test_notices_of_a_run_that_publishes_nothing(self, tmp_path: Path) -> None:
         """A run with nothing to do, a dry run and one that is refused report what they noticed, like any other."""
         network, memory = RecordedNetwork(), tmp_path / "out" / "state" / "known-markets.memory"

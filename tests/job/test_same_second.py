@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from exporter.audit.published_tree import check_files
 from exporter.history.series import STATE_KEY
@@ -21,6 +22,7 @@ STEPS = (0, 1, 0, 300, 0)
 """Seconds from each run's ledger to the next one's; the first two closed in the second before the boundary."""
 
 
+@pytest.mark.slow
 def test_runs_of_one_second(tmp_path: Path) -> None:
     """Every run has its rows, those of a day that closed in one file; runs of one second are in one bucket."""
     network, ledgers = RecordedNetwork(start_time=BOUNDARY - 1), list[int]()

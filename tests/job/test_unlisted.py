@@ -111,6 +111,7 @@ class Counting(DirectSource):
         return await super().simulate(call)
 
 
+@pytest.mark.slow
 def test_two_hundred_markets_cost_two_requests() -> None:
     """Next to 48 markets that are named, 200 markets of strangers change no number and add two requests."""
     network = RecordedNetwork(copies=125)

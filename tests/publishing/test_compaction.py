@@ -320,6 +320,7 @@ class TestReaders:
         assert gone == [key for key in before if key not in keys_of(store)]
         assert all(store.get(key) for key in keys_of(store))
 
+    @pytest.mark.slow
     def test_the_buckets_go_on(self) -> None:
         """The state of the buckets stays of use after a compaction, and without it they are recomputed, the same."""
         times = [FIRST_DAY + 3600 * hour for hour in range(30)]

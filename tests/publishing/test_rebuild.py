@@ -225,10 +225,9 @@ def test_without_any_file() -> None:
         rebuild_history(empty)
 
 
-@pytest.mark.slow
 def test_a_published_tree(tmp_path: Path) -> None:
     """A check names what is wrong in a tree of the job, rebuilding mends it, and the newest run's file comes back."""
-    publish_tree(tmp_path, "alula", runs=3)
+    publish_tree(tmp_path, "alula", runs=2)
     store = FolderStore(tmp_path)
     rows, manifest = every_row(store), manifest_of(store)
     newest = manifest.files[-1].key

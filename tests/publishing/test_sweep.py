@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from hashlib import sha256
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from exporter.errors import StoreError
+from exporter.errors import LostRaceError, StoreError
 from exporter.publishing.publish import Publication
 from exporter.publishing.published_state import RUNS_PREFIX, accept_run, manifest_keys
 from exporter.publishing.retention import CACHE_MARGIN, SweepResult
@@ -54,6 +55,22 @@ def keys_of(store: Store, prefix: str = "") -> list[str]:
 
 def page_keys(*ledgers: int) -> set[str]:
     return {file.key for ledger in ledgers for file in make_run(ledger).files if file.key.startswith("v1/pages/")}
+
+
+def test_a_sweep_that_loses_its_hold_ends() -> None:
+    """If another publisher took over the hold before a removal, the sweep removes nothing more and says so."""
+
+    class TakenOver(MemoryStore):
+        def delete(self, keys: Iterable[str]) -> None:
+            raise LostRaceError("another publisher holds it")
+
+    store, clock = published(100)
+    publish_run(store, make_run(101), clock)
+    clock.advance(RETENTION + 2 * CACHE_MARGIN)
+    before = keys_of(store)
+
+    assert SweepResult(refused="another publisher holds it") == sweep(TakenOver(store, clock), RETENTION, now=clock)
+    assert before == keys_of(store)
 
 
 def test_a_run_that_was_current_for_long_is_retained_from_its_end() -> None:

@@ -53,9 +53,10 @@ def place(clock: JumpingClock) -> Iterator[WirePlace]:
 # -- many at once ---------------------------------------------------------------------------------------------------
 
 
-def test_older_and_newer_at_once(place: WirePlace) -> None:
+@pytest.mark.parametrize("ledgers", [[100], pytest.param([100, 110, 120], marks=pytest.mark.slow)], ids=len)
+def test_older_and_newer_at_once(place: WirePlace, ledgers: list[int]) -> None:
     """If two ledgers are published at once, the newer one's documents remain if it published. One always does."""
-    for ledger in (100, 110, 120):
+    for ledger in ledgers:
         codes = at_once(place, ledger, ledger + 2)
 
         assert set(codes) <= {0, ExitCode.LOST_RACE, ExitCode.SOURCE}
@@ -63,9 +64,10 @@ def test_older_and_newer_at_once(place: WirePlace) -> None:
         assert_settled(place, ledger + 2 if codes[1] == 0 else ledger)
 
 
-def test_many_at_once(place: WirePlace) -> None:
+@pytest.mark.parametrize("ledgers", [[100], pytest.param([100, 101], marks=pytest.mark.slow)], ids=len)
+def test_many_at_once(place: WirePlace, ledgers: list[int]) -> None:
     """Exactly one of eight publishers of the same ledger wins, ledger after ledger."""
-    for ledger in (100, 101):
+    for ledger in ledgers:
         assert_one_wins(place, ledger, 8)
 
 
