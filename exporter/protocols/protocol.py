@@ -126,6 +126,12 @@ class Words(Struct, frozen=True, kw_only=True):
     """The meaning of each status of a market, in a sentence."""
     pool_statuses: Mapping[str, str] = field(default_factory=dict)
     """The meaning of each status of a single pool, in a sentence. Empty if pools have no status."""
+    reward_price_sources: Mapping[str, str] = field(default_factory=dict)
+    """How a reward token is priced that the oracle does not price, for each form of `RewardPrice.source`, in words.
+
+    A source is the form and a contract. In the words, ``{contract}`` and ``{oracle}`` stand for that contract and the
+    market's oracle.
+    """
     defillama_projects: Mapping[str, str] = field(default_factory=dict)
     """DefiLlama's name of the project for each contract version. A version that is missing has the protocol's name."""
 

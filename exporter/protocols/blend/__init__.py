@@ -55,6 +55,7 @@ WORDS = Words(
         "enabled": "the reserve is open, as far as its market is",
         "disabled": "no borrowing or supplying of this reserve, by the admin",
     },
+    reward_price_sources={"comet_spot": "by the Comet pool {contract} in USDC, and USDC's price by {oracle}"},
     defillama_projects={"v1": "blend-pools", "v2": "blend-pools-v2", "v2.1": "blend-pools-v2"},
 )
 

@@ -34,6 +34,12 @@ def protocol_beside(protocol: str, market_name: str) -> str:
     return "" if title.partition(" (")[0].casefold() in market_name.casefold() else title
 
 
+def reward_price_words(source: str, protocol: str) -> str:
+    """How a reward token's price is computed, in the words of the market's protocol."""
+    adapter = PROTOCOLS.get(protocol)
+    return text.reward_price_source_words(source, {} if adapter is None else adapter.words.reward_price_sources)
+
+
 class _Environment(jinja2.Environment):
     def getattr(self, obj: Any, attribute: str) -> Any:
         """A value of a row by its key. Jinja itself would look for an attribute of the row first, which is slower."""
@@ -85,7 +91,7 @@ def environment() -> jinja2.Environment:
             text.yields,
             text.rate_percent,
             text.first_digits,
-            text.reward_price_words,
+            reward_price_words,
         ),
     )
     made.filters |= {function.__name__: function for function in filters}

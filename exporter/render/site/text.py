@@ -8,6 +8,7 @@ that the contract takes is never shown as less (`amount_at_least`). A value that
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from xml.sax import saxutils
@@ -185,18 +186,18 @@ def no_price(reason: str) -> str:
     return cut(reason, 300)
 
 
-def reward_price_words(source: str) -> str:
-    """How a reward token's price is computed, in a sentence.
+def reward_price_source_words(source: str, forms: Mapping[str, str]) -> str:
+    """How a reward token's price is computed, in words.
 
-    ``source`` is ``ORACLE`` or ``comet_spot COMET * ORACLE``.
+    ``source`` is ``ORACLE``, or ``FORM CONTRACT * ORACLE`` with one of the forms for which the protocol has words.
     """
-    pool, _, oracle = source.rpartition(" * ")
+    first, _, oracle = source.rpartition(" * ")
     by_oracle = f"the market's oracle {short_address(oracle)}"
-    if not pool:
+    if not first:
         return f"by {by_oracle}"
-    return (
-        f"by the Comet pool {short_address(pool.removeprefix('comet_spot '))} in USDC, and USDC's price by {by_oracle}"
-    )
+    form, _, contract = first.partition(" ")
+    words_of_form = forms.get(form, "by contract {contract} and {oracle}")
+    return words_of_form.format(contract=short_address(contract), oracle=by_oracle)
 
 
 def why(reason: str) -> str:

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Parameter, Pending
-from exporter.render.site.templates import environment
-from exporter.render.site.text import reward_price_words
+from exporter.render.site.templates import environment, reward_price_words
 from exporter.tables import BACKSTOPS_SCHEMA, PoolKey
 from tests.protocols.test_prices import SPOKE
 from tests.render.rendering import contract
@@ -140,7 +139,9 @@ def test_rewards_have_amounts_an_end_and_a_price(end: int, until: str) -> None:
     assert f"100,000 BLND a year{until}" == facts["Paid to all together"]
     source = "by the Comet pool CDJY…FGHI in USDC, and USDC's price by the market's oracle CDAV…FGHI"
     assert f"0.0012345 USD, {source}" == facts["Price of BLND"]
-    assert "by the market's oracle CDAV…FGHI" == reward_price_words("CDAVABCDEFGHI")
+    assert "by the market's oracle CDAV…FGHI" == reward_price_words("CDAVABCDEFGHI", "blend")
+    unknown = reward_price_words("comet_spot CDJYABCDEFGHI * CDAVABCDEFGHI", "of a later version")
+    assert "by contract CDJY…FGHI and the market's oracle CDAV…FGHI" == unknown
 
 
 def test_a_backstop_is_shown_on_the_page_of_its_market() -> None:
