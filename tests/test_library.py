@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import doctest
-import gc
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from starlette.responses import HTMLResponse
+from starlette.types import Receive, Scope, Send
 
 import exporter
+from exporter.errors import ConfigError, SourceError
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import create_app, running
 from tests.job_runs import settings_for
@@ -71,19 +74,61 @@ def test_every_name_is_there() -> None:
         getattr(exporter, "nothing")  # noqa: B009 - a type checker knows that it is not there
 
 
-@pytest.mark.parametrize("collects", [True, False])
-def test_an_import_leaves_the_collector_as_it_was(collects: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that is imported when it is first used, or fails to be, changes nothing about garbage collection."""
-    monkeypatch.setattr(exporter, "_HOME", {"read": "job.reading", "broken": "no_such_module"})
-    was = gc.isenabled()
-    (gc.enable if collects else gc.disable)()
-    try:
-        assert callable(exporter.__getattr__("read"))
-        with pytest.raises(ModuleNotFoundError):
-            exporter.__getattr__("broken")
-        assert collects == gc.isenabled()
-    finally:
-        (gc.enable if was else gc.disable)()
+OTHER_MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
+    "source of another type": (lambda: exporter.read(cast("str", b"https://key.example.org")), "of type bytes; give"),
+    "no source": (lambda: exporter.read(""), "an empty text; give the URL"),
+    "settings as a dict": (
+        lambda: exporter.read("x", cast("Any", {})),
+        "of type dict; give what exporter.",
+    ),
+    "nothing to read": (
+        lambda: exporter.read("https://rpc.example.org", exporter.load_settings(None, {"discovery.enabled": False})),
+        "discovery.enabled is false, and markets names no market",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", OTHER_MISTAKES)
+def test_mistakes_of_callers(mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a caller gives by mistake is a `ConfigError` that says what to give, and quotes no source."""
+    monkeypatch.chdir(tmp_path)
+    call, text = OTHER_MISTAKES[mistake]
+
+    with pytest.raises(ConfigError) as caught:
+        call()
+    assert text in str(caught.value)
+    assert "key.example.org" not in str(caught.value)
+
+
+@pytest.mark.parametrize("function", ["read", "run", "check_tree", "scan_history"])
+def test_a_function_that_blocks_is_refused_in_an_event_loop(function: str, tmp_path: Path) -> None:
+    """In a running event loop each function says how to call it instead, and has done nothing."""
+
+    async def notebook() -> None:
+        arguments = (
+            (exporter.load_settings(None, {"output.uri": str(tmp_path / "out")}),) if function == "run" else ("x",)
+        )
+        getattr(exporter, function)(*arguments)
+
+    with pytest.raises(ConfigError, match=rf"await asyncio\.to_thread\(exporter\.{function}, \.\.\.\)"):
+        asyncio.run(notebook())
+    assert [] == list(tmp_path.iterdir())
+
+
+async def web_page(scope: Scope, receive: Receive, send: Send) -> None:
+    """A server that is no RPC: it answers everything with a web page."""
+    await HTMLResponse("<!doctype html><title>Welcome</title>")(scope, receive, send)
+
+
+def test_a_deadline_says_what_failed_before_it() -> None:
+    """If the time of a reading is over, the error says how requests to each endpoint failed until then."""
+    settings = exporter.load_settings(None, {"network.name": "local", "network.read_deadline": "1s"})
+
+    with running(web_page) as url, pytest.raises(SourceError) as caught:
+        exporter.read(url, settings)
+    assert re.search(
+        r"network\.read_deadline = 1s;.*; 127\.0\.0\.1:\d+ failed: unusable answer \(\dx\)$", str(caught.value)
+    )
 
 
 def test_scan_history(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from exporter.audit.published_tree import check_files
 from exporter.audit.rerender import rerender
 from exporter.audit.unproven import MAX_NAMES
 from exporter.errors import CheckError, SourceError, pluralize, printable
+from exporter.event_loops import refuse_running_loop
 from exporter.publishing.faults import Fault, TreeFaultsError
 from exporter.render.openapi import VERSION_FIELD, openapi_document
 from exporter.tree.families import (
@@ -40,8 +41,9 @@ def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], No
         CheckError: the documents that lead to all other files are missing or damaged.
         SourceError: no run is published there (`NothingPublishedError`), the tree cannot be read, or another run was
             published each time while it was read.
-        ConfigError: the URI is not accepted.
+        ConfigError: the URI is not accepted, or an event loop runs in this thread.
     """
+    refuse_running_loop("check_tree")
     summary = check_files(uri, sample, progress)
     if sample is None:
         summary.not_rerendered = _check_again(uri, summary)

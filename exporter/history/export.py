@@ -25,6 +25,7 @@ from polars.io.plugins import register_io_source
 
 from exporter.bounds import FILE_BYTES
 from exporter.errors import CheckError, ConfigError, DecodeError, SourceError
+from exporter.event_loops import refuse_running_loop
 from exporter.history.manifest import decode_history_manifest, folder_of, span_of
 from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, scan_rows
 from exporter.history.spreadsheet import without_formulas
@@ -162,8 +163,10 @@ def scan_history(uri: str, start: str | None = None, end: str | None = None) -> 
     Raises:
         SourceError: no history is published there. Collecting the frame also raises it for a file that is missing, or
             that is not the one that the manifest names.
-        ConfigError: the URI, ``start`` or ``end`` is invalid.
+        ConfigError: the URI, ``start`` or ``end`` is invalid, or an event loop runs in this thread. Collecting the
+            frame needs a thread without a loop, too.
     """
+    refuse_running_loop("scan_history")
     selection = Selection(parse_moment(start, "start"), parse_moment(end, "end"))
 
     async def list_files() -> list[HistoryFile]:

@@ -31,7 +31,8 @@ from exporter.discovery import (
 from exporter.discovery.candidates import check_lists, listings_of
 from exporter.discovery.known_markets import LearnedContract, Memory
 from exporter.durations import duration_text
-from exporter.errors import SourceError
+from exporter.errors import ConfigError, SourceError
+from exporter.event_loops import refuse_running_loop
 from exporter.job.evidence import Evidence, SearchScope
 from exporter.job.exclude import remove_excluded
 from exporter.job.sources import OpenSource, RpcEndpoints, StoredLedger, open_evidence
@@ -79,11 +80,16 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
 
     Raises:
         SourceError: the source cannot be read, or is of another network.
-        ConfigError: the source is not a URL or a file.
+        ConfigError: the source is not a URL or a path, there is nothing to read by the settings, or an event loop runs
+            in this thread.
     """
-    settings = settings or load_settings()
+    refuse_running_loop("read")
+    settings = load_settings() if settings is None else settings
+    _refuse_other_types(source, settings)
     is_url = isinstance(source, str) and "://" in source
     if is_url:
+        if not (settings.discovery.enabled or settings.markets):
+            raise ConfigError("there is nothing to read: discovery.enabled is false, and markets names no market")
         settings = structs.replace(settings, network=structs.replace(settings.network, rpc_urls=(str(source),)))
 
     async def work() -> MarketsRead:
@@ -93,6 +99,16 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
 
     markets = asyncio.run(work())
     return LedgerTables(markets.tables(), markets.certificate)
+
+
+def _refuse_other_types(source: object, settings: object) -> None:
+    """Raise `ConfigError` for what a caller without a type checker gives by mistake. A source is not quoted."""
+    if not isinstance(source, (str, Path)) or source == "":
+        what = "an empty text" if source == "" else f"of type {type(source).__name__}"
+        raise ConfigError(f"the source is {what}; give the URL of a Stellar RPC, or the path of a ledger snapshot file")
+    if not isinstance(settings, Settings):
+        what = f"of type {type(settings).__name__}"
+        raise ConfigError(f"the settings are {what}; give what exporter.load_settings returns")
 
 
 def read_again(evidence: Evidence) -> tuple[MarketsRead, Evidence]:

@@ -33,6 +33,7 @@ from exporter.errors import (
     StoreError,
     pluralize,
 )
+from exporter.event_loops import refuse_running_loop
 from exporter.history.changes_table import NO_ROWS, rows_before
 from exporter.history.liquidations_table import restore_table
 from exporter.history.manifest import find_damage, find_lost_rollups, read_history_manifest
@@ -144,6 +145,7 @@ def run(
     Raises:
         ExporterError: the run failed. The error's ``exit_code`` says how.
     """
+    refuse_running_loop("run")
     log = RunLog(user_path(settings.output.report), console, command="run")
     source: Source = archive or (RpcEndpoints() if snapshot is None else StoredLedger(user_path(snapshot)))
     try:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from exporter.config import Settings
 from exporter.deployments.networks import NETWORKS, Network, network_id, network_of
-from exporter.errors import ConfigError, NetworkMismatchError, SourceError, lasting
+from exporter.errors import AllEndpointsFailedError, ConfigError, NetworkMismatchError, SourceError, lasting
 from exporter.job.evidence import MAGIC, Evidence, EvidenceSource
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.rpc.client import RpcSource
@@ -126,7 +126,8 @@ class RpcEndpoints(WithoutProof):
             try:
                 yield opened
             except SourceError as error:
-                causes = [*source.notices, *([] if source.rate_limits is None else [source.rate_limits])]
+                said = None if isinstance(error, AllEndpointsFailedError) else source.failed_requests
+                causes = [*source.notices, *(each for each in (source.rate_limits, said) if each is not None)]
                 if causes:  # these most probably explain the error
                     error.args = ("; ".join([str(error).rstrip("."), *causes]), *error.args[1:])
                 raise

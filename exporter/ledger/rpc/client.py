@@ -341,6 +341,15 @@ class RpcSource:
         ]
         return "; ".join(limited) or None
 
+    @property
+    def failed_requests(self) -> str | None:
+        """How often requests to each endpoint failed, and how, in words. None if none did."""
+        failed = [
+            f"{label} failed: {', '.join(f'{name} ({count}x)' for name, count in sorted(names.items()))}"
+            for label, names in self.counters.errors.items()
+        ]
+        return "; ".join(failed) or None
+
     async def _ask(self, question: Question[R, T]) -> T:
         failures: dict[Endpoint, Failure] = {}  # the last failure of each endpoint, without secrets
         tries: Counter[Endpoint] = Counter()
