@@ -272,6 +272,8 @@ def _parameter(name: str) -> dict[str, object]:
         schema = msgspec.json.schema(getattr(values, kind))
         schema.pop("examples", None)  # the tree that has it gives the parameter's example
         parameter["schema"] = _tolerant(schema)
+    # Generators of clients take the description of a parameter from its schema.
+    parameter["schema"] = parameter["schema"] | {"description": parameter["description"]}
     return parameter
 
 
@@ -310,7 +312,22 @@ def _schemas() -> dict[str, object]:
                     meaning, separator, rest = described["description"].partition(";")
                     described["description"] = f"{meaning}, in {unit}{separator}{rest}"
             described["description"] = _sentence(described["description"])
-    return {name: _tolerant(components[name]) for name in sorted(components)}
+            described.pop(
+                "default", None
+            )  # generators would take a field that is left out for one that is always there
+    return {name: _with_titles(_tolerant(components[name])) for name in sorted(components)}
+
+
+def _with_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with the field's name as the title of a closed set that may be null.
+
+    Generators of clients name the type of a field by its place in the schema, and without a title by a number.
+    """
+    for name, described in schema["properties"].items():
+        for part in described.get("anyOf", ()):
+            if "enum" in part:
+                part["title"] = "".join(word.capitalize() for word in name.split("_"))
+    return schema
 
 
 def _sentence(meaning: str) -> str:

@@ -231,6 +231,20 @@ def test_files_next_to_paths_are_as_described(tree: Path) -> None:
         assert (tree / answer.keys[0]).is_file()
 
 
+def test_a_field_that_may_be_left_out_is_optional(tree: Path) -> None:
+    """A field that some document lacks is not required, and has no default, which generators take for its presence."""
+    schemas = description()["components"]["schemas"]
+    manifest = json.loads((tree / "v1/history.json").read_bytes())
+
+    assert "liquidations" not in manifest.keys() | {*schemas["HistoryManifest"]["required"]}
+    assert [] == [
+        (model, name)
+        for model, schema in schemas.items()
+        for name, found in schema["properties"].items()
+        if "default" in found
+    ]
+
+
 def test_a_closed_set_of_words_is_an_enum() -> None:
     """Generators of clients make a union of words if no other word ever comes; every other pattern stays."""
     schemas = description()["components"]["schemas"]
@@ -238,6 +252,8 @@ def test_a_closed_set_of_words_is_an_enum() -> None:
 
     assert [reason.value for reason in RewardReason] == detail["enum"]
     assert "pattern" not in detail
+    nullable = schemas["AssetRisk"]["properties"]["liquidation_kind"]["anyOf"]
+    assert ["LiquidationKind"] == [part["title"] for part in nullable if "enum" in part]
     assert "pattern" in schemas["PoolSnapshot"]["properties"]["market"]
 
 
