@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from exporter.config import Configuration
+from exporter.config import Configuration, Settings
 from exporter.deployments.networks import network_id, network_of
 from exporter.discovery import candidates
+from exporter.discovery.known_markets import Memory
 from exporter.durations import duration_text
 from exporter.errors import pluralize, printable
 from exporter.job.known_markets_file import load_memory
@@ -22,10 +23,21 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.protocol import event_filters
 from exporter.publishing.published_state import read_published
 from exporter.stores import open_store
+from exporter.stores.store import Store
 
 
 def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[str]:
     """The plan, line by line: the settings and where each comes from, what would be read first, what is published."""
+    settings = configuration.settings
+    yield from _settings(configuration)
+    store = open_store(settings.output.uri)
+    memory = load_memory(store, network_id(settings.passphrase)) if settings.discovery.enabled else None
+    yield from _reads(settings, memory, snapshot)
+    yield from _writes(settings, store, snapshot)
+
+
+def _settings(configuration: Configuration) -> Iterator[str]:
+    """Each setting, with its value and, unless it is the default, where that comes from. Headers are not shown."""
     settings = configuration.settings
     yield "settings (default unless an origin is given)"
     shown = msgspec.to_builtins(settings, builtin_types=(timedelta,))
@@ -37,9 +49,10 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
         origin = configuration.origins.get(key)
         yield f"  {key} = {'not set' if value is None else _toml(value)}{f'   # {origin}' if origin else ''}"
 
+
+def _reads(settings: Settings, memory: Memory | None, snapshot: Path | None) -> Iterator[str]:
+    """Where a run looks for markets, and what it asks for first."""
     network = network_of(settings.passphrase)
-    store = open_store(settings.output.uri)
-    memory = load_memory(store, network_id(settings.passphrase)) if settings.discovery.enabled else None
     remembered = () if memory is None else memory.candidates()
     candidates_by_protocol = candidates(settings, network, PROTOCOLS, discovered=remembered)
     yield "reads"
@@ -74,6 +87,9 @@ def describe(configuration: Configuration, snapshot: Path | None) -> Iterator[st
     requests = pluralize(-(-keys // MAX_KEYS_PER_REQUEST), "request")
     yield f"  first wave: at least {pluralize(keys, 'ledger key')}, {requests}"
 
+
+def _writes(settings: Settings, store: Store, snapshot: Path | None) -> Iterator[str]:
+    """What is published in the output, and what a run writes, compacts and removes there."""
     published = read_published(store, older=True)
     yield f"writes to {store.uri}"
     if published is None:

@@ -13,7 +13,7 @@ from exporter.history.export import Moment, parse_moment
 from exporter.past.backfill.executors import workers_of
 from exporter.past.backfill.lake_job import RANGE_LEDGERS, LakeJob, LakePlan, LakeResult
 from exporter.past.backfill.merge import try_output
-from exporter.past.backfill.start_state import archive_start, empty_start, ledger_at, snapshot_start
+from exporter.past.backfill.start_state import StartState, archive_start, empty_start, ledger_at, snapshot_start
 from exporter.past.lake.objects import Lake, decode_config
 from exporter.stores import open_store
 
@@ -62,14 +62,7 @@ def run_lake_backfill(
             f"{settings.passphrase!r}; set --network"
         )
     first, last, begin_time, end_time = find_range(lake, range_start, range_end)
-    if start_snapshot is not None:
-        state = snapshot_start(start_snapshot, settings.passphrase)
-    elif archive is not None:
-        state = archive_start(
-            archive, first, settings.passphrase, settings.network.read_deadline.total_seconds(), trust
-        )
-    else:
-        state = empty_start(lake)
+    state = _start_state(lake, first, settings, archive, trust, start_snapshot)
     if state.ledger > first:
         if range_start != Moment():
             raise ConfigError(
@@ -92,28 +85,46 @@ def run_lake_backfill(
     )
     description = f"replaying ledgers {state.ledger + 1} to {last} of {lake.label}, from {state.label}"
     with console.step("backfill", description) as facts, starting as executor:
-        begun_at: dict[str, tuple[float, int]] = {}
-        reported = monotonic()
-
-        def report(what: str, done: int, of: int) -> None:
-            nonlocal reported
-            now = monotonic()
-            began, before = begun_at.setdefault(what, (now, done))
-            if done < of and now - reported < REPORT_SECONDS:
-                return
-            reported, text = now, f"{done:,} of {of:,} {what}"
-            if done > before and now > began:
-                rate = (done - before) / (now - began)
-                text += f", {rate:,.0f}/s, {timedelta(seconds=round((of - done) / rate))} left"
-            console.event("progress", text, what=what, done=done, of=of)
-
-        result = LakeJob(plan, store, changes_store, executor, at_once=at_once, on_progress=report).run()
+        progress = _Progress(console)
+        result = LakeJob(plan, store, changes_store, executor, at_once=at_once, on_progress=progress.report).run()
         facts.update(ledgers=result.ledgers, touched=result.touched, rounds=result.rounds)
         facts.update(boundaries=result.boundaries, added=result.added, known=result.present, empty=result.empty)
         facts.update(refused=len(result.refused), failed=len(result.failed), rows=result.rows)
         for name in ("confirmed", "differing", "untried"):
             facts[name] = sum(getattr(result.tally, name).values())
     return _exit_code(result, settings, console)
+
+
+def _start_state(
+    lake: Lake, first: int, settings: Settings, archive: str | None, trust: Path | None, start_snapshot: Path | None
+) -> StartState:
+    """The state with which the replay begins: that of a file, of a checkpoint in an archive, or of an empty network."""
+    if start_snapshot is not None:
+        return snapshot_start(start_snapshot, settings.passphrase)
+    if archive is not None:
+        return archive_start(archive, first, settings.passphrase, settings.network.read_deadline.total_seconds(), trust)
+    return empty_start(lake)
+
+
+class _Progress:
+    """Prints from time to time how much of a backfill is done, how fast it is, and how long the rest may take."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._begun_at: dict[str, tuple[float, int]] = {}
+        self._reported = monotonic()
+
+    def report(self, what: str, done: int, of: int) -> None:
+        """Take a count. It is printed `REPORT_SECONDS` after the last one, and when all is done."""
+        now = monotonic()
+        began, before = self._begun_at.setdefault(what, (now, done))
+        if done < of and now - self._reported < REPORT_SECONDS:
+            return
+        self._reported, text = now, f"{done:,} of {of:,} {what}"
+        if done > before and now > began:
+            rate = (done - before) / (now - began)
+            text += f", {rate:,.0f}/s, {timedelta(seconds=round((of - done) / rate))} left"
+        self._console.event("progress", text, what=what, done=done, of=of)
 
 
 def _exit_code(result: LakeResult, settings: Settings, console: Console) -> int:

@@ -6,7 +6,7 @@ reserves. A pool or reserve that cannot be read is recorded as unread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -198,11 +198,33 @@ class _Reader(Collector):
 async def read_pools(
     view: LedgerView, candidates: Sequence[Candidate], deployments: Sequence[Deployment]
 ) -> ProtocolReading:
-    """Read all Blend pools. Raises only `SourceError`; what is wrong with a market or reserve is in the reading."""
+    """Read all Blend pools. Raises only `SourceError`; what is wrong with a market or reserve is in the reading.
+
+    Keys are requested in three waves: records and markets, then factories and backstops, then reserves and deposits.
+    """
     reader = _Reader(candidates)
     records = Records(deployments, reader.notice)
     ordered = sorted(candidates, key=lambda item: item.configured)
     named = {candidate.address: candidate for candidate in ordered if candidate.pool is None}
+    entries = await _read_markets(view, reader, records, named)
+    reader.each_market(sorted(named), lambda market: reader.take_market(market, named[market], entries, records))
+    reader.report_unconfirmed()
+    missing = sorted(records.rewarded & {item.market for item in reader.reading.absent})
+    if missing:
+        reader.notice(
+            f"reward zones list {pluralize(len(missing), 'market')} without a contract: {shortened(missing)}; not read"
+        )
+    await view.make_room(sum(map(len, reader.assets.values())))
+    await _read_reserves(view, reader, records, entries)
+    await _read_reward_prices(view, reader)
+    return reader.reading
+
+
+async def _read_markets(view: LedgerView, reader: _Reader, records: Records, named: Mapping[str, Candidate]) -> Entries:
+    """The entries of the named markets and of the records about them. Raises `SourceError`.
+
+    The reading also has the factories, and the markets of reward zones that are not among those that are named.
+    """
     # The records are the first keys, so that one request has them all: an archived entry is known at one ledger only.
     record_keys = records.keys_of(named)
     wanted = [*record_keys, *records.own_keys(), *_keys_of_markets(named)]
@@ -216,16 +238,12 @@ async def read_pools(
     record_keys = records.keys_of(named)  # the backstops may have named more factories
     entries |= await view.read([*record_keys, *wanted], record_keys)
     records.check_factories(entries)
-    reader.each_market(sorted(named), lambda market: reader.take_market(market, named[market], entries, records))
-    reader.report_unconfirmed()
-    missing = sorted(records.rewarded & {item.market for item in reader.reading.absent})
-    if missing:
-        reader.notice(
-            f"reward zones list {pluralize(len(missing), 'market')} without a contract: {shortened(missing)}; not read"
-        )
+    return entries
 
+
+async def _read_reserves(view: LedgerView, reader: _Reader, records: Records, entries: Entries) -> None:
+    """Read the reserves of the markets that were taken, their tokens, prices and backstops. Raises `SourceError`."""
     instances = reader.instances
-    await view.make_room(sum(map(len, reader.assets.values())))
     reader.planned = {market for market in instances if entries[plan_key(market)] is not None}
     backstop_keys = {
         market: BackstopKeys(market, instance, instance.backstop, entries.get(instance_key(instance.backstop)))
@@ -260,15 +278,18 @@ async def read_pools(
         reader.take_backstop(market, item, states, records)
     reader.each_market(instances, lambda market: reader.take_reserves(market, states))
     reader.report_empty()
+
+
+async def _read_reward_prices(view: LedgerView, reader: _Reader) -> None:
+    """Find what BLND is worth by each backstop, and read all prices that the markets need. Raises `SourceError`."""
     prices = {
         TokenOfMarket(market, item.tokens.blnd): price
         for market, item in reader.backstops.items()
         if item.tokens is not None and (price := item.reward_price(reader.reading.tokens)) is not None
     }
     reader.reading.reward_prices = prices
-    more = [PriceKey(instances[reward.market].oracle, price.priced_in) for reward, price in prices.items()]
+    more = [PriceKey(reader.instances[reward.market].oracle, price.priced_in) for reward, price in prices.items()]
     await reader.read_quotes(view, more)
-    return reader.reading
 
 
 def _keys_of_markets(markets: Iterable[str]) -> list[bytes]:
