@@ -661,6 +661,23 @@ def test_what_was_paid_is_shown_once_it_is_known() -> None:
     assert "too short to say what a deposit" not in some
 
 
+def test_the_head_of_a_pool_says_what_it_paid_whose_token_it_is_and_where_the_rest_is() -> None:
+    """Nobody scrolls for the yield of the last month or for the issuer, and each link leads to a part of the page."""
+    circle = next(token for token in identified_tokens("mainnet").values() if token.who == "Circle")
+    rows = [pool_row(0, 0, token_address=circle.address, symbol="USDC"), pool_row(0, 1, symbol="FAKE")]
+    site = site_of(tables := tables_of(rows), series_of(tables, 40, 86_400), network=MAINNET)
+    known, unknown = (site[f"pools/{row['market']}/{row['pool']}.html"] for row in rows)
+    head = Page(known[: known.index('id="now"')]).text
+
+    assert "USDC is the token of Circle, circle.com." in head
+    assert "Paid over 30 days" in head
+    assert "which is not on the list of identified tokens" in Page(unknown[: unknown.index('id="now"')]).text
+    own = [link["href"].removeprefix("#") for link in Page(known).all("a") if link["href"].startswith("#")]
+    assert set(own) <= set(re.findall(r' id="([^"]+)"', known))
+    assert {"now", "risk", "paid", "over-time", "facts"} <= set(own)
+    assert "Paid over 30 days" not in site_of(tables)[f"pools/{rows[0]['market']}/{rows[0]['pool']}.html"]
+
+
 def test_the_data_page_begins_with_the_files_to_take(site: dict[str, str], project_root: Path) -> None:
     """First the three URLs, then the lines of the first plot, which docs/history.md has too, then what exists.
 
