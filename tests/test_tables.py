@@ -76,7 +76,7 @@ def test_adding_a_column_as_the_page_does(project_root: Path, tmp_path: Path) ->
 
     found = {row["target_utilization_bps"] for row in rows}
     assert {int} == set(map(type, found))
-    assert found == set(pl.read_parquet(tree / LATEST_PARQUET.template)["target_utilization_bps"])
+    assert found == set(pl.read_parquet(tree / LATEST_PARQUET.only_key)["target_utilization_bps"])
     assert rows[0]["target_utilization_bps"] == detail["risk"]["target_utilization_bps"]
     history = next(table for table in package["resources"] if table["name"] == "history")
     assert "target_utilization_bps" == history["schema"]["fields"][-1]["name"]

@@ -63,7 +63,7 @@ from exporter.tree.risk_documents import RiskDocument
 
 MARKETS_KEY = "v1/markets.json"
 
-KEYS_OF_READING = MARKETS_KEY, LATEST_PARQUET.template
+KEYS_OF_READING = MARKETS_KEY, LATEST_PARQUET.only_key
 """The keys of the files that say what a run read, besides its status document and its evidence."""
 
 MAX_LISTED = 10_000
@@ -169,7 +169,7 @@ def run_read(files: Mapping[str, bytes], uri: str) -> RunRead:
     }
     reasons |= {MarketKey(item.protocol, item.market): WhyUnread("absent", item.reason) for item in status.absent}
     read = {item.market: item.protocol for item in markets.data}
-    latest = pl.read_parquet(io.BytesIO(files[LATEST_PARQUET.template]), columns=[*PoolKey._fields])
+    latest = pl.read_parquet(io.BytesIO(files[LATEST_PARQUET.only_key]), columns=[*PoolKey._fields])
     unread = (PoolKey(item.market, item.pool) for item in status.unread if item.pool is not None)
     pools = frozenset((*pool_keys(latest), *unread))
     listings = evidence.listings(network_of(status.network).deployments)
@@ -205,7 +205,7 @@ def census(settings: Settings, archive: FromArchive, store: Store | None, consol
             save_memory(store, _memory(settings.passphrase, taken, *records, state.proven.ledger))
     if store is not None:
         with hold(store) as held:
-            held.put(CENSUS.template, render_document(document).data)
+            held.put(CENSUS.only_key, render_document(document).data)
             _add_risk(store, risk, console)
     return document
 
@@ -220,13 +220,13 @@ def _add_risk(store: Store, risk: RiskDocument, console: Console) -> None:
     data = encode(risk)
     parse_back(key, data)
     if store.get(key) is None:
-        earlier = store.get(RISK_TABLE.template)
+        earlier = store.get(RISK_TABLE.only_key)
         try:
             rows = with_checkpoint(None if earlier is None else earlier.data, risk)
         except DecodeError as error:
             console.warning(f"history/risk.parquet cannot be read and begins again with this checkpoint: {error}")
             rows = with_checkpoint(None, risk)
-        store.put(RISK_TABLE.template, rows)
+        store.put(RISK_TABLE.only_key, rows)
         store.put(key, data)  # last, because a census that finds no document writes both
 
 

@@ -26,7 +26,7 @@ from exporter.tree.risk_documents import RiskDocument
 
 def is_unshown_risk(key: str, status: SystemStatus) -> bool:
     """Whether a file has figures of risk that the run does not show, so that only the publisher vouches for them."""
-    return key == RISK_TABLE.template or (RISK.pattern.fullmatch(key) is not None and key != status.risk_key)
+    return key == RISK_TABLE.only_key or (RISK.pattern.fullmatch(key) is not None and key != status.risk_key)
 
 
 def judge_risk(

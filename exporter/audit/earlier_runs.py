@@ -95,7 +95,7 @@ def judge_inputs(tree: FetchedTree, repeated: RepeatedRuns) -> Unproven:
     unproven, status = Unproven(), tree.status
     previous = None if status.previous_run_id is None else repeated.watched.get(status.previous_run_id)
     named = inputs_named(tree.manifest.inputs, "watched")
-    since = f"{CHANGES.template}: those since the run before"
+    since = f"{CHANGES.only_key}: those since the run before"
     if not named:
         if status.previous_run_id is not None or tree.changes.data or tree.history.now:
             unproven.add(UnprovenReason.CHANGES, [f"{since}, with which the run was not compared"])
@@ -112,7 +112,7 @@ def judge_inputs(tree: FetchedTree, repeated: RepeatedRuns) -> Unproven:
     unproven.add(UnprovenReason.CHANGES, (f"{item.title} (ledger {item.observed_ledger})" for item in earlier))
     if tree.earlier_rows.num_rows:
         rows = pluralize(tree.earlier_rows.num_rows, "change")
-        unproven.add(UnprovenReason.CHANGES, [f"{CHANGES_TABLE.template}: {rows} that earlier runs found"])
+        unproven.add(UnprovenReason.CHANGES, [f"{CHANGES_TABLE.only_key}: {rows} that earlier runs found"])
     unproven.add(UnprovenReason.HISTORY, (f"{key} ({why})" for key, why in tree.history.gone.items()))
     unproven.add(
         UnprovenReason.HISTORY, (f"{key} ({rows} rows that the run lacks)" for key, rows in tree.history.later.items())

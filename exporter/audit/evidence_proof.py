@@ -122,7 +122,7 @@ def check_proof_claims(claimed: Proof, own: Proof) -> Iterator[str]:
     Yields a text if the published entry claims more confirmed entries than were looked up here. Raises `RefutedError`
     if it cannot be right.
     """
-    where = f"{PROOFS.template}: run {claimed.run_id}"
+    where = f"{PROOFS.only_key}: run {claimed.run_id}"
     for name in (
         "entries",
         "calls",

@@ -133,11 +133,11 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
         files = listing_of(manifest.files_key, manifest.files_sha256, await required(source, manifest.files_key))
         for text in input_faults(status, manifest, files):
             raise CheckError(f"{status.manifest_key}: {text}")
-        optional = (PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template, *RECORDS)
+        optional = (PROOFS.only_key, CENSUS.only_key, VERIFIER.only_key, TRUST.only_key, *RECORDS)
         contents = [(key, await source.get(key, FILE_BYTES)) for key in optional]
         records = {key: content for key, content in contents if content is not None}
-        listed = records.pop(PROOFS.template, None)
-        listed_proofs = None if listed is None else decoded(PROOFS.template, listed, ProofList)
+        listed = records.pop(PROOFS.only_key, None)
+        listed_proofs = None if listed is None else decoded(PROOFS.only_key, listed, ProofList)
         proofs = [] if listed_proofs is None else listed_proofs.proofs
         earlier, left_out = await _find_earlier(source, status, proofs, most_earlier)
         repeated = {status.run_id, *(run.run_id for run in earlier)}
@@ -160,7 +160,7 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
             watched=watched,
             history=history,
             gone={name: keys for name, keys in gone.items() if keys},
-            changes=await document(source, CHANGES.template, ChangeList, files.sha256_of(CHANGES.template)),
+            changes=await document(source, CHANGES.only_key, ChangeList, files.sha256_of(CHANGES.only_key)),
             earlier_rows=await _earlier_rows(source, files, status.observed_ledger),
             earlier=earlier,
             left_out=left_out,
@@ -188,7 +188,7 @@ async def _earlier_rows(source: TreeSource, files: RunListing, ledger: int) -> p
     There are none if the file is no such table. Then the table that is rendered again differs from the file, so that
     the file is named. Raises `CheckError` if the file is missing or has another digest.
     """
-    key = CHANGES_TABLE.template
+    key = CHANGES_TABLE.only_key
     try:
         return rows_before(await required(source, key, files.sha256_of(key)), ledger)
     except DecodeError:

@@ -148,7 +148,7 @@ class _Check:
         await self._check_history()
         await self._check_rollups()
         await self._check_proofs()
-        await self._check_single(CENSUS.template, Census)
+        await self._check_single(CENSUS.only_key, Census)
         await self._check_risk()
         self._check_extensions()
         requests = 0
@@ -260,23 +260,23 @@ class _Check:
 
     async def _check_proofs(self) -> None:
         """Check the list of proofs, what it names, and the newest proofs."""
-        listed = await self._check_single(PROOFS.template, ProofList)
+        listed = await self._check_single(PROOFS.only_key, ProofList)
         if listed is None:
             return
-        self._checker.fault(PROOFS.template, *proof_list_faults(self._status, listed))
+        self._checker.fault(PROOFS.only_key, *proof_list_faults(self._status, listed))
         files = dict[str, bytes]()
         for key in dict.fromkeys((listed.verifier, listed.trust, *(proof.proof_key for proof in listed.proofs))):
             content = await self._source.get(key, FILE_BYTES)
             if content is None:
-                self._checker.fault(key, f"is missing, though {PROOFS.template} names it")
+                self._checker.fault(key, f"is missing, though {PROOFS.only_key} names it")
                 continue
             files[key] = content
             if family_of(key) is PROOF:
                 self._checker.add(key, content)
         try:
-            trust = read_trust(files.get(TRUST.template, b""))
+            trust = read_trust(files.get(TRUST.only_key, b""))
         except RefusedError as error:
-            self._checker.fault(TRUST.template, str(error))
+            self._checker.fault(TRUST.only_key, str(error))
             return
         newest = max((proof.proven_at for proof in listed.proofs), default="")
         for proof in listed.proofs:

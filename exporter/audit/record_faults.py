@@ -98,7 +98,7 @@ def proof_faults(proof: Proof, content: bytes, trust: Trust) -> Iterator[str]:
     if shown != (proof.checkpoint, *claimed):
         yield (
             f"proves ledger {proven.ledger}, signed by {shown[1]} of {shown[2]} organisations where {shown[3]} must, "
-            f"which is not what {PROOFS.template} says"
+            f"which is not what {PROOFS.only_key} says"
         )
     if proof.observed_ledger not in proven.closed:
         yield f"does not say when ledger {proof.observed_ledger} closed"

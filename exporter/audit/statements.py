@@ -72,17 +72,17 @@ def _of_proofs(tree: FetchedTree) -> Iterator[str]:
     if listed is None:
         return
     if listed.network != tree.status.network:
-        raise CheckError(f"{PROOFS.template}: it is of the network {listed.network!r}, not of {tree.status.network!r}")
+        raise CheckError(f"{PROOFS.only_key}: it is of the network {listed.network!r}, not of {tree.status.network!r}")
     for name, stated, expected in (
-        ("verifier", listed.verifier, VERIFIER.template),
-        ("trust", listed.trust, TRUST.template),
+        ("verifier", listed.verifier, VERIFIER.only_key),
+        ("trust", listed.trust, TRUST.only_key),
     ):
         if stated != expected:
-            raise CheckError(f"{PROOFS.template}: $.{name} is {stated}, not {expected}")
+            raise CheckError(f"{PROOFS.only_key}: $.{name} is {stated}, not {expected}")
     runs = {tree.status.evidence_key: tree.status.run_id} | {run.evidence_key: run.run_id for run in tree.earlier}
     for proof in listed.proofs:
         if runs.get(proof.evidence_key, proof.run_id) != proof.run_id:
-            raise CheckError(f"{PROOFS.template}: {proof.evidence_key} is not the evidence of run {proof.run_id}")
+            raise CheckError(f"{PROOFS.only_key}: {proof.evidence_key} is not the evidence of run {proof.run_id}")
     times = ", ".join(sorted({proof.proven_at for proof in listed.proofs}))
     if times:
         yield f"runs were proven at {times}"

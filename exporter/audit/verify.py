@@ -69,7 +69,7 @@ from exporter.tree.run_listing import ledger_of
 from exporter.tree.verifier import verifier_file
 
 _JUDGED_APART = {
-    *(STATUS_KEY, HISTORY_MANIFEST_KEY, PROOFS.template, CENSUS.template, VERIFIER.template, TRUST.template),
+    *(STATUS_KEY, HISTORY_MANIFEST_KEY, PROOFS.only_key, CENSUS.only_key, VERIFIER.only_key, TRUST.only_key),
 }
 """The keys of documents that are judged by other checks than those of the run's files."""
 
@@ -318,7 +318,7 @@ class _Verification:
             compared = {tree.status.run_id, *covered.values()}
             others = (proof.run_id for proof in tree.proofs if proof.run_id not in compared)
             self.unproven.add(
-                UnprovenReason.EARLIER, (f"{PROOFS.template}: the proof of run {run_id}" for run_id in others)
+                UnprovenReason.EARLIER, (f"{PROOFS.only_key}: the proof of run {run_id}" for run_id in others)
             )
             self.unproven.add(UnprovenReason.STATEMENTS, unproven_notices(repeated.evidence, opened, trusted))
             facts.update(checkpoint=outcome.proven.ledger, confirmed=outcome.confirmed)
@@ -339,9 +339,9 @@ class _Verification:
                     self.unproven,
                 )
                 facts.update(markets=all_contracts.markets)
-        census = tree.records.get(CENSUS.template)
+        census = tree.records.get(CENSUS.only_key)
         if census is not None and not _is_census_of(census, all_contracts):
-            self.unproven.add(UnprovenReason.STATEMENTS, [CENSUS.template])
+            self.unproven.add(UnprovenReason.STATEMENTS, [CENSUS.only_key])
         return all_contracts
 
     def judge_risk(self, repeated: _Repeated, compared: _Compared) -> None:
@@ -438,11 +438,11 @@ def _is_census_of(data: bytes, completeness: Complete | None) -> bool:
     try:
         theirs = decode_json(data, Census)
     except msgspec.DecodeError as error:
-        raise RefutedError(f"{CENSUS.template} cannot be understood: {error}") from None
+        raise RefutedError(f"{CENSUS.only_key} cannot be understood: {error}") from None
     if (theirs.run_id, theirs.checkpoint) != (completeness.census.run_id, completeness.census.checkpoint):
         return False
     if theirs != completeness.census:
-        raise RefutedError(f"{CENSUS.template} is not what the checkpoint and the run give")
+        raise RefutedError(f"{CENSUS.only_key} is not what the checkpoint and the run give")
     return True
 
 
@@ -488,7 +488,7 @@ def _transitions(tree: FetchedTree) -> Iterator[str]:
 
 def other_verifiers(records: Mapping[str, bytes], network: str, trust: Path | None) -> Iterator[str]:
     """The tree's verifier and its list of organisations, if they are not the ones that are in use here."""
-    for key, own in {VERIFIER.template: verifier_file(), TRUST.template: trust_file(network, trust)[0]}.items():
+    for key, own in {VERIFIER.only_key: verifier_file(), TRUST.only_key: trust_file(network, trust)[0]}.items():
         if key in records and records[key] != own:
             digests = [sha256(data).hexdigest() for data in (records[key], own)]
             yield f"{key} has the SHA-256 {digests[0]}, and the one in use here {digests[1]}"
@@ -518,5 +518,5 @@ def _judged_keys(tree: FetchedTree, made: Rerendered) -> set[str]:
         keys |= {entry.key for entry in history.rollups}
     if history.liquidations is not None:
         keys.add(history.liquidations.key)
-    keys |= {key for key in tree.keys or () if RISK.pattern.fullmatch(key)} | {RISK_TABLE.template}
+    keys |= {key for key in tree.keys or () if RISK.pattern.fullmatch(key)} | {RISK_TABLE.only_key}
     return keys

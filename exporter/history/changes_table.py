@@ -87,7 +87,7 @@ def render_changes_table(earlier: pa.Table, changes: Iterable[RunChange]) -> Ren
     buffer = io.BytesIO()
     with pq.ParquetWriter(buffer, SCHEMA, compression="zstd", compression_level=12) as writer:
         writer.write_table(table.combine_chunks())
-    return RenderedFile(CHANGES_TABLE.template, buffer.getvalue(), FileKind.DOCUMENT)
+    return RenderedFile(CHANGES_TABLE.only_key, buffer.getvalue(), FileKind.DOCUMENT)
 
 
 def _row(change: RunChange) -> dict[str, object]:

@@ -100,8 +100,8 @@ class RollupKind(Struct, frozen=True):
         return hashlib.sha256(msgspec.json.encode(columns)).hexdigest()
 
 
-DAILY = RollupKind(DAY, DAILY_ROLLUP.template, THIRTY_TWO_DAYS, tuple(DESCRIBED_SCHEMA.names), APPROXIMATE_NAMES)
-HOURLY = RollupKind(HOUR, HOURLY_ROLLUP.template, DAY, HOURLY_COLUMNS, HOURLY_APPROXIMATE)
+DAILY = RollupKind(DAY, DAILY_ROLLUP.only_key, THIRTY_TWO_DAYS, tuple(DESCRIBED_SCHEMA.names), APPROXIMATE_NAMES)
+HOURLY = RollupKind(HOUR, HOURLY_ROLLUP.only_key, DAY, HOURLY_COLUMNS, HOURLY_APPROXIMATE)
 KINDS = (DAILY, HOURLY)
 
 

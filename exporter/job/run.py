@@ -350,9 +350,9 @@ class Job(Struct, frozen=True):
     def _report_damage(self, held: HeldStore, manifest: HistoryManifest | None) -> list[str]:
         """Name what is damaged in the history's files, and rollups that are lost. Returns the damage."""
         damage = find_damage(held, manifest)
-        if any(text.startswith(families.LIQUIDATIONS.template) for text in damage) and restore_table(held, manifest):
+        if any(text.startswith(families.LIQUIDATIONS.only_key) for text in damage) and restore_table(held, manifest):
             text = "had rows of a backfill that did not end; the earlier table was put back: backfill again"
-            self.log.warning(f"{families.LIQUIDATIONS.template} {text}")
+            self.log.warning(f"{families.LIQUIDATIONS.only_key} {text}")
             damage = find_damage(held, manifest)
         self.log.add(damaged_history=damage)
         for text in damage[:MAX_NAMED_DAMAGE]:
@@ -383,17 +383,17 @@ class Job(Struct, frozen=True):
         run_id = run_before(held, before)
         if run_id is None:
             return PreviousRun(None, [], NO_ROWS)
-        listed = held.get(families.CHANGES.template)
+        listed = held.get(families.CHANGES.only_key)
         watched = None
         if self.replaced_ledger is None:
             before = ledger_of(run_id) + 1
             with self.log.optional("what changed since the previous run is not known, so no change is reported"):
                 watched = watched_by(held, run_id)
-        table = held.get(families.CHANGES_TABLE.template)
+        table = held.get(families.CHANGES_TABLE.only_key)
         try:
             rows = rows_before(None if table is None else table.data, before)
         except DecodeError as error:
-            key = families.CHANGES_TABLE.template
+            key = families.CHANGES_TABLE.only_key
             raise StoreError(
                 f"{key}: {error}. It has all changes of earlier runs, which no other file has: restore it from a copy, "
                 "or remove it to begin a new one"

@@ -90,10 +90,10 @@ def add_proofs(held: HeldStore, network: str, trust: Path | None, proofs: Sequen
 def _add(store: HeldStore, network: str, trust: Path | None, added: Sequence[tuple[Proof, bytes]]) -> None:
     for proof, content in added:
         store.put_new(proof.proof_key, content)
-    store.put(VERIFIER.template, verifier_file())
-    store.put(TRUST.template, trust_file(network, trust)[0])
+    store.put(VERIFIER.only_key, verifier_file())
+    store.put(TRUST.only_key, trust_file(network, trust)[0])
     by_run = {proof.run_id: proof for proof in published_proofs(store) if store.get(RUN.key(run_id=proof.run_id))}
     by_run |= {proof.run_id: proof for proof, _ in added}
     proofs = sorted(by_run.values(), key=lambda proof: -proof.observed_ledger)
-    document = ProofList(network, VERIFIER.template, TRUST.template, proofs)
-    store.put(PROOFS.template, render_document(document).data)
+    document = ProofList(network, VERIFIER.only_key, TRUST.only_key, proofs)
+    store.put(PROOFS.only_key, render_document(document).data)

@@ -67,7 +67,7 @@ from exporter.tree.values import as_written
 MAX_FAULT_CHARACTERS = 400
 """Longest text of a fault. A text may quote the file, whose values can have any length."""
 
-_WRITTEN_APART = (DAILY_ROLLUP.template, HOURLY_ROLLUP.template, RISK_TABLE.template)
+_WRITTEN_APART = (DAILY_ROLLUP.only_key, HOURLY_ROLLUP.only_key, RISK_TABLE.only_key)
 """Files that pages link to, though they are not written with the pages. The history's manifest checks rollups."""
 
 _Model = TypeVar("_Model")

@@ -13,8 +13,8 @@ from exporter.tree.families import PROOFS
 
 def published_proofs(store: Store) -> list[Proof]:
     """The proofs that a tree lists, none if it has no list. Raises `StoreError` if the list cannot be understood."""
-    stored = store.get(PROOFS.template)
+    stored = store.get(PROOFS.only_key)
     try:
         return [] if stored is None else decode_json(stored.data, ProofList).proofs
     except msgspec.DecodeError as error:
-        raise StoreError(f"{PROOFS.template} cannot be understood ({error}); remove it, and prove again") from None
+        raise StoreError(f"{PROOFS.only_key} cannot be understood ({error}); remove it, and prove again") from None

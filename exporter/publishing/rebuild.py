@@ -226,7 +226,7 @@ def _from_latest(
     if any(each.entry.first_ledger <= newest <= each.entry.last_ledger for each in candidates):
         return
     listed = list(read_current_listing(store, published.status).under(HISTORY_FILES_PREFIX))
-    latest = store.get(LATEST_PARQUET.template)
+    latest = store.get(LATEST_PARQUET.only_key)
     try:
         data = None if latest is None else run_file_of_latest(latest.data)
     except DecodeError:
@@ -235,7 +235,7 @@ def _from_latest(
         if data is not None and etag_of(data) == file.sha256:
             if not dry_run:
                 store.put_new(file.key, data)
-            findings[file.key] = Finding(file.key, Fate.RESTORED, f"{LATEST_PARQUET.template} has its rows")
+            findings[file.key] = Finding(file.key, Fate.RESTORED, f"{LATEST_PARQUET.only_key} has its rows")
             yield _candidate(file.key, data)
 
 

@@ -53,12 +53,12 @@ def render_tables(
     ``history`` includes this run's file. ``close_time`` is that of this run's ledger, in unix seconds. ``shows_risk``
     says that the run shows a document of risk, so that there is a table of risk.
     """
-    yield RenderedFile(LATEST_PARQUET.template, latest, FileKind.DOCUMENT)
+    yield RenderedFile(LATEST_PARQUET.only_key, latest, FileKind.DOCUMENT)
     rows = pl.read_parquet(io.BytesIO(latest))
-    yield RenderedFile(LATEST_CSV.template, csv_of(rows), FileKind.DOCUMENT)
+    yield RenderedFile(LATEST_CSV.only_key, csv_of(rows), FileKind.DOCUMENT)
     yield file_of(latest_metadata(rows.height, history.observed_ledger, close_time))
     yield file_of(data_package(history, close_time, shows_risk=shows_risk))
-    yield from (RenderedFile(note.template, _NOTE, FileKind.DOCUMENT) for note in HISTORY_NOTES)
+    yield from (RenderedFile(note.only_key, _NOTE, FileKind.DOCUMENT) for note in HISTORY_NOTES)
 
 
 def latest_metadata(rows: int, ledger: int, close_time: int) -> documents.TableMetadata:
@@ -126,7 +126,7 @@ def data_package(
     risk_resource = _resource_of(
         "risk",
         "What falling prices would do to each listed market's debt, by checkpoint",
-        RISK_TABLE.template,
+        RISK_TABLE.only_key,
         risk_table.SCHEMA,
         ["checkpoint", "market", "token_address", "fall_bps"],
         ("token_address", *(name for name in risk_table.SCHEMA.names if name.endswith("_usd_cents"))),
@@ -140,7 +140,7 @@ def data_package(
         created=documents.timestamp(close_time),
         observed_ledger=history.observed_ledger,
         resources=[
-            resource("latest", "Every pool at the newest run", [LATEST_PARQUET.template], [*exact, *approximate]),
+            resource("latest", "Every pool at the newest run", [LATEST_PARQUET.only_key], [*exact, *approximate]),
             resource("daily", "Every pool at the last run of each closed day", [DAILY.key], DAILY.schema.names),
             resource(
                 "hourly",
@@ -153,7 +153,7 @@ def data_package(
             _resource_of(
                 "changes",
                 "Every change of a listed market since the first run",
-                CHANGES_TABLE.template,
+                CHANGES_TABLE.only_key,
                 changes_table.SCHEMA,
                 ["id"],
                 ("pool", "before", "after", "unit"),

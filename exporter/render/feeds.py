@@ -48,7 +48,7 @@ def render_feeds(changes: ChangeList, now: WatchedValues, network: str, updated:
         )
         return RenderedFile(key, f"{text}\n".encode(), FileKind.DOCUMENT)
 
-    yield feed(FEED.template, "", "Changes of the lending markets", "index.html", changes.data)
+    yield feed(FEED.only_key, "", "Changes of the lending markets", "index.html", changes.data)
     watched = {item.market for item in now.markets} | {item.market for item in now.unread}
     for market in sorted(watched | {change.market for change in changes.data}):
         entries = [change for change in changes.data if change.market == market]

@@ -249,7 +249,7 @@ def api_index() -> ApiIndex:
             endpoints.append(Endpoint(path, parameters, operation.summary))
         else:
             later.append(LaterEndpoint(path, parameters, operation.summary, operation.added_by))
-    return ApiIndex(endpoints, later, f"../{OPENAPI.template}")
+    return ApiIndex(endpoints, later, f"../{OPENAPI.only_key}")
 
 
 def _operation(path: str, model: type[msgspec.Struct], operation: Operation) -> dict[str, object]:
@@ -365,4 +365,4 @@ def render_llms() -> RenderedFile:
     files |= {path: f"{path[1:]}.json" for path in YIELDS_MODELS}
     listed = [(files[path], operation.summary) for path, _, operation in DESCRIBED if operation.added_by is None]
     text = environment().get_template("llms.txt.j2").render(files=listed)
-    return RenderedFile(LLMS.template, f"{text}\n".encode(), FileKind.DOCUMENT)
+    return RenderedFile(LLMS.only_key, f"{text}\n".encode(), FileKind.DOCUMENT)

@@ -306,7 +306,7 @@ def render_skipped(tables: Tables) -> Iterator[RenderedFile]:
     for number, start in enumerate(starts, 1):
         rows = tables.skipped[start : start + SKIPPED_PER_PAGE]
         page = documents.SkippedList(tables.ledger, number, len(starts), rows)
-        key = SKIPPED.template if number == 1 else SKIPPED_PAGE.key(number=number)
+        key = SKIPPED.only_key if number == 1 else SKIPPED_PAGE.key(number=number)
         yield RenderedFile(key, documents.encode(page), FileKind.DOCUMENT)
 
 
@@ -363,7 +363,7 @@ def render_metrics(tables: Tables) -> RenderedFile:
             unpriced_markets=unpriced_markets(listed),
         )
     )
-    return RenderedFile(METRICS.template, text.encode(), FileKind.DOCUMENT)
+    return RenderedFile(METRICS.only_key, text.encode(), FileKind.DOCUMENT)
 
 
 def protocol_list(

@@ -114,6 +114,13 @@ class Family(Struct, frozen=True, eq=False, dict=True):
         """The path that the API's description names: that of the public URL, or the file's if that URL has a query."""
         return f"/{self.template}" if self.url is None or "?" in self.url else self.url
 
+    @property
+    def only_key(self) -> str:
+        """The key of a family that has no placeholder, and so one file. Raises `ValueError` if it has one."""
+        if "{" in self.template:
+            raise ValueError(f"{self.template} is the form of many keys; give the values of its placeholders")
+        return self.template
+
     def key(self, **values: object) -> str:
         """The key in which the placeholders have these values."""
         return self.template.format(**values)
@@ -311,15 +318,15 @@ FAMILIES: Final[tuple[Family, ...]] = (
 HISTORY_NOTES = (HISTORY_NOTE, POOLS_NOTE)
 """Files that make readers refuse to read a whole folder, in which some rows occur twice."""
 
-STATUS_KEY = STATUS.template
-HISTORY_MANIFEST_KEY = HISTORY_MANIFEST.template
-OPENAPI_KEY = OPENAPI.template
-EMPTY_PAGE_KEY = EMPTY_PAGE.template
+STATUS_KEY = STATUS.only_key
+HISTORY_MANIFEST_KEY = HISTORY_MANIFEST.only_key
+OPENAPI_KEY = OPENAPI.only_key
+EMPTY_PAGE_KEY = EMPTY_PAGE.only_key
 
-POOLS_KEY = POOLS.template
+POOLS_KEY = POOLS.only_key
 """The key of the first page of all pools in flat rows."""
 
-INTENT_KEY = INTENT.template
+INTENT_KEY = INTENT.only_key
 """The key of the record that says which run last began to replace documents."""
 
 JOURNAL_KEY = "state/backfill-lake.journal"
@@ -437,7 +444,7 @@ def totals_key(scope: str, name: str) -> str:
 def pools_key(protocol: str | None, *, only_open: bool) -> str:
     """The key of the first page of a list of pools in flat rows."""
     if protocol is None:
-        return OPEN_POOLS.template if only_open else POOLS_KEY
+        return OPEN_POOLS.only_key if only_open else POOLS_KEY
     return (OPEN_POOLS_OF_PROTOCOL if only_open else POOLS_OF_PROTOCOL).key(protocol=protocol)
 
 

@@ -93,7 +93,7 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
         case []:
             return Served(("index.html",), not_found())
         case ["v1"]:
-            return Served((families.API_INDEX.template,), not_found())
+            return Served((families.API_INDEX.only_key,), not_found())
         case ["v1", "assets"]:
             return _route_assets(query, sizes)
         case ["v1", "pools"]:

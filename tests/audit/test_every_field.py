@@ -103,7 +103,7 @@ class Base:
         )
         data = liquidations_table.encode_table(pl.DataFrame(pl.from_arrow(table)))
         spans = [documents.LedgerSpan(100, 130)]
-        key = LIQUIDATIONS.template
+        key = LIQUIDATIONS.only_key
         entry = documents.LiquidationsFile(key, file_reference(key), 1, len(data), digest(data), spans)
         manifest = msgspec.json.decode(self.files[HISTORY_MANIFEST_KEY], type=documents.HistoryManifest)
         transitions = [documents.Transitions("blend", None, 3, 1, 2)]
@@ -193,7 +193,7 @@ def key_of(files: Files, record: str) -> str:
         case "RunManifest" | "RunSettings" | "RunInput":
             return str(status_of(files)["manifest_key"])
         case "ProofList" | "Proof":
-            return PROOFS.template
+            return PROOFS.only_key
         case "Intent":
             return INTENT_KEY
         case "sweep":
@@ -276,7 +276,7 @@ def change_evidence(files: Files, word: str, place: int) -> None:
     new = f"v1/evidence/{digest(data)}.jsonl.gz"
     files[new] = data
     edit(files, STATUS_KEY, lambda status: status.update(evidence_key=new))
-    edit(files, PROOFS.template, lambda listed: listed["proofs"][0].update(evidence_key=new))
+    edit(files, PROOFS.only_key, lambda listed: listed["proofs"][0].update(evidence_key=new))
     seal(files, new)
     edit(files, INTENT_KEY, lambda intent: intent.update(run_id=status_of(files)["run_id"]))
 

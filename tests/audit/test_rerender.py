@@ -47,16 +47,16 @@ def test_every_wrong_file_is_named(tmp_path: Path) -> None:
     JSON has the same values with a space at its end, and is named as such; no other file has.
     """
     files = good_tree()
-    read = {status_of(files)["evidence_key"], CHANGES.template}  # which it is rendered from
+    read = {status_of(files)["evidence_key"], CHANGES.only_key}  # which it is rendered from
     wrong = [entry.key for entry in listed_of(files) if entry.key not in read]
     for key in wrong:
         files[key] += b" "
-    files[DATA_PACKAGE.template] = (
-        files[DATA_PACKAGE.template].strip().replace(b"Lending", b"Sending", 1)
+    files[DATA_PACKAGE.only_key] = (
+        files[DATA_PACKAGE.only_key].strip().replace(b"Lending", b"Sending", 1)
     )  # which is read
     seal(files)
     made = rerendered(files, tmp_path)
-    recoded = [key for key in wrong if key.endswith(".json") and key != DATA_PACKAGE.template]
+    recoded = [key for key in wrong if key.endswith(".json") and key != DATA_PACKAGE.only_key]
 
     assert sorted(recoded) == sorted(made.recoded)
     assert dict.fromkeys(sorted({*wrong} - {*recoded}), "does not follow from the run's evidence") == made.different
@@ -66,7 +66,7 @@ def test_every_wrong_file_is_named(tmp_path: Path) -> None:
 def test_every_wrong_document_is_named(tmp_path: Path) -> None:
     """A key more, or a key that is there twice, is another document, in any file of JSON that the run rendered."""
     files = good_tree()
-    read = {CHANGES.template, DATA_PACKAGE.template}
+    read = {CHANGES.only_key, DATA_PACKAGE.only_key}
     wrong = [entry.key for entry in listed_of(files) if entry.key.endswith(".json") and entry.key not in read]
     for number, key in enumerate(wrong):
         first, value = files[key].partition(b":")[::2]

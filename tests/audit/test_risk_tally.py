@@ -265,7 +265,7 @@ def test_a_run_that_shows_other_figures_is_refuted(counted: tuple[Path, FromArch
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
-        (RISK_TABLE.template, True),
+        (RISK_TABLE.only_key, True),
         (RISK.key(checkpoint=127), True),
         (RISK.key(checkpoint=63), False),  # the run shows it, so it is judged by itself
         ("v1/census.json", False),

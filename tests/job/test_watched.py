@@ -35,7 +35,7 @@ def publish(store: Store, network: RecordedNetwork, **options: Any) -> None:
 
 
 def changes_of(store: Store) -> list[tuple[str, str | None, int, int]]:
-    listed: list[RunChange] = document(store, CHANGES.template, ChangeList).data
+    listed: list[RunChange] = document(store, CHANGES.only_key, ChangeList).data
     return [(item.kind, item.pool, item.observed_ledger, item.previous_ledger) for item in listed]
 
 

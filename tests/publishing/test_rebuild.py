@@ -127,7 +127,7 @@ def test_every_row_is_back(store: MemoryStore, variant: str, compacted: bool) ->
 
     assert rebuilt.manifest.files == manifest_of(store).files
     assert rows.equals(every_row(store))
-    assert store.has(DAILY_ROLLUP.template)
+    assert store.has(DAILY_ROLLUP.only_key)
     expected = {Fate.TAKEN: 3, Fate.REPLACED: 5} if compacted else {Fate.TAKEN: 6}
     assert expected == fates(rebuilt)
 
@@ -238,7 +238,7 @@ def test_a_published_tree(tmp_path: Path) -> None:
     assert f"{newest}: belongs to no manifest" in said
     assert f"{HISTORY_MANIFEST_KEY}: ends at ledger" in said
 
-    assert content(store, newest) == run_file_of_latest(content(store, LATEST_PARQUET.template))
+    assert content(store, newest) == run_file_of_latest(content(store, LATEST_PARQUET.only_key))
     store.delete([newest])
     assert Fate.RESTORED in fates(rebuild_history(store))
     assert rows.equals(every_row(store))

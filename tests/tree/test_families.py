@@ -219,3 +219,13 @@ def test_what_never_changes_is_recognized_by_its_beginning() -> None:
         for family in FAMILIES
         if family.template.startswith(beginnings) and family.kind not in (FileKind.PAGE, FileKind.HISTORY)
     ]
+
+
+def test_the_only_key_of_a_family() -> None:
+    """A family without a placeholder has one key; of another one nobody gets its form as if it were a key."""
+    for family in FAMILIES:
+        if "{" not in family.template:
+            assert family.only_key == family.key()
+        else:
+            with pytest.raises(ValueError, match="is the form of many keys"):
+                _ = family.only_key

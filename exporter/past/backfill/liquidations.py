@@ -26,7 +26,7 @@ from exporter.tables import MAX_DECIMAL
 from exporter.tree.documents import HistoryManifest, LedgerSpan, LiquidationsFile
 from exporter.tree.families import LIQUIDATIONS
 
-KEY = LIQUIDATIONS.template
+KEY = LIQUIDATIONS.only_key
 
 Row = tuple[Any, ...]
 

@@ -110,7 +110,7 @@ def site_map(public_url: str, keys: Sequence[str]) -> RenderedFile:
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n{urls}</urlset>\n'
     )
-    return RenderedFile(SITE_MAP.template, text.encode(), FileKind.DOCUMENT)
+    return RenderedFile(SITE_MAP.only_key, text.encode(), FileKind.DOCUMENT)
 
 
 def _by_value(token: SiteToken) -> tuple[bool, bool, int, str]:

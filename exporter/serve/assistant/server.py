@@ -59,7 +59,7 @@ DOCUMENTS: Final = (
     Document(f"{SCHEME}markets", "v1/markets.json", "Markets", "All markets, with value and mean yields."),
     Document(f"{SCHEME}tokens", "v1/tokens.json", "Tokens", "All tokens that are lent, with issuers and best rates."),
     Document(f"{SCHEME}protocols", "v1/protocols.json", "Protocols", "What is covered, and what is left out and why."),
-    Document(f"{SCHEME}changes", CHANGES.template, "Changes", "What changed from run to run, newest first."),
+    Document(f"{SCHEME}changes", CHANGES.only_key, "Changes", "What changed from run to run, newest first."),
     Document(
         f"{SCHEME}data-files",
         "datapackage.json",
