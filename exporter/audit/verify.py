@@ -128,8 +128,8 @@ class Verified(Struct, frozen=True):
         closed = f"closed at {timestamp(self.close_time)}, {lasting(self.age_seconds)} ago"
         return [
             f"run {self.run_id}: ledger {self.ledger} {closed}",
-            f"{self.signed} of {len(trust.organisations)} organisations signed ledger {self.signed_ledger}, where "
-            f"{trust.needed} must; it proves checkpoint {self.checkpoint}",
+            f"{self.signed} of {len(trust.organisations)} organisations signed ledger {self.signed_ledger}, and "
+            f"{trust.needed} must; that proves checkpoint {self.checkpoint}",
             f"{self.confirmed} of {self.entries} entries of ledger {self.ledger} are proven",
             f"{self.repeated} of {self.files} files follow from the run's evidence and the history, byte for byte",
             f"{self.covered_history_rows} of {self.history_rows} earlier rows of the history follow from the evidence "
