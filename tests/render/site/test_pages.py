@@ -670,12 +670,12 @@ def test_the_head_of_a_pool_says_what_it_paid_whose_token_it_is_and_where_the_re
     head = Page(known[: known.index('id="now"')]).text
 
     assert "USDC is the token of Circle, circle.com." in head
-    assert "Paid over 30 days" in head
+    assert "APY paid, 30 days" in head
     assert "which is not on the list of identified tokens" in Page(unknown[: unknown.index('id="now"')]).text
     own = [link["href"].removeprefix("#") for link in Page(known).all("a") if link["href"].startswith("#")]
     assert set(own) <= set(re.findall(r' id="([^"]+)"', known))
     assert {"now", "risk", "paid", "over-time", "facts"} <= set(own)
-    assert "Paid over 30 days" not in site_of(tables)[f"pools/{rows[0]['market']}/{rows[0]['pool']}.html"]
+    assert "APY paid, 30 days" not in site_of(tables)[f"pools/{rows[0]['market']}/{rows[0]['pool']}.html"]
 
 
 def test_the_data_page_begins_with_the_files_to_take(site: dict[str, str], project_root: Path) -> None:
