@@ -22,7 +22,7 @@ from exporter.job.inputs import RunInputs, run_settings
 from exporter.job.reading import read_again
 from exporter.job.rendering import Part, RenderedRun, render_run
 from exporter.protocols.compute import Tables
-from exporter.publishing.publish import RunSummary
+from exporter.publishing.publish import RunIdentity
 from exporter.publishing.published_risk import shown_risk
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
@@ -190,7 +190,7 @@ def _compare_status(tree: FetchedTree, rendered: RenderedRun) -> None:
     Only the publisher can say when the next run is expected and how long files are kept. These values are taken over.
     """
     status, manifest = tree.status, tree.manifest
-    summary = RunSummary(
+    identity = RunIdentity(
         run_id=manifest.run_id,
         observed_ledger=manifest.observed_ledger,
         published_at=datetime.fromisoformat(manifest.published_at),
@@ -199,7 +199,7 @@ def _compare_status(tree: FetchedTree, rendered: RenderedRun) -> None:
         previous_run_id=status.previous_run_id,
     )
     repeated = rendered.status(
-        summary, retention_hours=status.retention_hours, next_expected_at=status.next_expected_at
+        identity, retention_hours=status.retention_hours, next_expected_at=status.next_expected_at
     )
     published = msgspec.to_builtins(status)
     for name, expected in msgspec.to_builtins(repeated).items():

@@ -71,7 +71,7 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
         >>> tables.pools.select("protocol", "symbol", "total_supplied").sort("protocol", "symbol").row(0)
         ('alula', 'EURC', 4776600000000)
 
-    ``Tables.held`` has the admins and the code of markets. Who is behind their prices is read by runs only, which
+    ``Tables.controls`` has the admins and the code of markets. Who is behind their prices is read by runs only, which
     compare it.
 
     Args:

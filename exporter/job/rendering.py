@@ -20,7 +20,7 @@ from exporter.history.periods import periods_of
 from exporter.job.inputs import RunInputs
 from exporter.ledger.checkpoints import checkpoint_of
 from exporter.protocols import PROTOCOLS
-from exporter.publishing.publish import RunSummary
+from exporter.publishing.publish import RunIdentity
 from exporter.publishing.published_state import PublishedTimes
 from exporter.render.api_examples import examples_of
 from exporter.render.change_list import change_list
@@ -158,20 +158,20 @@ class RenderedRun(Struct, frozen=True):
         network = network_of(self.inputs.settings.network)
         return protocol_list(self.inputs.tables, PROTOCOLS, network.deployments, network.name)
 
-    def status(self, summary: RunSummary, *, retention_hours: int, next_expected_at: str | None) -> SystemStatus:
+    def status(self, identity: RunIdentity, *, retention_hours: int, next_expected_at: str | None) -> SystemStatus:
         """The status document.
 
         Its times and the retention are the publisher's word. Everything else follows from the inputs and the manifest.
         """
         tables, settings = self.inputs.tables, self.inputs.settings
         return SystemStatus(
-            run_id=summary.run_id,
+            run_id=identity.run_id,
             format=FORMAT,
             network=settings.network,
             network_name=network_of(settings.network).name,
             observed_ledger=tables.ledger,
             ledger_close_time=documents.timestamp(tables.close_time),
-            generated_at=documents.timestamp(int(summary.published_at.timestamp())),
+            generated_at=documents.timestamp(int(identity.published_at.timestamp())),
             next_expected_at=next_expected_at,
             market_count=tables.markets.height,
             listed_market_count=int(tables.markets["listed"].sum()),
@@ -191,9 +191,9 @@ class RenderedRun(Struct, frozen=True):
             page_sizes=settings.page_sizes,
             default_page_size=settings.default_page_size,
             retention_hours=retention_hours,
-            manifest_key=summary.manifest_key,
-            manifest_sha256=summary.manifest_sha256,
-            previous_run_id=summary.previous_run_id,
+            manifest_key=identity.manifest_key,
+            manifest_sha256=identity.manifest_sha256,
+            previous_run_id=identity.previous_run_id,
             evidence_key=self.inputs.evidence.key,
             market_pools_cap=settings.market_pools_cap,
             proof_checkpoint=checkpoint_of(tables.ledger),
@@ -215,8 +215,8 @@ def render_run(inputs: RunInputs) -> RenderedRun:
     return RenderedRun(inputs, part, history, WatchedFile.of(watched_values(tables, inputs.settings.network)))
 
 
-def times_of(summary: RunSummary, interval: timedelta | None) -> PublishedTimes:
+def times_of(identity: RunIdentity, interval: timedelta | None) -> PublishedTimes:
     """The time of publishing, and the time of the next run, which is None if no interval is promised."""
-    published_at = int(summary.published_at.timestamp())
+    published_at = int(identity.published_at.timestamp())
     expected = None if interval is None else published_at + int(interval.total_seconds())
     return {"next_expected_at": expected, "published_at": published_at}

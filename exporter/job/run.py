@@ -60,7 +60,7 @@ from exporter.protocols.compute import Tables
 from exporter.publishing.checker import TreeChecker
 from exporter.publishing.compaction import compact_history
 from exporter.publishing.proofs import published_proofs
-from exporter.publishing.publish import Publication, RunSummary, read_back_sample
+from exporter.publishing.publish import Publication, RunIdentity, read_back_sample
 from exporter.publishing.published_risk import shown_risk
 from exporter.publishing.published_state import (
     AcceptedRun,
@@ -202,15 +202,15 @@ def execute(
         tables, surprises = job.compute(read, evidence)
         tables = replace(tables, risk=shown_risk(held, tables, settings.passphrase))
         gathered = job.gather_inputs(held, tables, evidence)
-        summary = job.publish(held, accepted, gathered.inputs)
-        log.add(run_id=summary.run_id, manifest_sha256=summary.manifest_sha256, published=not dry_run)
+        identity = job.publish(held, accepted, gathered.inputs)
+        log.add(run_id=identity.run_id, manifest_sha256=identity.manifest_sha256, published=not dry_run)
         job.report_proven(held)
         if not dry_run:
-            log.add(**times_of(summary, settings.schedule.interval))
+            log.add(**times_of(identity, settings.schedule.interval))
         code = ExitCode.UNREAD if surprises or gathered.lost.too_many else ExitCode.DONE
         if not dry_run:
-            job.read_back(store, summary)
-            job.add_proof(held, summary, evidence.key, read)
+            job.read_back(store, identity)
+            job.add_proof(held, identity, evidence.key, read)
             job.remember(held, gathered)
             job.judge_history(held, gathered.damage)
             job.compact(held, tables)
@@ -218,8 +218,8 @@ def execute(
             if code == ExitCode.UNREAD:
                 text = "published, but not everything could be read or priced; the status document names what"
                 log.warning(text, exit_code=code)
-    report_outcome(log, tables, summary.run_id, published=not dry_run)
-    return RunResult(int(code), tables.ledger, summary.run_id, not dry_run, log.facts)
+    report_outcome(log, tables, identity.run_id, published=not dry_run)
+    return RunResult(int(code), tables.ledger, identity.run_id, not dry_run, log.facts)
 
 
 class Gathered(NamedTuple):
@@ -400,7 +400,7 @@ class Job(Struct, frozen=True):
             ) from None
         return PreviousRun(watched, earlier_changes(None if listed is None else listed.data, before), rows)
 
-    def publish(self, held: HeldStore, accepted: AcceptedRun, inputs: RunInputs) -> RunSummary:
+    def publish(self, held: HeldStore, accepted: AcceptedRun, inputs: RunInputs) -> RunIdentity:
         """Render and publish the tree. The run's files are checked before anything that readers can find is replaced.
 
         Rollups are made later, while publishing, from checked files of the history. So the manifest of the history that
@@ -433,10 +433,10 @@ class Job(Struct, frozen=True):
 
             publication.write(checked())
             sealed = publication.seal(inputs.settings, inputs.named())
-            times = times_of(sealed.summary, settings.schedule.interval)
+            times = times_of(sealed.identity, settings.schedule.interval)
             expected = times.get("next_expected_at")
             status = rendered.status(
-                sealed.summary,
+                sealed.identity,
                 retention_hours=settings.output.retention // timedelta(hours=1),
                 next_expected_at=None if expected is None else timestamp(expected),
             )
@@ -445,7 +445,7 @@ class Job(Struct, frozen=True):
             self.log.add(checked=checker.finish().as_dict())
             total = publication.complete(sealed, status)
             facts.update(written=total.written, unchanged=total.unchanged, bytes=total.bytes)
-        return sealed.summary
+        return sealed.identity
 
     def nothing_to_do(self, held: HeldStore, ledger: int) -> RunResult:
         """End a run whose ledger is published already. Its exit code is 7 if that run misses too many prices."""
@@ -467,18 +467,18 @@ class Job(Struct, frozen=True):
             missed |= load_missed(held)
         return missed
 
-    def read_back(self, store: Store, summary: RunSummary) -> None:
+    def read_back(self, store: Store, identity: RunIdentity) -> None:
         """Read some of the published files back, as a reader would. Raises `PublishedCheckError` if one is wrong."""
         with self.log.step("read_back", "reading back") as facts:
-            facts.update(files=read_back_sample(store, summary))
+            facts.update(files=read_back_sample(store, identity))
 
-    def add_proof(self, held: HeldStore, summary: RunSummary, evidence_key: str, read: MarketsRead) -> None:
+    def add_proof(self, held: HeldStore, identity: RunIdentity, evidence_key: str, read: MarketsRead) -> None:
         """Publish the proof of the ledger, if the source has one. The report then has this proof as the newest."""
         if read.proof is None:
             return
         with self.log.step("prove", "adding the proof of the checkpoint") as facts:
             network, entries = self.settings.passphrase, read.entry_count
-            self.source.publish_proof(held, network, summary.run_id, evidence_key, entries, read.proof, self.now)
+            self.source.publish_proof(held, network, identity.run_id, evidence_key, entries, read.proof, self.now)
             facts.update(entries=entries)
         self.report_proven(held)
 

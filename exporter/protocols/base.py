@@ -146,10 +146,10 @@ class PriceLimits(NamedTuple):
 
 
 NOBODY = "none"
-"""The value of a `Held` that says that nobody has the role."""
+"""The value of a `Control` that says that nobody has the role."""
 
 
-class Held(Struct, frozen=True):
+class Control(Struct, frozen=True):
     """An admin, a code or an oracle of a market. The run reports if one changes.
 
     ``subject`` is a role or a contract, and ``value`` the address or the hash.
@@ -248,7 +248,7 @@ class ProtocolReading(Struct):
             The next run remembers it.
         contracts: the addresses of contracts of deployments that only the chain names. The next run remembers them.
         unknown_code: the markets that run code which no source names.
-        held: who decides over markets, and which code they run.
+        controls: who decides over markets, and which code they run.
         pending: changes that are queued.
         reward_prices: what reward tokens are worth.
         backstops: for each market a function that gives the row of the backstops frame at a close time (unix seconds),
@@ -273,7 +273,7 @@ class ProtocolReading(Struct):
     verified: dict[str, str] = field(default_factory=dict)
     contracts: dict[DeploymentRole, str] = field(default_factory=dict)
     unknown_code: set[str] = field(default_factory=set)
-    held: list[Held] = field(default_factory=list)
+    controls: list[Control] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
     reward_prices: dict[TokenOfMarket, RewardPrice] = field(default_factory=dict)
     backstops: dict[str, Callable[[int], BackstopFrameRow]] = field(default_factory=dict)

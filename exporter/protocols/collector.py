@@ -23,7 +23,7 @@ from exporter.protocols.base import (
     NOBODY,
     AnyPool,
     Candidate,
-    Held,
+    Control,
     Parameter,
     Pending,
     ProtocolReading,
@@ -183,7 +183,7 @@ class Collector:
         reading.markets[:] = [item for item in reading.markets if item.address != market]
         reading.pools[:] = [item for item in reading.pools if item.market.address != market]
         reading.unread[:] = [item for item in reading.unread if item.market != market]
-        reading.held[:] = [item for item in reading.held if item.market != market]
+        reading.controls[:] = [item for item in reading.controls if item.market != market]
         reading.pending[:] = [item for item in reading.pending if item.market != market]
         reading.backstops.pop(market, None)
         for by_pool in (reading.entry_keys, reading.parameters, reading.price_limits):
@@ -282,7 +282,7 @@ class Collector:
         for name, role in roles.items():
             kind, value = storage.get(name, (scval.ADDRESS, NOBODY))
             if kind == scval.ADDRESS:
-                self.reading.held.append(Held(market, "admin", role, value))
+                self.reading.controls.append(Control(market, "admin", role, value))
         for name, role in (offered or {}).items():
             if name in storage:
                 self.take_pending(market, None, "admin", partial(proposed, storage[name], role))
@@ -291,7 +291,7 @@ class Collector:
         """Record which code a contract of a market runs."""
         code = code_of(instance)
         if code is not None:
-            self.reading.held.append(Held(market, "code", subject, code))
+            self.reading.controls.append(Control(market, "code", subject, code))
 
     def take_pending(self, market: str, pool: str | None, kind: str, decode: Callable[[], Queued]) -> None:
         """Record a change that an entry has queued. An archived entry counts, because using it restores it."""

@@ -15,7 +15,7 @@ from exporter.errors import NEVER_CONTAINED, Barrier, ExactDivisionError, ExactE
 from exporter.exact_sums import exact_sum, joined
 from exporter.ledger.oracles import PriceKey, Quote
 from exporter.ledger.tokens import Token
-from exporter.protocols.base import AnyPool, Held, Parameter, Pending, ProtocolReading
+from exporter.protocols.base import AnyPool, Control, Parameter, Pending, ProtocolReading
 from exporter.protocols.contested import without_contested
 from exporter.protocols.numbers import Amounts, Operations, PoolFrameRow, PoolNumbers, Rewards, Risk, SpokeTerms
 from exporter.protocols.prices import (
@@ -86,7 +86,7 @@ class Tables(Struct):
     absent: list[Absent] = field(default_factory=list)
     skipped: list[SkippedMarket] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
-    held: list[Held] = field(default_factory=list)
+    controls: list[Control] = field(default_factory=list)
     """The admins and the code of markets; in a run also who is behind their prices."""
     pending: list[Pending] = field(default_factory=list)
     parameters: dict[PoolKey, tuple[Parameter, ...]] = field(default_factory=dict)
@@ -153,7 +153,7 @@ def compute(
     for reading in readings:
         tables.absent += reading.absent
         tables.notices += reading.notices
-        tables.held += reading.held
+        tables.controls += reading.controls
         tables.pending += [item for item in reading.pending if item.market in read]
         tables.parameters |= reading.parameters
         tables.frozen |= reading.frozen.keys()

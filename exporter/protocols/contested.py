@@ -55,7 +55,7 @@ def _without(reading: ProtocolReading, lost: dict[str, str]) -> ProtocolReading:
         unread=[item for item in reading.unread if item.market not in lost] + unread,
         frozen={key: reason for key, reason in reading.frozen.items() if key.market not in lost},
         parameters={key: values for key, values in reading.parameters.items() if key.market not in lost},
-        held=[item for item in reading.held if item.market not in lost],
+        controls=[item for item in reading.controls if item.market not in lost],
         pending=[item for item in reading.pending if item.market not in lost],
         backstops={market: backstop for market, backstop in reading.backstops.items() if market not in lost},
     )

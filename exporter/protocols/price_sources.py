@@ -16,7 +16,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.storage_rules.redstone import ADAPTER_OF
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Held, ProtocolReading
+from exporter.protocols.base import Control, ProtocolReading
 from exporter.protocols.collector import code_of
 from exporter.protocols.protocol import OracleForm
 
@@ -44,7 +44,7 @@ async def watch_prices(
     sources |= {oracle.address: oracle.sources(entries) for oracle in oracles if oracle.late_keys}
     for reading, by_market in zip(readings, oracles_by_market, strict=True):
         for market, used in by_market.items():
-            reading.held += _held(market, sorted(used), sources, entries)
+            reading.controls += _controls(market, sorted(used), sources, entries)
 
 
 async def watch_prices_contained(
@@ -130,17 +130,17 @@ class _Oracle(Struct, frozen=True):
         return sorted(sources)
 
 
-def _held(
+def _controls(
     market: str, oracles: Sequence[str], sources_of: Mapping[str, Sequence[str]], entries: Entries
-) -> Iterator[Held]:
+) -> Iterator[Control]:
     sources = sorted({source for oracle in oracles for source in sources_of[oracle]})
     if sources:
-        yield Held(market, "oracle", "price sources", ", ".join(sources[:MAX_SOURCES]))
+        yield Control(market, "oracle", "price sources", ", ".join(sources[:MAX_SOURCES]))
     for what, contracts in (("oracle", oracles), ("price source", sources)):
         for contract in contracts:
             code = code_of(entries.get(instance_key(contract)))
             if code is not None:
-                yield Held(market, "code", f"{what} {contract}", code)
+                yield Control(market, "code", f"{what} {contract}", code)
 
 
 def _storage(instance: Entry | None) -> dict[str, ScVal]:

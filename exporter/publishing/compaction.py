@@ -34,7 +34,7 @@ from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER
 from exporter.parquet_bounds import open_parquet
 from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import read_published, read_whole_history
-from exporter.publishing.sweep_record import forget_named, record_replaced
+from exporter.publishing.sweep_record import forget_named, record_superseded
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock, Store, read_many, utc_now
 from exporter.tables import PoolKey, pool_keys
@@ -262,7 +262,7 @@ def compact_history(
         joined_keys = {file.key for file in piece.files}
         replaced_by: dict[str, str | None] = dict.fromkeys(joined_keys, compacted.entry.key)
         replaced_by[compacted.entry.key] = None  # about to be written: nobody needs it until the manifest names it
-        record_replaced(held, replaced_by, now())
+        record_superseded(held, replaced_by, now())
         held.put_new(compacted.file.key, compacted.file.data)
         files = [*(file for file in manifest.files if file.key not in joined_keys), compacted.entry]
         files.sort(key=lambda file: file.first_ledger)

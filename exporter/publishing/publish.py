@@ -50,7 +50,7 @@ from exporter.publishing.published_state import (
     read_whole_history,
 )
 from exporter.publishing.retention import clock_problem
-from exporter.publishing.sweep_record import record_replaced, record_run_start
+from exporter.publishing.sweep_record import record_run_start, record_superseded
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock, Store, Written, etag_of, immutable_key_message, read_many, utc_now
 from exporter.tree.documents import (
@@ -96,8 +96,8 @@ MAX_FILES_READ_BACK = 128
 """Largest number of files of a run that are read back. A run with more files has a sample of them read."""
 
 
-class RunSummary(Struct, frozen=True):
-    """The facts of a run that its status document has to state."""
+class RunIdentity(Struct, frozen=True):
+    """What identifies a run, all of which its status document has to state."""
 
     run_id: str
     observed_ledger: int
@@ -114,7 +114,7 @@ class SealedRun(Struct, frozen=True):
         records: the publisher's own files: the listing, the run's manifest and the history's manifest.
     """
 
-    summary: RunSummary
+    identity: RunIdentity
     records: tuple[RenderedFile, ...]
 
 
@@ -158,7 +158,7 @@ class Publication:
         self._began = now()
         self._listed: list[ManifestFile] = []
         self._pages = self._reused = Written()
-        self.history_manifest, self._withdrawn = _extended_history_manifest(
+        self.history_manifest, self._superseded = _extended_history_manifest(
             held, accepted.published, history, accepted.replaced_ledger
         )
 
@@ -222,7 +222,7 @@ class Publication:
                 inputs=list(inputs),
             )
         )
-        summary = RunSummary(
+        identity = RunIdentity(
             run_id=run_id,
             observed_ledger=self._observed_ledger,
             published_at=published_at,
@@ -230,7 +230,7 @@ class Publication:
             manifest_sha256=manifest.sha256,
             previous_run_id=None if self._published is None else self._published.status.run_id,
         )
-        return SealedRun(summary, (files, manifest, render_document(self.history_manifest)))
+        return SealedRun(identity, (files, manifest, render_document(self.history_manifest)))
 
     def complete(self, run: SealedRun, status: SystemStatus) -> Written:
         """Publish the run, with its status document last. Returns what all steps together wrote.
@@ -239,21 +239,21 @@ class Publication:
         """
         store, records = self._store, {file.key: file for file in run.records}
         for field in ("run_id", "observed_ledger", "manifest_key", "manifest_sha256", "previous_run_id"):
-            stated, expected = getattr(status, field), getattr(run.summary, field)
+            stated, expected = getattr(status, field), getattr(run.identity, field)
             if stated != expected:
                 raise CheckError(f"{STATUS_KEY}: {field} is {stated}, not {expected}")
         document = render_document(status)
-        for key in (RUN_FILES.key(run_id=run.summary.run_id), run.summary.manifest_key):
+        for key in (RUN_FILES.key(run_id=run.identity.run_id), run.identity.manifest_key):
             store.put(key, records[key].data)
         closed = int(datetime.fromisoformat(status.ledger_close_time).timestamp())
         is_start_certain = not self._pages.unchanged and clock_problem(self._began, closed) is None
-        moment, part = run.summary.published_at, self._history
+        moment, part = run.identity.published_at, self._history
         began = self._began if is_start_certain else None
-        record_run_start(store, run.summary.manifest_key, began, moment=moment, died=self._file_of_died_run())
+        record_run_start(store, run.identity.manifest_key, began, moment=moment, died=self._file_of_died_run())
         newest = max((file.last_ledger for file in self.history_manifest.files if file != part.entry), default=0)
         intent = Intent(
-            run.summary.run_id,
-            run.summary.observed_ledger,
+            run.identity.run_id,
+            run.identity.observed_ledger,
             started_at=_time(moment),
             history_key=part.file.key,
             history_ledger=newest,
@@ -262,8 +262,8 @@ class Publication:
         store.put(INTENT_KEY, msgspec.json.encode(intent))
         parquet = store.put_many([(part.file.key, part.file.data)], immutable=True)
         in_memory = {part.file.key: part.file.data}
-        withdrawn = dict.fromkeys(self._withdrawn, part.file.key)
-        replace_history(store, self.history_manifest, withdrawn, moment, in_memory=in_memory)
+        superseded = dict.fromkeys(self._superseded, part.file.key)
+        replace_history(store, self.history_manifest, superseded, moment, in_memory=in_memory)
         replaced = Written()
         for waiting in (self._documents, self._listings):
             replaced += store.put_many((file.key, file.data) for file in waiting)
@@ -305,7 +305,7 @@ class Publication:
     def _file_of_died_run(self) -> dict[str, str]:
         """The id of a run that died before the history's manifest named its Parquet file, keyed by that file."""
         died = died_run(self._published, read_intent(self._store))
-        named = {file.key for file in self.history_manifest.files}.union(self._withdrawn)
+        named = {file.key for file in self.history_manifest.files}.union(self._superseded)
         if died is None or died.history_key is None or died.history_key in named:
             return {}
         return {died.history_key: died.run_id}
@@ -314,7 +314,7 @@ class Publication:
 def _extended_history_manifest(
     store: Store, published: Published | None, history: HistoryPart, replaced_ledger: int | None
 ) -> tuple[HistoryManifest, list[str]]:
-    """The history's manifest with the run's file, and the keys of the files that this withdraws from it."""
+    """The history's manifest with the run's file, and the keys of the files that it names no more."""
     # A manifest that lost ledgers is refused, but not if ledgers are taken back on purpose.
     read = read_whole_history if replaced_ledger is None else read_history_manifest
     previous = read(store, older=True)
@@ -325,8 +325,8 @@ def _extended_history_manifest(
         continued = history_below(previous, min(replaced_ledger, history.entry.first_ledger), history.entry)
     continued_keys = set[str]() if continued is None else {file.key for file in continued.files}
     previous_keys = [] if previous is None else [file.key for file in previous.files]
-    withdrawn = [key for key in previous_keys if key not in continued_keys]
-    return extend_history(continued, history.entry), withdrawn
+    superseded = [key for key in previous_keys if key not in continued_keys]
+    return extend_history(continued, history.entry), superseded
 
 
 def replace_history(
@@ -349,12 +349,12 @@ def replace_history(
         manifest: the new manifest, with the rollups of the one that it replaces.
         moment: the time to record for the superseded files.
         superseded: the files that the manifest names no more, each with the file that takes its place
-            (`record_replaced`).
+            (`record_superseded`).
         rollups: whether rollups are brought up to date; False leaves them as they are.
         most_reads: how many files of the history may be read for rollups; None for as many as are needed.
         in_memory: files of the history that need not be read, keyed by their keys.
     """
-    record_replaced(store, superseded, moment)
+    record_superseded(store, superseded, moment)
     sizes = {info.key: info.size for info in store.list(ALL_HISTORY_PREFIX)} if rollups else {}
     if rollups:
         manifest = _with_rollups(store, manifest, sizes, most_reads, in_memory or {})
@@ -427,7 +427,7 @@ def _time(moment: datetime) -> str:
     return timestamp(int(moment.timestamp()))
 
 
-def read_back_sample(store: Store, summary: RunSummary) -> int:
+def read_back_sample(store: Store, identity: RunIdentity) -> int:
     """Read a sample of the published run's files back, and return how many were read.
 
     Nothing is read if a later run was published meanwhile. Raises `PublishedCheckError` if the status document names
@@ -438,13 +438,13 @@ def read_back_sample(store: Store, summary: RunSummary) -> int:
         if published is None:
             raise PublishedCheckError(f"{STATUS_KEY} is missing after it was written")
         status = published.status
-        if status.observed_ledger > summary.observed_ledger:
+        if status.observed_ledger > identity.observed_ledger:
             return 0
-        if (status.run_id, status.manifest_sha256) != (summary.run_id, summary.manifest_sha256):
-            raise PublishedCheckError(f"{STATUS_KEY} names run {status.run_id}, not {summary.run_id}")
+        if (status.run_id, status.manifest_sha256) != (identity.run_id, identity.manifest_sha256):
+            raise PublishedCheckError(f"{STATUS_KEY} names run {status.run_id}, not {identity.run_id}")
         frame = read_current_listing(store, status).frame
         if frame.height > MAX_FILES_READ_BACK:
-            frame = frame[sorted(random.Random(summary.run_id).sample(range(frame.height), MAX_FILES_READ_BACK))]
+            frame = frame[sorted(random.Random(identity.run_id).sample(range(frame.height), MAX_FILES_READ_BACK))]
         by_key = {file.key: file for file in listed_files(frame)}
         for key, stored in read_many(store, by_key):
             if stored is None:

@@ -109,15 +109,15 @@ def record_run_start(
         write_record(store, updated)
 
 
-def record_replaced(store: Store, replaced: Mapping[str, str | None], moment: datetime) -> None:
+def record_superseded(store: Store, superseded: Mapping[str, str | None], moment: datetime) -> None:
     """Record what replaces history files from ``moment`` on. This is done before the manifest ceases to name them.
 
-    ``replaced`` has what takes a file's place, keyed by the file, as in `Replaced`: None says that the file is about to
-    be written.
+    ``superseded`` has what takes a file's place, keyed by the file, as in `Replaced`: None says that the file is about
+    to be written.
     """
-    if replaced:
+    if superseded:
         record = read_record(store)
-        write_record(store, structs.replace(record, history=_with_replaced(record, replaced, moment)))
+        write_record(store, structs.replace(record, history=_with_replaced(record, superseded, moment)))
 
 
 def forget_named(store: Store, named: Iterable[str]) -> None:

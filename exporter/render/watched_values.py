@@ -109,7 +109,7 @@ def _values_by_market(tables: Tables) -> Mapping[str, list[WatchedValue]]:
     }
     for market, pools in _pools_with_frozen_keys(tables).items():
         values[market].append(WatchedValue("frozen", "pools with frozen keys", pools))
-    for item in tables.held:
+    for item in tables.controls:
         if item.market in values:
             values[item.market].append(WatchedValue(item.kind, item.subject, item.value))
     return values

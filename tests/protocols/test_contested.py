@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from exporter.deployments.listing import MarketKey, MarketListings
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Held, Market, Pending, ProtocolReading
+from exporter.protocols.base import Control, Market, Pending, ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from exporter.tables import PoolKey
 from tests.localnet.recorded import BLEND_V1, BLEND_V2
@@ -23,7 +23,7 @@ def reading_of_k2(*addresses: str) -> ProtocolReading:
     return ProtocolReading(
         "k2",
         markets=[Market(address, "k2", "v1", "K2", "active", None, "0" * 16, None, ()) for address in addresses],
-        held=[Held(address, "admin", "admin", contract("mallory")) for address in addresses],
+        controls=[Control(address, "admin", "admin", contract("mallory")) for address in addresses],
         pending=[Pending(address, None, "admin", contract("mallory")) for address in addresses],
     )
 
@@ -47,7 +47,11 @@ def test_a_listed_market_stays_what_it_is_listed_for() -> None:
 
     assert alone.pools.equals(tables.pools)
     assert alone.markets.equals(tables.markets)
-    assert (alone.held, alone.pending, alone.backstops.rows()) == (tables.held, tables.pending, tables.backstops.rows())
+    assert (alone.controls, alone.pending, alone.backstops.rows()) == (
+        tables.controls,
+        tables.pending,
+        tables.backstops.rows(),
+    )
     assert [(BLEND_V2, None, "k2", "inconsistent")] == unread_of(tables)
     assert tables.unread[0].detail.startswith("its entries are also those of a market of blend;")
 
@@ -60,7 +64,7 @@ def test_a_market_that_nobody_or_two_list(listed: list[MarketKey]) -> None:
     assert [(BLEND_V2, None, "blend", "inconsistent"), (BLEND_V2, None, "k2", "inconsistent")] == unread_of(tables)
     assert sorted([BLEND_V1, OTHER]) == tables.markets["market"].to_list()
     assert {BLEND_V1} == set(tables.pools["market"])
-    assert BLEND_V2 not in {item.market for item in tables.held} | {item.market for item in tables.pending}
+    assert BLEND_V2 not in {item.market for item in tables.controls} | {item.market for item in tables.pending}
     assert BLEND_V2 not in {key.market for key in tables.parameters} | set(tables.backstops["market"])
 
 

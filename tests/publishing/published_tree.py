@@ -16,7 +16,7 @@ import pytest
 
 from exporter.errors import StoreError
 from exporter.history.manifest import HistoryPart
-from exporter.publishing.publish import Publication, RunSummary
+from exporter.publishing.publish import Publication, RunIdentity
 from exporter.publishing.published_state import accept_run, read_current_listing, read_published
 from exporter.publishing.sweep_record import SUPERSEDED_KEY
 from exporter.stores.held_store import hold
@@ -110,17 +110,17 @@ def _history(ledger: int) -> HistoryPart:
     return HistoryPart(file, entry)
 
 
-def status_of(summary: RunSummary) -> SystemStatus:
+def status_of(identity: RunIdentity) -> SystemStatus:
     """The status document of a made-up run."""
-    published = int(summary.published_at.timestamp())
+    published = int(identity.published_at.timestamp())
     return system_status(
-        run_id=summary.run_id,
-        observed_ledger=summary.observed_ledger,
+        run_id=identity.run_id,
+        observed_ledger=identity.observed_ledger,
         ledger_close_time=timestamp(published - 5),
         generated_at=timestamp(published),
-        manifest_key=summary.manifest_key,
-        manifest_sha256=summary.manifest_sha256,
-        previous_run_id=summary.previous_run_id,
+        manifest_key=identity.manifest_key,
+        manifest_sha256=identity.manifest_sha256,
+        previous_run_id=identity.previous_run_id,
     )
 
 
@@ -130,18 +130,18 @@ def publish_run(
     now: Clock | None = None,
     *,
     files: Iterable[RenderedFile] | None = None,
-    build_status: Callable[[RunSummary], SystemStatus] = status_of,
+    build_status: Callable[[RunIdentity], SystemStatus] = status_of,
     history: HistoryPart | None = None,
     replaced_ledger: int | None = None,
-) -> RunSummary:
+) -> RunIdentity:
     """Publish a made-up run in one go, as the job does step by step, if wanted with other files, status or history."""
     with hold(store) as held:
         accepted = accept_run(held, run.ledger, replaced_ledger=replaced_ledger)
         publication = Publication(held, accepted, history or run.history, now or TestClock())
         publication.write(run.files if files is None else files)
         sealed = publication.seal(SETTINGS, ())
-        publication.complete(sealed, build_status(sealed.summary))
-    return sealed.summary
+        publication.complete(sealed, build_status(sealed.identity))
+    return sealed.identity
 
 
 def fail_publishing(store: Store, run: MadeRun, position: int, now: Clock | None = None) -> None:

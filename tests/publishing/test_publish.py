@@ -22,7 +22,7 @@ from exporter.errors import (
     SourceError,
     StoreError,
 )
-from exporter.publishing.publish import Publication, RunSummary, read_back_sample
+from exporter.publishing.publish import Publication, RunIdentity, read_back_sample
 from exporter.publishing.published_state import LedgerNotNewerError, accept_run
 from exporter.publishing.sweep_record import SUPERSEDED_KEY
 from exporter.stores.held_store import HeldStore, hold
@@ -96,7 +96,7 @@ def test_result_counts_what_was_written() -> None:
         publication = Publication(held, accept_run(held, run.ledger), run.history)
         publication.write(run.files)
         sealed = publication.seal(SETTINGS, ())
-        result = publication.complete(sealed, status_of(sealed.summary))
+        result = publication.complete(sealed, status_of(sealed.identity))
 
     assert Written(len(files) - 1, 1, sum(len(file.data) for file in files[1:])) == result
 
@@ -141,8 +141,8 @@ def test_the_wall_clock_reaches_only_the_records() -> None:
     trees = []
     for clock in (TestClock(), late):
         store = MemoryStore()
-        summary = publish_run(store, make_run(100), clock)
-        trees.append((summary.run_id, tree_of(store)))
+        identity = publish_run(store, make_run(100), clock)
+        trees.append((identity.run_id, tree_of(store)))
 
     assert trees[0] == trees[1]
 
@@ -290,11 +290,11 @@ def test_a_status_document_that_moved_is_left_alone() -> None:
     """If another publisher swaps the status document in spite of the lock, its run is published; this one has lost."""
     store, _ = published(100)
 
-    def rival_status(summary: RunSummary) -> SystemStatus:
+    def rival_status(identity: RunIdentity) -> SystemStatus:
         present = store.get(STATUS_KEY)
         assert present is not None
         store.swap(STATUS_KEY, present.data.replace(b'"network":"', b'"network":"rival of '), present.etag)
-        return status_of(summary)
+        return status_of(identity)
 
     run = make_run(101)
     with pytest.raises(LostRaceError, match=STATUS_KEY):
@@ -375,7 +375,7 @@ def test_a_status_of_another_run(field: str) -> None:
     wrong = {"observed_ledger": 7, "manifest_sha256": "0" * 64}.get(field, "other")
     with pytest.raises(CheckError, match=f"{field} is {wrong}"):
         publish_run(
-            store, run, build_status=lambda summary: msgspec.structs.replace(status_of(summary), **{field: wrong})
+            store, run, build_status=lambda identity: msgspec.structs.replace(status_of(identity), **{field: wrong})
         )
 
     assert_whole(store, make_run(100))
@@ -441,25 +441,25 @@ FILES = len({file.key for file in RUN.files}) + 1  # and the Parquet file
 def test_any_damage_is_found(key: str | None, damage: bytes | None) -> None:
     """Any file of the run, or its manifest, that is missing or other than it was written is named."""
     store = MemoryStore()
-    summary = publish_run(store, RUN)
-    key = key or summary.manifest_key
+    identity = publish_run(store, RUN)
+    key = key or identity.manifest_key
     if damage is None:
         store.delete([key])
     else:
         store.put(key, damage)
     with pytest.raises(PublishedCheckError, match=key):
-        read_back_sample(store, summary)
+        read_back_sample(store, identity)
 
 
 def test_another_run() -> None:
     """A status document that names another run of this ledger is found; a later run is not this run's failure."""
     store = MemoryStore()
-    summary = publish_run(store, RUN)
+    identity = publish_run(store, RUN)
     with pytest.raises(PublishedCheckError, match="names run 100-"):
-        read_back_sample(store, replace(summary, run_id="100-other"))
+        read_back_sample(store, replace(identity, run_id="100-other"))
     publish_run(store, make_run(101))
 
-    assert 0 == read_back_sample(store, summary)
+    assert 0 == read_back_sample(store, identity)
 
 
 def test_what_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -481,9 +481,9 @@ def test_what_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_store_that_cannot_be_read() -> None:
     """An error of the store while it is read back means that the check failed, not the publishing."""
     store = MemoryStore()
-    summary = publish_run(store, RUN)
+    identity = publish_run(store, RUN)
     for position in range(FILES + 2):
         bucket = BucketSimulator(store)
         bucket.fail_at(position, StoreError("connection reset"))
         with pytest.raises(PublishedCheckError, match="connection reset"):
-            read_back_sample(bucket, summary)
+            read_back_sample(bucket, identity)

@@ -20,7 +20,7 @@ from exporter.errors import LostRaceError, StoreError
 from exporter.publishing.publish import Publication
 from exporter.publishing.published_state import RUNS_PREFIX, accept_run, manifest_keys
 from exporter.publishing.retention import CACHE_MARGIN, SweepResult
-from exporter.publishing.sweep_record import SUPERSEDED_KEY, is_record, record_replaced
+from exporter.publishing.sweep_record import SUPERSEDED_KEY, is_record, record_superseded
 from exporter.stores.held_store import hold
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
@@ -129,7 +129,7 @@ def test_the_order_of_replaced_files_is_not_in_the_record() -> None:
     records = []
     for order in (replaced, dict(reversed(replaced.items()))):
         store = MemoryStore()
-        record_replaced(store, order, now)
+        record_superseded(store, order, now)
         records.append(content(store, SUPERSEDED_KEY))
 
     assert records[0] == records[1]
@@ -218,7 +218,7 @@ def test_what_the_record_spares(steps: list[tuple[int, dict[str, int], str, bool
                 publication = Publication(held, accept_run(held, run.ledger), run.history, wrong)
                 publication.write(files)
                 sealed = publication.seal(SETTINGS, ())
-                publication.complete(sealed, structs.replace(status_of(sealed.summary), ledger_close_time=closed))
+                publication.complete(sealed, structs.replace(status_of(sealed.identity), ledger_close_time=closed))
             if not is_spared and store.get(SUPERSEDED_KEY) is not None:
                 store.put(SUPERSEDED_KEY, json.dumps(recorded(store) | {"began": {}, "settled": []}).encode())
             sweep(store, RETENTION, now=clock)
@@ -508,10 +508,10 @@ def test_what_a_file_was_replaced_by_must_be_there() -> None:
     day, part = (f"history/pools/date=2026-11-21/{name}.parquet" for name in ("80-89-" + 12 * "a", "80"))
     for key in (day, part):
         store.put_new(key, b"")
-    record_replaced(store, {part: day}, clock())
+    record_superseded(store, {part: day}, clock())
     clock.advance(RETENTION + 2 * CACHE_MARGIN)
     lost = sweep(store, RETENTION, now=clock)
-    record_replaced(store, {day: make_run(100).history.file.key}, clock())
+    record_superseded(store, {day: make_run(100).history.file.key}, clock())
     found = sweep(store, RETENTION, now=clock)
 
     assert [(0, (day, part)), (1, ())] == [(each.history, each.unnamed) for each in (lost, found)]

@@ -24,7 +24,7 @@ from exporter.publishing.published_state import (
     refuse_files_of_others,
     unfinished_run,
 )
-from exporter.publishing.sweep_record import forget_named, record_replaced
+from exporter.publishing.sweep_record import forget_named, record_superseded
 from exporter.stores.held_store import hold_when_free
 from exporter.stores.store import Store, utc_now
 from exporter.tree.documents import HistoryManifest, LedgerSpan, Transitions
@@ -142,7 +142,7 @@ def _write_parts(store: Store, parts: Sequence[HistoryPart]) -> None:
 
     They are recorded first, so that a sweep knows them after a crash.
     """
-    record_replaced(store, {part.file.key: None for part in parts}, utc_now())
+    record_superseded(store, {part.file.key: None for part in parts}, utc_now())
     store.put_many(((part.file.key, part.file.data) for part in parts), immutable=True)
 
 

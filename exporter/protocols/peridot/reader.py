@@ -26,7 +26,7 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, Holding, balance_key, read_balances
-from exporter.protocols.base import Candidate, Held, Market, Parameter, PoolRead, ProtocolReading
+from exporter.protocols.base import Candidate, Control, Market, Parameter, PoolRead, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, instance_keys
 from exporter.protocols.peridot import layout
 from exporter.tables import PoolKey
@@ -113,7 +113,7 @@ class _Reader(Collector):
         with Barrier():
             entry = self.entries.get(variant_key(contract, layout.ADMIN))
             if entry is not None and entry.value[0] == scval.ADDRESS:
-                self.reading.held.append(Held(market, "admin", role, entry.value[1]))
+                self.reading.controls.append(Control(market, "admin", role, entry.value[1]))
 
     def take_queued(
         self, market: str, pool: str | None, contract: str, changes: Iterable[layout.QueueableChange], *values: ScVal

@@ -176,7 +176,7 @@ def _facts_of_markets(tables: Tables, pools: Sequence[NamedPool]) -> Mapping[str
     """What pages say about the safety of each market, keyed by its address."""
     own, queued = by_market(pools), pending_by_market(tables.pending)
     admins: dict[str, dict[str, None]] = {}
-    for item in tables.held:
+    for item in tables.controls:
         if item.kind == "admin" and item.value != NOBODY:
             admins.setdefault(item.market, {})[item.value] = None
     backstops = {row["market"]: BackstopFrameRow(**row) for row in tables.backstops.iter_rows(named=True)}
