@@ -90,6 +90,13 @@ def render_changes_table(earlier: pa.Table, changes: Iterable[RunChange]) -> Ren
     return RenderedFile(CHANGES_TABLE.only_key, buffer.getvalue(), FileKind.DOCUMENT)
 
 
+def joined_changes(rows: pa.Table, changes: Iterable[RunChange]) -> pa.Table:
+    """The rows, and those of the changes of listed markets that they lack."""
+    present = set(rows["id"].to_pylist())
+    lacking = [_row(change) for change in changes if change.listed and change.id not in present]
+    return pa.concat_tables([rows, pa.Table.from_pylist(lacking, SCHEMA)])
+
+
 def _row(change: RunChange) -> dict[str, object]:
     row: dict[str, object] = {name: getattr(change, name) for name in SCHEMA.names}
     return row | {"ledger_close_time": datetime.fromisoformat(change.ledger_close_time)}

@@ -34,10 +34,11 @@ from exporter.errors import (
     pluralize,
 )
 from exporter.event_loops import refuse_running_loop
-from exporter.history.changes_table import NO_ROWS, rows_before
+from exporter.history.changes_table import rows_before
 from exporter.history.liquidations_table import restore_table
 from exporter.history.manifest import find_damage, find_lost_rollups, read_history_manifest
 from exporter.history.series import Series, catch_up, files_before, load_series, save_series
+from exporter.job.earlier_changes import read_earlier_changes
 from exporter.job.evidence import Evidence
 from exporter.job.inputs import RunInputs, run_settings
 from exporter.job.known_markets_file import load_memory, save_memory
@@ -75,7 +76,6 @@ from exporter.publishing.published_state import (
     refuse_files_of_others,
 )
 from exporter.publishing.retention import clock_problem, sweep
-from exporter.render.change_list import earlier_changes
 from exporter.render.watched_values import WatchedFile
 from exporter.stores import open_store
 from exporter.stores.held_store import HeldStore, hold
@@ -378,27 +378,30 @@ class Job(Struct, frozen=True):
         """Read what the published run has for this one.
 
         Documents of a run that died before it was published do not count. A run that replaces others is compared with
-        none. Raises `StoreError` if the table cannot be read, because its rows are in no other file.
+        none. Raises `StoreError` if the table of changes cannot be continued, because its rows are in no other file.
         """
         run_id = run_before(held, before)
         if run_id is None:
-            return PreviousRun(None, [], NO_ROWS)
-        listed = held.get(families.CHANGES.only_key)
+            return PreviousRun(None, [], self._rows_of_a_copy(held, before))
         watched = None
         if self.replaced_ledger is None:
             before = ledger_of(run_id) + 1
             with self.log.optional("what changed since the previous run is not known, so no change is reported"):
                 watched = watched_by(held, run_id)
-        table = held.get(families.CHANGES_TABLE.only_key)
+        earlier = read_earlier_changes(held, run_id, before)
+        for text in earlier.warnings:
+            self.log.warning(text)
+        return PreviousRun(watched, earlier.changes, earlier.rows)
+
+    @staticmethod
+    def _rows_of_a_copy(held: HeldStore, before: int) -> pa.Table:
+        """The rows of the table of changes where no run is known: somebody put a copy of ``history/`` back."""
+        key = families.CHANGES_TABLE.only_key
+        table = held.get(key)
         try:
-            rows = rows_before(None if table is None else table.data, before)
+            return rows_before(None if table is None else table.data, before)
         except DecodeError as error:
-            key = families.CHANGES_TABLE.only_key
-            raise StoreError(
-                f"{key}: {error}. It has all changes of earlier runs, which no other file has: restore it from a copy, "
-                "or remove it to begin a new one"
-            ) from None
-        return PreviousRun(watched, earlier_changes(None if listed is None else listed.data, before), rows)
+            raise StoreError(f"{key}: {error}. Restore it from a copy, or remove it to begin a new one") from None
 
     def publish(self, held: HeldStore, accepted: AcceptedRun, inputs: RunInputs) -> RunIdentity:
         """Render and publish the tree. The run's files are checked before anything that readers can find is replaced.

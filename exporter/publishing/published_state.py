@@ -7,7 +7,7 @@ that are needed, and other fields are ignored. So a run can publish over a tree 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import islice
 from typing import Annotated, TypedDict, TypeVar
@@ -199,6 +199,37 @@ def read_listing(store: Store, key: str) -> RunListing | None:
     """
     stored = store.get(key)
     return None if stored is None else _listing_of(store, key, _decode(key, stored, ListedRun))
+
+
+def listings_since(store: Store, run_id: str) -> Iterator[RunListing]:
+    """The listings of runs that died after the published run ``run_id``, in no certain order.
+
+    Such a run may have replaced documents. Listings that cannot be read are passed over.
+    """
+    intent, published = read_intent(store), _published_at(store, RUN.key(run_id=run_id))
+    begun = None if intent is None else RUN.key(run_id=intent.run_id)
+    for key in manifest_keys(store):
+        sealed = _published_at(store, key)
+        if key == begun or (published is not None and sealed is not None and sealed > published):
+            with suppress(StoreError):
+                listing = read_listing(store, key)
+                if listing is not None:
+                    yield listing
+
+
+class _SealedRun(Struct, frozen=True):
+    """When the manifest of a run was made."""
+
+    published_at: Timestamp
+
+
+def _published_at(store: Store, key: str) -> datetime | None:
+    """When the manifest of a run was made; None if it is missing or cannot be understood."""
+    stored = store.get(key)
+    try:
+        return None if stored is None else datetime.fromisoformat(decode_json(stored.data, _SealedRun).published_at)
+    except msgspec.DecodeError:
+        return None
 
 
 def read_current_listing(store: Store, status: PublishedStatus) -> RunListing:
