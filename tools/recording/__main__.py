@@ -19,15 +19,22 @@ LISTS = PACKAGE / "deployments" / "local"
 DATA = PACKAGE.parents[1] / "shared" / "data"
 
 
+def comes_from_code(protocol: str) -> bool:
+    """Whether a protocol has a module here that makes its parts from code alone."""
+    name = f"tools.recording.{protocol}"
+    return find_spec(name) is not None and hasattr(import_module(name), "made")
+
+
 def parts_of(protocol: str, folder: Path) -> list[RecordedPart]:
     """The parts of a protocol, from its module. Raises `click.ClickException` if something is missing."""
     name = f"tools.recording.{protocol}"
     if find_spec(name) is None:
         raise click.ClickException(
-            f"tools/recording/{protocol}.py is missing: write it with a function parts (docs/adding-a-protocol.md)"
+            f"tools/recording/{protocol}.py is missing: write it (docs/adding-a-protocol.md, 4. The recording)"
         )
+    module = import_module(name)
     try:
-        parts: list[RecordedPart] = import_module(name).parts(folder)
+        parts: list[RecordedPart] = module.made() if comes_from_code(protocol) else module.parts(folder)
     except (OSError, ExporterError) as error:
         raise click.ClickException(
             f"{protocol} comes from data that is not here ({error}): name the folder with --data, "

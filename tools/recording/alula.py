@@ -7,7 +7,6 @@ are any.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
 from exporter.deployments.networks import derived_address
@@ -24,7 +23,7 @@ MANAGER: Final = derived_address("recorded network alula manager")
 CODE: Final = code_of("alula market")
 
 
-def parts(folder: Path) -> list[RecordedPart]:  # noqa: ARG001 - it needs no data
+def made() -> list[RecordedPart]:
     """The one deployment."""
     contracts = [RecordedContract(role="market", address=MARKET, name="main")]
     return [made_part("alula", written(CLOSE_TIME), contracts)]

@@ -6,7 +6,6 @@ The deployed code answers from these entries as the exporter computes (tests/hos
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from exporter.deployments.networks import derived_address
@@ -22,7 +21,7 @@ from tools.recording.tokens import ADMIN, token_address
 MARKET: Final = derived_address("recorded network slender pool")
 
 
-def parts(folder: Path) -> list[RecordedPart]:  # noqa: ARG001 - it needs no data
+def made() -> list[RecordedPart]:
     """The one deployment."""
     contracts = [RecordedContract(role="market", address=MARKET, name="Slender")]
     return [made_part("slender", written(CLOSE_TIME), contracts)]
