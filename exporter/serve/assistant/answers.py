@@ -6,7 +6,6 @@ the ledger that it speaks of. Each method's text is what an assistant gets from 
 
 from __future__ import annotations
 
-import io
 import re
 from collections import Counter
 from datetime import datetime
@@ -14,28 +13,32 @@ from typing import Literal
 
 import polars as pl
 import polars.selectors as cs
-from msgspec import DecodeError, ValidationError, convert
+from msgspec import ValidationError, convert
 
 from exporter.best import in_order, is_listed, with_ranks
-from exporter.deployments.networks import common_symbol, lookup_symbols, native_contract
-from exporter.errors import ConfigError, SourceError
-from exporter.errors import DecodeError as UnreadableError
-from exporter.parquet_bounds import open_parquet
-from exporter.render.lists import common_symbols
+from exporter.deployments.networks import common_symbol
+from exporter.errors import ConfigError
 from exporter.render.site.risk_sentences import risk_words
 from exporter.render.site.text import cut
 from exporter.serve.assistant.dates import Period, period_of
 from exporter.serve.assistant.form import Detail, Json, listed, place_in, shortened
+from exporter.serve.assistant.names import (
+    MOST_CANDIDATES,
+    market_named,
+    meant,
+    names_token,
+    one_pool,
+    pools_of,
+)
+from exporter.serve.assistant.pool_rows import MOST_ROWS, POOL_COLUMNS, bounded, plain_row, pool_row, shown_pools
+from exporter.serve.assistant.tree_reader import TreeReader
 from exporter.stores.tree_sources import TreeSource
-from exporter.tables import POOLS_SCHEMA
-from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.documents import timestamp
 from exporter.tree.families import (
     ASSET,
     BUCKET_PAGE,
     CHANGES,
     HISTORY,
-    LATEST_PARQUET,
     MARKET,
     STATUS_KEY,
     TOKEN,
@@ -43,14 +46,8 @@ from exporter.tree.families import (
     totals_key,
 )
 from exporter.tree.risk_documents import MarketRisk
-from exporter.tree.values import CONTRACT, POOL, as_written
+from exporter.tree.values import CONTRACT, POOL
 
-MOST_BYTES = 256 * 2**20
-"""The largest file that is read to answer, in bytes."""
-
-MOST_ROWS = 200
-MOST_CANDIDATES = 10
-MOST_TEXT = 200
 MOST_BUCKETS = 500
 MOST_PAGES = 60
 """The most pages of a pool's history that are followed for one answer."""
@@ -58,35 +55,18 @@ MOST_PAGES = 60
 MOST_UTILIZATION_BPS = 10**9
 """The largest utilization that can be asked for. Published ones are far smaller."""
 
-SHORT_COLUMNS = (
-    *("market", "pool", "protocol", "market_name", "listed", "pool_label", "token_address", "symbol"),
-    *("can_supply", "can_borrow", "can_reason", "supply_apy_bps", "total_supply_apy_bps", "supply_reward_apr_bps"),
-    *("borrow_apy_bps", "utilization_bps", "available_to_supply_usd_cents", "available_to_borrow_usd_cents"),
-    *("price_reason", "tvl_usd_cents", "available_usd_cents", "shortfall"),
-)
-"""The columns of a pool in short lists."""
-
-POOL_COLUMNS = (
-    *("market", "pool", "protocol", "market_name", "listed", "pool_label", "market_status", "pool_status"),
-    *("token_address", "symbol", "decimals"),
-    *("can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate", "can_reason"),
-    *("supply_apy_bps", "borrow_apy_bps", "comparable_supply_apy_bps", "comparable_borrow_apy_bps"),
-    *("total_supply_apy_bps", "supply_reward_apr_bps", "supply_reward_expiration"),
-    *("borrow_reward_apr_bps", "borrow_reward_expiration", "reward_symbol"),
-    *("utilization_bps", "total_supplied", "total_borrowed"),
-    *("available_to_supply", "available_to_borrow", "available_to_withdraw"),
-    *("available_to_supply_usd_cents", "available_to_borrow_usd_cents"),
-    *("supplied_usd_cents", "available_usd_cents", "shortfall"),
-    *("oracle_price_usd", "price_reason", "tvl_usd_cents", "collateral_factor_bps", "liquidation_threshold_bps"),
-)
-"""The columns of a pool in full lists, as far as the tree has them. The tool `pool` gives everything."""
-
 SHORT_BUCKET = (
     *("start_time", "supply_apy_bps", "realized_supply_apy_bps", "borrow_apy_bps", "utilization_bps"),
     *("mean_supply_apy_bps", "mean_borrow_apy_bps", "best_supply_apy_bps", "best_borrow_apy_bps"),
     *("tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents", "observation_count"),
 )
 """The fields of a bucket in short histories."""
+
+FOR_PROGRAMS = (
+    *("format", "manifest_key", "manifest_sha256", "evidence_key", "risk_key", "risk_sha256", "previous_run_id"),
+    *("page_sizes", "default_page_size", "market_pools_cap", "retention_hours", "proof_checkpoint"),
+)
+"""Fields of the status that a short answer leaves out: they are for programs that follow and check the files."""
 
 NOT_IN_SHORT = ("id", "previous_ledger")
 """Fields of a change that short lists leave out."""
@@ -104,7 +84,7 @@ class Answers:
     """Answers from one tree."""
 
     def __init__(self, source: TreeSource) -> None:
-        self._source = source
+        self._tree = TreeReader(source)
 
     async def status(self, detail: Detail = "short") -> Json:
         """Which run is published: its ledger and close time, when the next run is due, the network, how much was read.
@@ -115,7 +95,7 @@ class Answers:
             detail: full leaves nothing out; a short answer names in ask_full_for what it leaves out.
         """
         keep = ("observed_ledger", "ledger_close_time", "next_expected_at", "network_name", "unread_count")
-        return shortened(await self._document(STATUS_KEY), detail, keep)
+        return shortened(await self._tree.document(STATUS_KEY), detail, keep, FOR_PROGRAMS)
 
     async def summary(self, detail: Detail = "short") -> Json:
         """How many listed markets and pools there are, and their value (US cents), together and by protocol.
@@ -125,7 +105,7 @@ class Answers:
         Args:
             detail: full leaves nothing out; a short answer names in ask_full_for what it leaves out.
         """
-        return shortened(await self._document("v1/protocol/summary.json"), detail, ("observed_ledger",))
+        return shortened(await self._tree.document("v1/protocol/summary.json"), detail, ("observed_ledger",))
 
     async def list_markets(
         self, protocol: str | None = None, detail: Detail = "short", cursor: str | None = None
@@ -139,7 +119,7 @@ class Answers:
             detail: full gives all markets at once; short ends at 3,000 bytes.
             cursor: the next_cursor of an earlier answer, which goes on with the list.
         """
-        every = await self._document("v1/markets.json")
+        every = await self._tree.document("v1/markets.json")
         markets = [market for market in every["data"] if protocol is None or protocol.lower() == market["protocol"]]
         if not markets:
             protocols = ", ".join(sorted({market["protocol"] for market in every["data"]}))
@@ -162,9 +142,9 @@ class Answers:
             detail: full leaves nothing out; a short answer names in ask_full_for what it leaves out.
         """
         entry = await self._market(market)
-        document = await self._document(MARKET.key(market=entry["market"]))
+        document = await self._tree.document(MARKET.key(market=entry["market"]))
         shown = {name: value for name, value in document.items() if name != "pools"}
-        answer = {**entry, **shown, "risk_in_words": _risk_in_words(document.get("risk"), await self._native())}
+        answer = {**entry, **shown, "risk_in_words": _risk_in_words(document.get("risk"), await self._tree.native())}
         return shortened(answer, detail, (*entry, "risk_in_words", "pending"))
 
     async def tokens(self, token: str | None = None, detail: Detail = "short", cursor: str | None = None) -> Json:
@@ -181,11 +161,16 @@ class Answers:
             detail: full gives all tokens at once; short ends at 3,000 bytes, without what is null or zero.
             cursor: the next_cursor of an earlier answer, which goes on with the list.
         """
-        every, native = await self._document("v1/tokens.json"), await self._native()
-        wanted = [entry for entry in every["data"] if token is None or _names_token(token, entry, native)]
+        every, native = await self._tree.document("v1/tokens.json"), await self._tree.native()
+        wanted = [entry for entry in every["data"] if token is None or names_token(token, entry, native)]
         wanted.sort(key=lambda entry: entry.get("identity") is None)  # a tree of an older exporter says nothing
         if not wanted:
-            raise ConfigError(f"no token {str(token)[:80]!r} was read; the tool tokens, without a token, lists all")
+            similar = meant(
+                str(token), (common_symbol(each["symbol"], each["address"], native) for each in every["data"])
+            )
+            raise ConfigError(
+                f"no token {str(token)[:80]!r} was read; the tool tokens, without a token, lists all{similar}"
+            )
         facts = {"observed_ledger": every["observed_ledger"], "count": len(wanted)}
         if detail == "short":
             wanted = [_short_token(entry) for entry in wanted]
@@ -216,7 +201,7 @@ class Answers:
             cursor: the next_cursor of an earlier answer, which goes on with the list.
         """
         times, said = await self._period(since, until)
-        every = await self._document(CHANGES.template)
+        every = await self._tree.document(CHANGES.template)
         address = None if market is None else (await self._market(market))["market"]
         matching = [
             change
@@ -228,8 +213,8 @@ class Answers:
             matching = [change for change in matching if change["kind"] == kind]
         facts = {"observed_ledger": every["observed_ledger"], "count": len(matching), "kinds": dict(kinds), **said}
         if detail == "short":
-            matching = [{name: change[name] for name in change if name not in NOT_IN_SHORT} for change in matching]
-        limit = _bounded(limit, MOST_ROWS)
+            matching = [_short_change(change) for change in matching]
+        limit = bounded(limit, MOST_ROWS)
         return listed(facts, "changes", matching, limit=limit, cursor=cursor, detail=detail)
 
     async def find_pools(
@@ -263,11 +248,12 @@ class Answers:
             detail: full gives more columns, and as many pools as the limit says; short ends at 3,000 bytes.
             cursor: the next_cursor of an earlier answer, which goes on with the list.
         """
-        pools = _of(await self._pools(), token, protocol, market)
-        unknown = {}
+        every = await self._tree.pools()
+        pools = pools_of(every, token, protocol, market)
+        facts: Json = {"observed_ledger": _ledger_of(every)}
         if open_for is not None:
             gate = pl.col(f"can_{open_for}")
-            unknown = {"unknown_count": pools.filter(gate.is_null()).height}
+            facts["unknown_count"] = pools.filter(gate.is_null()).height
             pools = pools.filter(gate.fill_null(value=False))
         if min_utilization_bps is not None:
             most = MOST_UTILIZATION_BPS
@@ -276,7 +262,7 @@ class Answers:
             column = {"tvl": "tvl_usd_cents", "utilization": "utilization_bps"}.get(sort_by, f"{sort_by}_bps")
             pools = pools.sort(column, descending=True, nulls_last=True, maintain_order=True)
         pools = pools.sort(is_listed(), descending=True, maintain_order=True)
-        return _shown(pools, limit, cursor, detail, facts=unknown)
+        return shown_pools(pools, limit, cursor, detail, facts=facts)
 
     async def pool(self, market: str, pool: str, detail: Detail = "short") -> Json:
         """Everything that is known of one pool: rates, amounts, price, what can be done, risk parameters, rate model.
@@ -286,12 +272,14 @@ class Answers:
             pool: the pool's id in the market, as `find_pools` gives it, or its token's address or symbol.
             detail: full gives everything; a short answer names in ask_full_for what it leaves out.
         """
-        row = _one(await self._pools(), market, pool)
-        document = await self._document(ASSET.key(market=row["market"], pool=row["pool"]))
+        row = one_pool(await self._tree.pools(), market, pool)
+        document = await self._tree.document(ASSET.key(market=row["market"], pool=row["pool"]))
         facts = {name: document[name] for name in OF_DOCUMENTS if name in document}
         if detail == "short":
-            row = {name: row[name] for name in (*POOL_COLUMNS, "observed_ledger")}
-        answer = {"observed_ledger": row["observed_ledger"], "pool": _row(row)} | facts
+            shown = pool_row(row, (*POOL_COLUMNS, "observed_ledger"))
+        else:
+            shown = pool_row(row, [name for name in row if name != "common_symbol"])
+        answer = {"observed_ledger": row["observed_ledger"], "pool": shown} | facts
         return shortened(answer, detail, ("observed_ledger", "pool"))
 
     async def history(
@@ -327,12 +315,12 @@ class Answers:
             cursor: the next_cursor of an earlier answer, which goes on with older buckets.
         """
         times, said = await self._period(since, until)
-        count = _bounded(count, MOST_BUCKETS)
+        count = bounded(count, MOST_BUCKETS)
         if pool is not None:
             if market is None:
                 raise ConfigError("a pool is asked for with its market")
             if re.fullmatch(CONTRACT, market) is None or re.fullmatch(POOL, pool) is None:
-                row = _one(await self._pools(), market, pool)
+                row = one_pool(await self._tree.pools(), market, pool)
                 market, pool = row["market"], row["pool"]
             key, facts = (
                 HISTORY.key(market=market, pool=pool, bucket=bucket),
@@ -343,14 +331,14 @@ class Answers:
                 raise ConfigError("histories of totals have buckets of a day; ask for one pool to have shorter ones")
             scope, name = await self._scope(market, token, protocol)
             key, facts = totals_key(scope, name), {"scope": scope, "id": name, "bucket": bucket}
-        newest = page = await self._document(key)
+        newest = page = await self._tree.document(key)
         needed = place_in(cursor, newest["observed_ledger"]) + count
         buckets = [bucket for bucket in page["data"] if _is_in(times, bucket["start_time"])]
         pages = BUCKET_PAGE if pool is not None else TOTALS_PAGE
         for _ in range(MOST_PAGES):
             if page["next_cursor"] is None or len(buckets) >= needed or _begins_before(page["data"], times):
                 break
-            page = await self._document(pages.key(cursor=page["next_cursor"]))
+            page = await self._tree.document(pages.key(cursor=page["next_cursor"]))
             buckets = [*(bucket for bucket in page["data"] if _is_in(times, bucket["start_time"])), *buckets]
         goes_on = page["next_cursor"] is not None and not _begins_before(page["data"], times)
         if detail == "short":
@@ -380,9 +368,10 @@ class Answers:
 
         A pool counts if its market is listed, it is not insolvent and is open for this now, its price is at most a day
         old and not far from those of other listed markets, it is worth at least 1,000 US dollars and has room for as
-        much. The order is by `supply_rank_bps` or `borrow_rank_bps`: the rate compounded daily, plus the funded reward
-        to supply, minus the reward to borrow. A high rate says nothing about the risk. `left_out` counts the other
-        pools by reason.
+        much. `count` is how many do, `pools` the first of them. The order is by `supply_rank_bps` or
+        `borrow_rank_bps`: the rate compounded daily, plus the funded reward to supply, minus the reward to borrow. A
+        high rate says nothing about the risk. If no pool counts, `next_step` says what to ask. `left_out`
+        counts the other pools by reason.
 
         Args:
             token: the token's contract address, or its symbol in any case; see find_pools.
@@ -392,18 +381,30 @@ class Answers:
             detail: full gives more columns, and as many pools as the limit says; short ends at 3,000 bytes.
             cursor: the next_cursor of an earlier answer, which goes on with the list.
         """
-        pools = await self._pools()
-        matching = _of(with_ranks(pools.with_columns(cs.datetime().dt.epoch("s"))), token, protocol, None)
+        every = await self._tree.pools()
+        matching = pools_of(with_ranks(every.with_columns(cs.datetime().dt.epoch("s"))), token, protocol, None)
         pools, why_not = in_order(matching, side), matching[f"no_{side}"].drop_nulls()
-        tokens = [_row(row) for row in pools.select("token_address", "symbol").unique(maintain_order=True).to_dicts()]
-        facts = {"side": side, "left_out": dict(Counter(why_not)), "tokens": tokens[:MOST_CANDIDATES]}
-        return _shown(pools, limit, cursor, detail, f"{side}_rank_bps", facts=facts)
+        tokens = [
+            plain_row(row) for row in pools.select("token_address", "symbol").unique(maintain_order=True).to_dicts()
+        ]
+        facts: Json = {
+            "observed_ledger": _ledger_of(every),
+            "side": side,
+            "left_out": dict(Counter(why_not)),
+            "tokens": tokens[:MOST_CANDIDATES],
+        }
+        if pools.is_empty():
+            facts["next_step"] = (
+                f"no pool of {cut(token, 80)} can be ranked, for the reasons in left_out; find_pools with this token "
+                "shows each with its rates, and says in can_reason and price_reason what is missing"
+            )
+        return shown_pools(pools, limit, cursor, detail, f"{side}_rank_bps", facts=facts)
 
     async def _period(self, since: str | None, until: str | None) -> tuple[Period | None, Json]:
         """The times that two dates limit, and these as facts of an answer. Raises `ConfigError`."""
         if since is None and until is None:
             return None, {}
-        closed = (await self._document(STATUS_KEY))["ledger_close_time"]
+        closed = (await self._tree.document(STATUS_KEY))["ledger_close_time"]
         now = datetime.fromisoformat(closed)
         start = datetime.min.replace(tzinfo=now.tzinfo) if since is None else period_of(since, now).start
         end = datetime.max.replace(tzinfo=now.tzinfo) if until is None else period_of(until, now).end
@@ -436,48 +437,12 @@ class Answers:
 
     async def _market(self, market: str) -> Json:
         """The entry of the one market that is meant. Raises `ConfigError` with the candidates if there are several."""
-        every = (await self._document("v1/markets.json"))["data"]
-        wanted = market.lower()
-        found: list[Json] = [
-            each for each in every if each["market"] == market.upper() or each["name"].lower() == wanted
-        ]
-        if not found:
-            raise ConfigError("no such market was read; list_markets has all")
-        if len(found) > 1:
-            addresses = ", ".join(each["market"] for each in found[:MOST_CANDIDATES])
-            raise ConfigError(f"{len(found)} markets fit; ask for one by its address: {addresses}")
-        return found[0]
-
-    async def _pools(self) -> pl.DataFrame:
-        """The table of the published run; columns that an older exporter did not write are null.
-
-        The column ``common_symbol`` is not in the tree: it has the symbols that people use.
-        """
-        native = await self._native()  # which refuses a tree of another format
-        data = await self._file(LATEST_PARQUET.template)
-        try:
-            open_parquet(data)
-            table = pl.read_parquet(io.BytesIO(data))
-        except (UnreadableError, pl.exceptions.PolarsError) as error:
-            raise SourceError(f"{self._source.uri}: {LATEST_PARQUET.template} cannot be read: {error}") from error
-        lacking = {name: dtype for name, dtype in POOLS_SCHEMA.items() if name not in table.columns}
-        table = table.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in lacking.items())
-        return with_common_symbols(table, native)
-
-    async def _native(self) -> str | None:
-        """The contract of the network's own asset; None if it is not known."""
-        return native_contract((await self._document(STATUS_KEY))["network"])
-
-    async def _file(self, key: str) -> bytes:
-        data = await self._source.get(key, MOST_BYTES)
-        if data is None:
-            raise SourceError(f"{self._source.uri} has no {key}, so that is not known there")
-        return data
+        return market_named(market, (await self._tree.document("v1/markets.json"))["data"])
 
     async def document(self, key: str) -> Json:
         """A published document, unchanged. Raises `SourceError`."""
-        await self._document(STATUS_KEY)
-        return await self._document(key)
+        await self._tree.document(STATUS_KEY)  # which refuses a tree of another format
+        return await self._tree.document(key)
 
     async def market_document(self, market: str) -> Json:
         """The document of one market, by address or name. Raises `ConfigError`, `SourceError`."""
@@ -489,37 +454,8 @@ class Answers:
 
     async def pool_document(self, market: str, pool: str) -> Json:
         """The document of one pool, by addresses or names. Raises `ConfigError`, `SourceError`."""
-        row = _one(await self._pools(), market, pool)
-        return await self._document(ASSET.key(market=row["market"], pool=row["pool"]))
-
-    async def _document(self, key: str) -> Json:
-        data = await self._file(key)
-        try:
-            if key == STATUS_KEY:
-                refuse_other_format(f"{self._source.uri}: {key}", data)
-            return decode_json(data, Json)
-        except DecodeError as error:
-            raise SourceError(f"{self._source.uri}: {key} cannot be understood: {error}") from error
-
-
-def _of(pools: pl.DataFrame, token: str | None, protocol: str | None, market: str | None) -> pl.DataFrame:
-    if token is not None:
-        pools = _some(
-            pools, _is_token(token), f"no pool of the token {token[:80]!r} was read; the tool tokens lists all tokens"
-        )
-    if market is not None:
-        pools = _some(pools, _is_market(market), "no pool of this market was read; list_markets has all")
-    if protocol is not None:
-        names = ", ".join(sorted(pools["protocol"].unique()))
-        pools = _some(
-            pools, pl.col("protocol") == protocol.lower(), f"none is of {protocol[:80]!r}; the protocols are {names}"
-        )
-    return pools
-
-
-def with_common_symbols(pools: pl.DataFrame, native: str | None) -> pl.DataFrame:
-    """The pools with the symbols that people use, in a column ``common_symbol``."""
-    return pools.with_columns(pl.Series("common_symbol", common_symbols(pools, native), pl.String))
+        row = one_pool(await self._tree.pools(), market, pool)
+        return await self._tree.document(ASSET.key(market=row["market"], pool=row["pool"]))
 
 
 def _risk_in_words(risk: Json | None, native: str | None) -> str | None:
@@ -540,55 +476,28 @@ def _risk_in_words(risk: Json | None, native: str | None) -> str | None:
     return None if words is None else " ".join(words.sentences)
 
 
-def _names_token(token: str, entry: Json, native: str | None) -> bool:
-    symbols = lookup_symbols(entry["symbol"], entry["address"], native)
-    return bool(entry["address"] == token.upper() or token.lower() in symbols)
-
-
-def _is_token(token: str) -> pl.Expr:
-    symbols = (pl.col(name).str.to_lowercase() == token.lower() for name in ("symbol", "common_symbol"))
-    return pl.any_horizontal(pl.col("token_address") == token.upper(), *symbols)
-
-
-def _is_market(market: str) -> pl.Expr:
-    return (pl.col("market") == market.upper()) | (pl.col("market_name").str.to_lowercase() == market.lower())
-
-
-def _one(pools: pl.DataFrame, market: str, pool: str) -> Json:
-    missing = "no such pool was read; find_pools lists them, and status names what is missing"
-    matching = _some(pools, _is_market(market) & ((pl.col("pool") == pool) | _is_token(pool)), missing)
-    if matching.height > 1:
-        rows = matching.head(MOST_CANDIDATES).rows(named=True)
-        listed = "; ".join(f"market {row['market']} ({cut(row['market_name'])}), pool {row['pool']}" for row in rows)
-        raise ConfigError(f"{matching.height} pools fit; ask for one by its addresses: {listed}")
-    return matching.row(0, named=True)
-
-
-def _some(pools: pl.DataFrame, condition: pl.Expr, otherwise: str) -> pl.DataFrame:
-    matching = pools.filter(condition)
-    if matching.is_empty():
-        raise ConfigError(otherwise)
-    return matching
+def _ledger_of(pools: pl.DataFrame) -> int | None:
+    """The ledger of a table; None without pools."""
+    return None if pools.is_empty() else int(pools["observed_ledger"][0])
 
 
 def _is_unlisted(entry: Json) -> bool:
     return entry["listed"] is False
 
 
-def _shown(
-    pools: pl.DataFrame, limit: int, cursor: str | None, detail: Detail, *more: str, facts: Json | None = None
-) -> Json:
-    columns = SHORT_COLUMNS if detail == "short" else POOL_COLUMNS
-    rows = [_row(row) for row in pools.select(*columns, *more).to_dicts()]
-    ledger = None if pools.is_empty() else pools["observed_ledger"][0]
-    facts = {"observed_ledger": ledger, "count": pools.height} | (facts or {})
-    return listed(facts, "pools", rows, limit=_bounded(limit, MOST_ROWS), cursor=cursor, detail=detail)
-
-
 def _short_token(entry: Json) -> Json:
     """A token without values that are null or zero, except for those whose null means something."""
     telling = ("issuer", "identity", "best_supply", "best_borrow")
     return {name: value for name, value in entry.items() if value not in (None, 0) or name in telling}
+
+
+def _short_change(change: Json) -> Json:
+    """A change without what only programs need. Of a configuration that would be hashes, so it says what they are."""
+    short = {name: value for name, value in change.items() if name not in NOT_IN_SHORT}
+    if change["kind"] != "configuration":
+        return short
+    meaning = "only the hash of the whole configuration is compared; parameters that are read have changes of their own"
+    return {name: value for name, value in short.items() if name not in ("before", "after")} | {"meaning": meaning}
 
 
 def _short_bucket(bucket: Json) -> Json:
@@ -606,15 +515,3 @@ def _begins_before(buckets: list[Json], times: Period | None) -> bool:
 
 def _written(moment: datetime) -> str:
     return timestamp(int(moment.timestamp()))
-
-
-def _bounded(count: int, most: int) -> int:
-    if not 1 <= count <= most:
-        raise ConfigError(f"ask for 1 to {most}")
-    return count
-
-
-def _row(row: Json) -> Json:
-    """A row as JSON: large numbers as digits, times as in documents, strangers' texts made harmless."""
-    written = {name: as_written(value) for name, value in row.items()}
-    return {name: cut(value, MOST_TEXT) if isinstance(value, str) else value for name, value in written.items()}

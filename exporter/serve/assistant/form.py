@@ -33,6 +33,7 @@ LEFT_OUT: Final = "ask_full_for"
 """The field that names what a short answer leaves out."""
 
 _DIGITS: Final = re.compile(r"-?[0-9]{1,30}", re.ASCII)
+_CENTS: Final = re.compile(r"-?[0-9]{1,40}", re.ASCII)
 _CURSOR: Final = re.compile(r"([0-9]{1,10})@([0-9]{1,10})", re.ASCII)
 
 
@@ -46,11 +47,22 @@ def percent(basis_points: int) -> str:
     return f"{'-' if basis_points < 0 else ''}{whole:,}.{hundredths:02} %"
 
 
-def finished(value: Any, most: int = MOST_ANSWER_TEXT) -> Any:
-    """An answer as it is sent: texts are cut and harmless, and each number of basis points has its percent next to it.
+def dollars(cents: str) -> str:
+    """A number of US cents as people write dollars, exactly.
 
-    The percent is under the same name with ``percent`` for ``bps``. Of a change whose unit is basis points it is under
-    ``before_percent`` and ``after_percent``, of a contract's parameter under ``value_percent``.
+    >>> dollars("123456789"), dollars("-5")
+    ('$1,234,567.89', '-$0.05')
+    """
+    whole, hundredths = divmod(abs(int(cents)), 100)
+    return f"{'-' if cents.startswith('-') else ''}${whole:,}.{hundredths:02}"
+
+
+def finished(value: Any, most: int = MOST_ANSWER_TEXT) -> Any:
+    """An answer as it is sent: texts are cut and harmless, and numbers are given a second time as people write them.
+
+    An amount of US cents has dollars under the same name with ``dollars`` for ``usd_cents``, and a number of basis
+    points has its percent, under the same name with ``percent`` for ``bps``. Of a change whose unit is basis points it
+    is under ``before_percent`` and ``after_percent``, of a contract's parameter under ``value_percent``.
     """
     if isinstance(value, str):
         return cut(value, most) if value else value  # of a name that is empty it would say "(no name)"
@@ -60,6 +72,8 @@ def finished(value: Any, most: int = MOST_ANSWER_TEXT) -> Any:
             given[cut(name)] = finished(item, most)
             if isinstance(item, int) and (name.endswith("_bps") or "_bps_" in name):
                 given[cut(name.replace("_bps", "_percent"))] = percent(item)
+            if isinstance(item, str) and name.endswith("_usd_cents") and _CENTS.fullmatch(item):
+                given[cut(f"{name.removesuffix('_usd_cents')}_dollars")] = dollars(item)
         return given | _percents_of(value)
     return [finished(item, most) for item in value] if isinstance(value, list) else value
 
@@ -133,15 +147,15 @@ def place_in(cursor: str | None, ledger: int) -> int:
     return int(position[1])
 
 
-def shortened(answer: Json, detail: Detail, keep: Iterable[str] = ()) -> Json:
+def shortened(answer: Json, detail: Detail, keep: Iterable[str] = (), hide: Iterable[str] = ()) -> Json:
     """A short answer about one thing: its largest fields are left out until it is small, and named in ``ask_full_for``.
 
-    Fields to ``keep`` stay.
+    Fields to ``keep`` stay, and those to ``hide`` are left out in any case.
     """
     if detail == "full":
         return answer
-    left_out: list[str] = []
-    kept, short = set(keep), dict(answer)
+    left_out = [name for name in hide if name in answer]
+    kept, short = set(keep), {name: value for name, value in answer.items() if name not in left_out}
     while size(with_note(short | {LEFT_OUT: left_out})) > MOST_SHORT_BYTES:
         largest = max((name for name in short if name not in kept), key=lambda name: size(short[name]), default=None)
         if largest is None:

@@ -96,7 +96,11 @@ def ask(call: Ask, tree: Tree) -> Ask:
 
 
 def published(value: Any) -> Any:
-    """An answer without the percents, which no document has."""
+    """An answer without what no document has: percents, dollars, and what a null or a symbol means."""
     if isinstance(value, dict):
-        return {name: published(item) for name, item in value.items() if "_percent" not in name}
+        return {
+            name: published(item)
+            for name, item in value.items()
+            if "_percent" not in name and not name.endswith("_dollars") and name not in ("null_means", "common_symbol")
+        }
     return [published(item) for item in value] if isinstance(value, list) else value

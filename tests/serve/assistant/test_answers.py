@@ -6,15 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 from anyio.from_thread import start_blocking_portal
 from click.testing import CliRunner
 from mcp import Client, StdioServerParameters, stdio_client
 
 from exporter.cli import main
-from exporter.errors import ConfigError
-from exporter.serve.assistant import answers
+from exporter.serve.assistant.answers import _short_change
 from exporter.serve.assistant.form import MOST_ANSWER_TEXT
 from exporter.serve.assistant.server import INSTRUCTIONS
 from tests.serve.assistant.conftest import BLEND, Ask, Json, Tree, published
@@ -175,40 +173,38 @@ def test_mistakes(call: Ask, tool: str, given: Json, said: str) -> None:
     assert "Traceback" not in text
 
 
-def test_names_find_a_pool_or_candidates() -> None:
-    """A market's name and a token's symbol are enough if one pool fits; otherwise the error names those that do."""
-    rows = (("Fixed", "p", "USDC"), ("Fixed", "q", "native"), ("Other", "r", "USDC"), ("other", "s", "usdc"))
-    pools = answers.with_common_symbols(
-        pl.DataFrame(
-            [
-                {"market": f"M{place}", "market_name": name, "pool": pool, "token_address": f"T{place}", "symbol": own}
-                for place, (name, pool, own) in enumerate(rows)
-            ]
-        ),
-        "T1",
+def test_a_ranking_without_pools_says_what_to_ask(ask: Ask, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no pool can be ranked, the answer is of the run's ledger, counts the reasons, and names the next tool."""
+    monkeypatch.setattr("exporter.best.MIN_VALUE_CENTS", 10**15)
+    answer = ask("best_rate", token="USDC")
+
+    assert (0, [], len(tree.pools(symbol="USDC"))) == (
+        answer["count"],
+        answer["pools"],
+        sum(answer["left_out"].values()),
     )
-
-    assert "p" == answers._one(pools, "fixed", "usdc")["pool"]
-    assert "q" == answers._one(pools, "Fixed", "XLM")["pool"]
-    with pytest.raises(ConfigError, match=r"2 pools fit.*market M2 \(Other\), pool r; market M3"):
-        answers._one(pools, "other", "USDC")
+    assert "find_pools with this token" in answer["next_step"]
 
 
-def test_xlm_is_the_native_asset_alone() -> None:
-    """Anybody can name a token native or XLM: asked for XLM, the first is left out, and the second is a candidate."""
-    tokens = [
-        {"address": "T0", "symbol": "native"},
-        {"address": "T1", "symbol": "native"},
-        {"address": "T2", "symbol": "XLM"},
-    ]
+def test_a_short_status_is_for_people(ask: Ask, tree: Tree) -> None:
+    """A short status has no digest, no key and no page size; it names them, and the full one has them."""
+    short, full = ask("status"), ask("status", detail="full")
 
-    def named(token: str, native: str | None) -> list[str]:
-        return [each["address"] for each in tokens if answers._names_token(token, each, native)]
+    assert tree.document("v1/system/status").keys() <= full.keys()
+    assert set() == {"manifest_sha256", "manifest_key", "evidence_key", "page_sizes"} & short.keys()
+    assert {"manifest_sha256", "evidence_key"} <= set(short["ask_full_for"])
 
-    assert ["T0", "T2"] == named("xlm", "T0")
-    assert ["T0", "T1"] == named("Native", "T0")
-    assert ["T0", "T1", "T2"] == named("XLM", None)
-    assert ["T1"] == named("t1", "T0")
+
+def test_a_changed_configuration_is_no_hash() -> None:
+    """Of a changed configuration a short answer has no hashes, but says what was compared; other changes keep both."""
+    change = {"id": "x", "kind": "configuration", "title": "its configuration changed", "before": "3f", "after": "df"}
+    short = _short_change(change)
+
+    assert {"kind", "title", "meaning"} == short.keys()
+    assert "the hash of the whole configuration is compared" in short["meaning"]
+    assert {"kind": "price", "before": "1", "after": "2"} == _short_change(
+        {"kind": "price", "before": "1", "after": "2"}
+    )
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from exporter.serve.assistant.form import (
     LEFT_OUT,
     MOST_SHORT_BYTES,
     Json,
+    dollars,
     finished,
     listed,
     percent,
@@ -29,6 +30,22 @@ def test_percent(basis_points: int) -> None:
 
     assert basis_points == int(text.replace(".", ""))
     assert "." == text[-3]
+
+
+@given(st.integers())
+def test_dollars(cents: int) -> None:
+    """Dollars have all digits: without the signs between them they are the cents again."""
+    text = dollars(str(cents))
+
+    assert cents == int(text.translate(str.maketrans("", "", "$,.")))
+    assert ("$", ".") == (text.removeprefix("-")[0], text[-3])
+
+
+def test_dollars_are_next_to_cents() -> None:
+    """An amount of US cents has its dollars, also inside lists; null and what is no amount has none."""
+    amounts = {"tvl_usd_cents": "123456789", "room_usd_cents": None, "odd_usd_cents": "12a", "name": "5"}
+
+    assert {"pools": [amounts | {"tvl_dollars": "$1,234,567.89"}]} == finished({"pools": [amounts]})
 
 
 def test_percent_is_next_to_basis_points() -> None:
