@@ -136,8 +136,8 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
         optional = (PROOFS.only_key, CENSUS.only_key, VERIFIER.only_key, TRUST.only_key, *RECORDS)
         contents = [(key, await source.get(key, FILE_BYTES)) for key in optional]
         records = {key: content for key, content in contents if content is not None}
-        listed = records.pop(PROOFS.only_key, None)
-        listed_proofs = None if listed is None else decoded(PROOFS.only_key, listed, ProofList)
+        proof_list = records.pop(PROOFS.only_key, None)
+        listed_proofs = None if proof_list is None else decoded(PROOFS.only_key, proof_list, ProofList)
         proofs = [] if listed_proofs is None else listed_proofs.proofs
         earlier, left_out = await _find_earlier(source, status, proofs, most_earlier)
         repeated = {status.run_id, *(run.run_id for run in earlier)}

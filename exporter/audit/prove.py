@@ -134,12 +134,12 @@ def _evidence_of(store: Store, manifest_key: str) -> ListedBytes | None:
     Raises `StoreError` if the evidence is missing or damaged.
     """
     listing = read_listing(store, manifest_key)
-    listed = None if listing is None else next(listing.under(EVIDENCE.prefix), None)
-    if listed is None:
+    evidence = None if listing is None else next(listing.under(EVIDENCE.prefix), None)
+    if evidence is None:
         return None
-    stored = store.get(listed.key)
+    stored = store.get(evidence.key)
     if stored is None and store.get(manifest_key) is None:
         return None
-    if stored is None or hashlib.sha256(stored.data).hexdigest() != listed.sha256:
-        raise StoreError(f"{listed.key} is missing or damaged, though the run of {manifest_key} has it")
-    return ListedBytes(listed.key, stored.data)
+    if stored is None or hashlib.sha256(stored.data).hexdigest() != evidence.sha256:
+        raise StoreError(f"{evidence.key} is missing or damaged, though the run of {manifest_key} has it")
+    return ListedBytes(evidence.key, stored.data)

@@ -62,20 +62,20 @@ EMPTY_URLS = (
 
 
 async def check_public_urls(
-    source: HttpSource, checker: TreeChecker, status: SystemStatus, listed: RunListing, count: int, drawn: Random
+    source: HttpSource, checker: TreeChecker, status: SystemStatus, listing: RunListing, count: int, drawn: Random
 ) -> int:
     """Ask for files, and for what must be refused, at their public URLs. The checker records what is wrong.
 
     ``count`` files are chosen by ``drawn``, besides those of `ALWAYS_ASKED`. Returns the number of requests.
     """
-    files = listed.frame
+    files = listing.frame
     always = [key for key in files["key"] if key.startswith(ALWAYS_ASKED)]
     keys = [key for key in files["key"] if content_type(key) == "application/json" and not key.startswith(RUN.prefix)]
     chosen = dict.fromkeys((*always, *(keys if len(keys) <= count else drawn.sample(keys, count))))
     stated = files.filter(pl.col("key").is_in([*chosen, EMPTY_PAGE_KEY]))
     sizes, digests = (dict(stated.select("key", name).iter_rows()) for name in ("bytes", "sha256"))
     expected = [("v1/system/status", STATUS_KEY)]
-    expected += [(url, key) for key in chosen for url in public_urls(key, sorted(status.page_sizes), listed)]
+    expected += [(url, key) for key in chosen for url in public_urls(key, sorted(status.page_sizes), listing)]
     if EMPTY_PAGE_KEY in digests:
         expected += [(url, EMPTY_PAGE_KEY) for url in EMPTY_URLS]
     await asyncio.gather(

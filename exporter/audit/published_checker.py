@@ -28,7 +28,7 @@ class PublishedTreeChecker(TreeChecker):
     """Checks a published tree: also the files that earlier runs left, and documents against the tree's own schemas.
 
     Attributes:
-        listed: the listing of the run's files.
+        listing: the listing of the run's files.
         is_sample: whether only a sample of the files is added, so that a missing file is no fault.
         older_pages: the keys of older pages of histories that documents led to.
         validated: number of documents that were validated against the schemas.
@@ -37,9 +37,9 @@ class PublishedTreeChecker(TreeChecker):
     remembered = (*TreeChecker.remembered, OpenApiDocument, ProofList, Census)
     expects_earlier_files = True
 
-    def __init__(self, ledger: int, page_sizes: Sequence[int], listed: RunListing, *, is_sample: bool) -> None:
+    def __init__(self, ledger: int, page_sizes: Sequence[int], listing: RunListing, *, is_sample: bool) -> None:
         super().__init__(ledger, page_sizes)
-        self.listed, self.is_sample = listed, is_sample
+        self.listing, self.is_sample = listing, is_sample
         self.older_pages: list[str] = []
         self.validated = 0
         self._schemas: Schemas = {}
@@ -53,7 +53,7 @@ class PublishedTreeChecker(TreeChecker):
 
     def is_there(self, key: str) -> bool:
         """Whether a file was added, or is listed and only not in the sample."""
-        return super().is_there(key) or (self.is_sample and key in self.listed)
+        return super().is_there(key) or (self.is_sample and key in self.listing)
 
     def missing(self, key: str, text: str) -> None:
         """Record that a file is missing, unless it may only not be in the sample."""

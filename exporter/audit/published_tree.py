@@ -104,15 +104,15 @@ class _Check:
         self,
         source: TreeSource,
         status: SystemStatus,
-        listed: RunListing,
+        listing: RunListing,
         sample: int | None,
         progress: Callable[[int], None],
     ) -> None:
-        self._source, self._status, self._listed = source, status, listed
+        self._source, self._status, self._listing = source, status, listing
         self._sample, self._progress = sample, progress
         self._drawn = Random(status.run_id)
         self._checker = PublishedTreeChecker(
-            status.observed_ledger, status.page_sizes, listed, is_sample=sample is not None
+            status.observed_ledger, status.page_sizes, listing, is_sample=sample is not None
         )
 
     @classmethod
@@ -130,14 +130,14 @@ class _Check:
         manifest_bytes = await required(source, status.manifest_key)
         manifest = decoded(status.manifest_key, manifest_bytes, RunManifest)
         listing_bytes = await required(source, manifest.files_key)
-        listed = listing_of(manifest.files_key, manifest.files_sha256, listing_bytes)
-        check = cls(source, status, listed, sample, progress)
-        if OPENAPI_KEY in listed and (openapi := await source.get(OPENAPI_KEY, FILE_BYTES)) is not None:
+        listing = listing_of(manifest.files_key, manifest.files_sha256, listing_bytes)
+        check = cls(source, status, listing, sample, progress)
+        if OPENAPI_KEY in listing and (openapi := await source.get(OPENAPI_KEY, FILE_BYTES)) is not None:
             check._checker.use_schemas(openapi)
         check._checker.add(STATUS_KEY, published)
         check._checker.add(status.manifest_key, manifest_bytes)
         check._checker.add(manifest.files_key, listing_bytes)
-        for fault in record_faults(status, manifest, manifest_bytes, listed):
+        for fault in record_faults(status, manifest, manifest_bytes, listing):
             check._checker.fault(fault.key, fault.text)
         return check
 
@@ -154,7 +154,7 @@ class _Check:
         requests = 0
         if isinstance(source, HttpSource):
             count = self._sample or PUBLIC_URL_FILES
-            requests = await check_public_urls(source, self._checker, status, self._listed, count, self._drawn)
+            requests = await check_public_urls(source, self._checker, status, self._listing, count, self._drawn)
         try:
             return self._summary(self._checker.finish(), requests)
         except TreeFaultsError as error:
@@ -175,7 +175,7 @@ class _Check:
 
     async def _check_files_of_run(self) -> None:
         """Check the files that the run lists. Web pages come last, because they lead to all other files."""
-        chosen = self._listed.frame
+        chosen = self._listing.frame
         if self._sample is not None:
             chosen = _sample(chosen, self._sample, self._drawn)
         is_web_page = pl.col("key").str.ends_with(".html")
@@ -195,7 +195,9 @@ class _Check:
         """Check pages that no manifest lists. Each may lead to one that is older still."""
         checker = self._checker
         while checker.older_pages:
-            unread = sorted({key for key in checker.older_pages if key not in checker.seen and key not in self._listed})
+            unread = sorted(
+                {key for key in checker.older_pages if key not in checker.seen and key not in self._listing}
+            )
             checker.older_pages.clear()
             sized = [(key, DOCUMENT_BYTES) for key in unread]
             async for (key, _), data in read_each(self._source, sized, self._progress):
@@ -222,7 +224,7 @@ class _Check:
         newest = max((file.last_ledger for file in history.files), default=0)
         if newest < self._checker.ledger:
             self._checker.fault(HISTORY_MANIFEST_KEY, f"ends at ledger {newest}, and is older than the published run")
-        earlier = {file.key: file.bytes for file in history.files if file.key not in self._listed}
+        earlier = {file.key: file.bytes for file in history.files if file.key not in self._listing}
         keys = list(earlier)
         if self._sample is not None and len(keys) > self._sample:
             keys = self._drawn.sample(keys, self._sample)
@@ -260,12 +262,14 @@ class _Check:
 
     async def _check_proofs(self) -> None:
         """Check the list of proofs, what it names, and the newest proofs."""
-        listed = await self._check_single(PROOFS.only_key, ProofList)
-        if listed is None:
+        proof_list = await self._check_single(PROOFS.only_key, ProofList)
+        if proof_list is None:
             return
-        self._checker.fault(PROOFS.only_key, *proof_list_faults(self._status, listed))
+        self._checker.fault(PROOFS.only_key, *proof_list_faults(self._status, proof_list))
         files = dict[str, bytes]()
-        for key in dict.fromkeys((listed.verifier, listed.trust, *(proof.proof_key for proof in listed.proofs))):
+        for key in dict.fromkeys(
+            (proof_list.verifier, proof_list.trust, *(proof.proof_key for proof in proof_list.proofs))
+        ):
             content = await self._source.get(key, FILE_BYTES)
             if content is None:
                 self._checker.fault(key, f"is missing, though {PROOFS.only_key} names it")
@@ -278,8 +282,8 @@ class _Check:
         except RefusedError as error:
             self._checker.fault(TRUST.only_key, str(error))
             return
-        newest = max((proof.proven_at for proof in listed.proofs), default="")
-        for proof in listed.proofs:
+        newest = max((proof.proven_at for proof in proof_list.proofs), default="")
+        for proof in proof_list.proofs:
             # The published list of trust made the newest proofs. Earlier proofs may have been made by another list.
             if proof.proven_at == newest and proof.proof_key in files:
                 self._checker.fault(proof.proof_key, *proof_faults(proof, files[proof.proof_key], trust))
@@ -321,18 +325,18 @@ async def _unfinished(source: TreeSource, status: SystemStatus) -> Fault | None:
     )
 
 
-def _sample(listed: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
+def _sample(files: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
     """A sample of the listed files: at most ``count`` out of each folder of the second level."""
     chosen = set[str]()
     by_folder: dict[str, list[str]] = {}
-    for key in listed["key"]:
+    for key in files["key"]:
         if key.startswith(ALWAYS_READ):
             chosen.add(key)
         else:
             by_folder.setdefault("/".join(key.split("/")[:2]), []).append(key)
     for keys in by_folder.values():
         chosen.update(keys if len(keys) <= count else drawn.sample(keys, count))
-    return listed.filter(pl.col("key").is_in(chosen))
+    return files.filter(pl.col("key").is_in(chosen))
 
 
 async def _unnamed_files(source: TreeSource, manifest: HistoryManifest, run_id: str) -> list[Fault]:

@@ -28,7 +28,7 @@ _INPUT_ORDER: tuple[InputName, ...] = ("evidence", "risk", "watched", "history")
 """The order in which a manifest names its inputs."""
 
 
-def record_faults(status: SystemStatus, manifest: RunManifest, content: bytes, listed: RunListing) -> Iterator[Fault]:
+def record_faults(status: SystemStatus, manifest: RunManifest, content: bytes, listing: RunListing) -> Iterator[Fault]:
     """Faults of the status document, the manifest and the listing, by key. ``content`` has the manifest's bytes."""
     key = status.manifest_key
     if hashlib.sha256(content).hexdigest() != status.manifest_sha256:
@@ -37,24 +37,24 @@ def record_faults(status: SystemStatus, manifest: RunManifest, content: bytes, l
         yield Fault(key, f"is of run {manifest.run_id} at ledger {manifest.observed_ledger}, not of the status's")
     if manifest.published_at != status.generated_at:
         yield Fault(STATUS_KEY, f"$.generated_at is {status.generated_at}, not the manifest's")
-    run_id = listed.run_id(manifest.observed_ledger)
+    run_id = listing.run_id(manifest.observed_ledger)
     if manifest.run_id != run_id:
         yield Fault(key, f"$.run_id is {manifest.run_id}, but the files listed give {run_id}")
-    if (manifest.file_count, manifest.bytes) != listed.size:
-        yield Fault(key, f"counts {manifest.file_count} files of {manifest.bytes} bytes, but lists {listed.size}")
-    for file in listed:
+    if (manifest.file_count, manifest.bytes) != listing.size:
+        yield Fault(key, f"counts {manifest.file_count} files of {manifest.bytes} bytes, but lists {listing.size}")
+    for file in listing:
         if file.kind != kind_of(file.key):
             yield Fault(key, f"lists {file.key} as a {file.kind}")
-    for text in input_faults(status, manifest, listed):
+    for text in input_faults(status, manifest, listing):
         yield Fault(key, text)
 
 
-def input_faults(status: SystemStatus, manifest: RunManifest, listed: RunListing) -> Iterator[str]:
+def input_faults(status: SystemStatus, manifest: RunManifest, listing: RunListing) -> Iterator[str]:
     """Faults of the inputs that a manifest names. The history files among them are not judged here."""
-    if listed.sha256_of(status.evidence_key) is None:
+    if listing.sha256_of(status.evidence_key) is None:
         yield f"run {status.run_id} left no evidence, so nothing of it can be verified"
     evidence = [(item.key, item.sha256) for item in manifest.inputs if item.name == "evidence"]
-    if evidence != [(status.evidence_key, listed.sha256_of(status.evidence_key))]:
+    if evidence != [(status.evidence_key, listing.sha256_of(status.evidence_key))]:
         yield f"its inputs must name the evidence {status.evidence_key} once, as it is listed"
     risk = [(item.key, item.sha256) for item in manifest.inputs if item.name == "risk"]
     if risk != ([] if status.risk_key is None else [(status.risk_key, status.risk_sha256)]):
@@ -68,12 +68,12 @@ def input_faults(status: SystemStatus, manifest: RunManifest, listed: RunListing
         yield f"its inputs must be in the order {', '.join(_INPUT_ORDER)}"
 
 
-def proof_list_faults(status: SystemStatus, listed: ProofList) -> Iterator[str]:
+def proof_list_faults(status: SystemStatus, proof_list: ProofList) -> Iterator[str]:
     """Faults of the list of proofs that show without reading the proofs."""
-    ledgers = [proof.observed_ledger for proof in listed.proofs]
-    if ledgers != sorted(ledgers, reverse=True) or len({proof.run_id for proof in listed.proofs}) < len(ledgers):
+    ledgers = [proof.observed_ledger for proof in proof_list.proofs]
+    if ledgers != sorted(ledgers, reverse=True) or len({proof.run_id for proof in proof_list.proofs}) < len(ledgers):
         yield "$.proofs must begin with the newest run, each once"
-    for index, proof in enumerate(listed.proofs):
+    for index, proof in enumerate(proof_list.proofs):
         path = f"$.proofs[{index}]"
         if proof.run_id.partition("-")[0] != str(proof.observed_ledger):
             yield f"{path} is of ledger {proof.observed_ledger}, but names run {proof.run_id}"

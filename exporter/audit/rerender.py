@@ -143,7 +143,7 @@ def _compare(
     Returns the keys of files that are not as listed, each with the inputs that the file depends on. ``different`` gets
     these files as they were rendered.
     """
-    listed = dict(tree.files.frame.select("key", "sha256").iter_rows())
+    digests = dict(tree.files.frame.select("key", "sha256").iter_rows())
     names = frozenset[InputName]({"evidence"})
     parts = [Part(names, iter([rendered.part.file]))]
     unlike = dict[str, frozenset[InputName]]()
@@ -151,12 +151,12 @@ def _compare(
         for file in part.files:
             if file.key.startswith((BUCKET_PAGE.prefix, TOTALS_PAGE.prefix)):
                 made.bucket_pages.add(file.key)
-            if listed.pop(file.key, None) == bytes.fromhex(file.sha256):
+            if digests.pop(file.key, None) == bytes.fromhex(file.sha256):
                 made.same += 1
             else:
                 unlike[file.key] = part.depends_on
                 different.put(file.key, file.data)
-    return unlike | dict.fromkeys(listed, frozenset())
+    return unlike | dict.fromkeys(digests, frozenset())
 
 
 def _compare_evidence(tree: FetchedTree, used: Evidence, made: Rerendered) -> None:

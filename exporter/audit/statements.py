@@ -68,21 +68,23 @@ def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
 
 
 def _of_proofs(tree: FetchedTree) -> Iterator[str]:
-    listed = tree.listed_proofs
-    if listed is None:
+    proof_list = tree.listed_proofs
+    if proof_list is None:
         return
-    if listed.network != tree.status.network:
-        raise CheckError(f"{PROOFS.only_key}: it is of the network {listed.network!r}, not of {tree.status.network!r}")
+    if proof_list.network != tree.status.network:
+        raise CheckError(
+            f"{PROOFS.only_key}: it is of the network {proof_list.network!r}, not of {tree.status.network!r}"
+        )
     for name, stated, expected in (
-        ("verifier", listed.verifier, VERIFIER.only_key),
-        ("trust", listed.trust, TRUST.only_key),
+        ("verifier", proof_list.verifier, VERIFIER.only_key),
+        ("trust", proof_list.trust, TRUST.only_key),
     ):
         if stated != expected:
             raise CheckError(f"{PROOFS.only_key}: $.{name} is {stated}, not {expected}")
     runs = {tree.status.evidence_key: tree.status.run_id} | {run.evidence_key: run.run_id for run in tree.earlier}
-    for proof in listed.proofs:
+    for proof in proof_list.proofs:
         if runs.get(proof.evidence_key, proof.run_id) != proof.run_id:
             raise CheckError(f"{PROOFS.only_key}: {proof.evidence_key} is not the evidence of run {proof.run_id}")
-    times = ", ".join(sorted({proof.proven_at for proof in listed.proofs}))
+    times = ", ".join(sorted({proof.proven_at for proof in proof_list.proofs}))
     if times:
         yield f"runs were proven at {times}"
