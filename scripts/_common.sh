@@ -80,16 +80,18 @@ ensure_venv() {
   # Wheels only: a source package would fetch build tools that no lock pins.
   local locked=(--quiet --quiet --disable-pip-version-check --require-hashes --only-binary :all: "${requirements[@]}")
   if [ -z "${EXPORT_WHEELS:-}" ]; then
-    "$venv/bin/python" -m pip install "${locked[@]}" ||
+    "$venv/bin/python" -m pip install --no-compile "${locked[@]}" ||
       die "the pinned packages could not be installed; pip's message above says why"
-  elif ! "$venv/bin/python" -m pip install --no-index --find-links "$EXPORT_WHEELS" "${locked[@]}" >/dev/null 2>&1; then
+  elif ! "$venv/bin/python" -m pip install --no-compile --no-index --find-links "$EXPORT_WHEELS" "${locked[@]}" >/dev/null 2>&1; then
     # The folder is new, or a wheel in it is missing or not the pinned one: then all of them are fetched again.
     rm -rf "$EXPORT_WHEELS"
     "$venv/bin/python" -m pip download --dest "$EXPORT_WHEELS" "${locked[@]}" ||
       die "the pinned packages could not be fetched; pip's message above says why"
-    "$venv/bin/python" -m pip install --no-index --find-links "$EXPORT_WHEELS" "${locked[@]}" ||
+    "$venv/bin/python" -m pip install --no-compile --no-index --find-links "$EXPORT_WHEELS" "${locked[@]}" ||
       die "the pinned packages could not be installed; pip's message above says why"
   fi
+  # pip compiles with one core, which takes half of the installation. A file that is no Python of this version is left.
+  "$venv/bin/python" -m compileall -qq -j 0 "$venv"/lib/python3*/site-packages >/dev/null 2>&1 || true
   # The build backend is one of the pinned packages, so nothing is fetched here.
   "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation \
     --editable . || die "the project itself could not be installed; pip's message above says why"
