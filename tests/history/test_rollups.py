@@ -115,7 +115,7 @@ def from_nothing(store: Store) -> dict[str, bytes]:
     return files_of(copy)
 
 
-@examples(fast=3, thorough=100)
+@examples(fast=2, thorough=100)
 @given(
     st.lists(
         st.tuples(

@@ -244,6 +244,20 @@ def test_a_sweep_reads_few_listings() -> None:
     assert len(read) <= 6
 
 
+def test_an_hour_after_a_full_sweep_pages_are_not_listed() -> None:
+    """The first sweep lists all pages, one an hour later does not, and one more than a day later does again."""
+    store, clock = published(100)
+    listed = []
+    for ledger, hours in ((101, 1), (102, 1), (103, 26)):
+        clock.advance(timedelta(hours=hours))
+        publish_run(store, make_run(ledger), clock)
+        bucket = BucketSimulator(store)
+        sweep(bucket, RETENTION, now=clock)
+        listed.append(Call("list", "v1/pages/") in bucket.calls)
+
+    assert [True, False, True] == listed
+
+
 @pytest.mark.slow
 def test_pages_are_listed_once_a_day() -> None:
     """In between, pages go with the runs that expired, as if all had been listed; those of a dead run wait a day."""
