@@ -6,11 +6,11 @@ Both follow from the columns of the pool's `history.csv`, in which a reader can 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
 import polars as pl
+from msgspec import Struct
 
 from exporter.history.closed_buckets import Histories
 from exporter.history.time_buckets import DAY
@@ -23,8 +23,7 @@ DECIMALS = 4
 """The decimals with which it is shown what they became, rounded down."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexGrowth:
+class IndexGrowth(Struct, frozen=True):
     """An index at the ends of two days, in units of its decimals."""
 
     first: int
@@ -36,8 +35,7 @@ class IndexGrowth:
         return int(TOKENS * 10**DECIMALS * self.last // self.first)
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """The growth from one closed day to a later one: the times of their last runs (unix seconds), and both indexes.
 
     ``debt`` is None if its index was 0 on the first day.
