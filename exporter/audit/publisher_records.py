@@ -14,15 +14,16 @@ from typing import Final
 import msgspec
 
 from exporter.audit.unproven import UnprovenReason
-from exporter.history.series import STATE_KEY, same_states
+from exporter.history.series import OLDER_KEY, STATE_KEY, same_states
 from exporter.job import lost_prices
 from exporter.job.known_markets_file import MEMORY_KEY, is_memory
 from exporter.publishing.sweep_record import SUPERSEDED_KEY, is_record
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import Intent, SystemStatus
 from exporter.tree.families import INTENT_KEY, JOURNAL_KEY
+from exporter.tree.same_values import same_values
 
-RECORDS: Final = (INTENT_KEY, SUPERSEDED_KEY, STATE_KEY, MEMORY_KEY, lost_prices.KEY, JOURNAL_KEY)
+RECORDS: Final = (INTENT_KEY, SUPERSEDED_KEY, STATE_KEY, OLDER_KEY, MEMORY_KEY, lost_prices.KEY, JOURNAL_KEY)
 """The keys of all records of a publisher, except its lock or lease."""
 
 
@@ -30,6 +31,7 @@ def judge_records(
     records: Mapping[str, bytes],
     status: SystemStatus,
     derived_state: bytes | None,
+    derived_older: bytes | None,
     history_key: str,
     newest_before: int,
 ) -> Iterator[tuple[UnprovenReason | None, str]]:
@@ -39,6 +41,7 @@ def judge_records(
         records: the records of the tree, by key.
         status: the status document of the published run.
         derived_state: the state of the histories as the repeated run left it; None if no run was repeated.
+        derived_older: the older days that belong to it; None if there are none.
         history_key: the key of the run's Parquet file.
         newest_before: the newest ledger of the history before the run.
     """
@@ -51,6 +54,9 @@ def judge_records(
             case _ if key == STATE_KEY:
                 if derived_state is None or not same_states(data, derived_state):
                     yield UnprovenReason.HISTORY, f"{key} (the files of the history give another state)"
+            case _ if key == OLDER_KEY:
+                if derived_older is None or not same_values(".parquet", data, derived_older):
+                    yield UnprovenReason.HISTORY, f"{key} (the files of the history give other days)"
             case _ if key == MEMORY_KEY:
                 yield _stated("which contracts earlier runs found", key, data, is_memory(data))
             case _ if key == lost_prices.KEY:

@@ -16,6 +16,7 @@ from exporter.audit.fetched_tree import FetchedTree
 from exporter.audit.tree_reading import required
 from exporter.config import load
 from exporter.errors import CheckError, ConfigError, ExporterError, printable
+from exporter.history.closed_buckets import OLDER
 from exporter.history.series import Series, catch_up, encoded_state
 from exporter.job.evidence import Evidence
 from exporter.job.inputs import RunInputs, run_settings
@@ -51,6 +52,7 @@ class Rerendered(Struct):
         recoded: the keys of files that have the same values in other bytes, because other libraries wrote them.
         bucket_pages: the keys of all pages of the histories, including those before the run.
         state: the state of the histories that the publisher would store after this run.
+        older: the older days that the publisher would store with it; None if there are none.
     """
 
     same: int = 0
@@ -59,6 +61,7 @@ class Rerendered(Struct):
     recoded: list[str] = field(default_factory=list)
     bucket_pages: set[str] = field(default_factory=set)
     state: bytes = b""
+    older: bytes | None = None
 
 
 def rerender(tree: FetchedTree) -> Rerendered:
@@ -73,6 +76,7 @@ def rerender(tree: FetchedTree) -> Rerendered:
         rendered = render_run(_inputs_of(tree, read.tables(), made))
         depends_on = _compare(tree, rendered, made, different)
         made.state = encoded_state(rendered.inputs.series)
+        made.older = rendered.inputs.series.pools.packed.get(OLDER)
     except ExporterError as error:
         raise CheckError(f"the run cannot be repeated from its evidence: {error}") from None
     alike = asyncio.run(_same_values(tree, different, depends_on))

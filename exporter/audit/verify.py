@@ -373,7 +373,10 @@ class _Verification:
         history_keys = (file.key for file in tree.files.under(HISTORY_FILES_PREFIX))
         run_file = next((key for key in history_keys if file_ledgers(key) is not None), "")
         newest = max((file.last_ledger for file in tree.history.files), default=0)
-        for reason, text in judge_records(tree.publisher_records, tree.status, repeated.made.state, run_file, newest):
+        made = repeated.made
+        for reason, text in judge_records(
+            tree.publisher_records, tree.status, made.state, made.older, run_file, newest
+        ):
             if reason is None:
                 self.statements.append(text)
             else:

@@ -13,7 +13,7 @@ because a page never changes.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
@@ -75,6 +75,10 @@ BEGUN: dict[str, pl.DataType] = {
 """Columns of the frame with the first ledger of each pool."""
 
 
+OLDER = "older"
+"""The name of the frame with the days before those of the newest documents."""
+
+
 class EarlierPage(NamedTuple):
     """The page before a newest document: its cursor, and when its span ended, in unix seconds."""
 
@@ -93,10 +97,14 @@ class Histories(Struct, Generic[Owner]):
     * ``closed/BUCKET``: the buckets of the newest documents, sorted;
     * ``older``: the days before these of the last `MAX_DAYS`, for the files of days as CSV, sorted;
     * ``cursors/BUCKET``: the page before each newest document (`EarlierPage`).
+
+    ``older`` is large and seldom needed. As long as ``read_older`` is not None, it gives that frame, which is not in
+    ``packed`` then.
     """
 
     kind: HistoryKind[Owner]
     packed: dict[str, bytes] = field(default_factory=dict)
+    read_older: Callable[[], bytes | None] | None = None
 
     def closed(self, bucket: Bucket) -> pl.DataFrame:
         """The buckets of the newest documents."""
@@ -159,18 +167,18 @@ class Histories(Struct, Generic[Owner]):
 
     def _keep_older(self, leaving: pl.DataFrame) -> None:
         """Keep days that leave the newest documents for the CSV, and forget those that are too old for it."""
-        older = pl.concat([self.get("older"), leaving.select(BUCKETS_FRAME.keys())])
+        older = pl.concat([self.get(OLDER), leaving.select(BUCKETS_FRAME.keys())])
         kept = older.filter(pl.col("start") > pl.col("start").max() - MAX_DAYS * DAY.seconds)
-        self.put("older", kept.sort(*self.kind.keys, "start"))
+        self.put(OLDER, kept.sort(*self.kind.keys, "start"))
 
     def _days_as_csv(self, closed: pl.DataFrame, time: int) -> Iterator[RenderedFile]:
         """Render the days of each pool as CSV: those of its newest document, and those of `MAX_DAYS` before a time."""
         if self.kind.csv is None:
             return
         decimals, first = self._decimals(closed), DAY.start(time) - MAX_DAYS * DAY.seconds
-        days = pl.concat(
-            [self.get("older").filter(pl.col("start") >= first), closed.select(BUCKETS_FRAME.keys())]
-        ).sort(*self.kind.keys, "start")
+        days = pl.concat([self.get(OLDER).filter(pl.col("start") >= first), closed.select(BUCKETS_FRAME.keys())]).sort(
+            *self.kind.keys, "start"
+        )
         rows = self._document_rows(DAY, days.with_columns(pl.lit(0).alias("page")), PoolDay)
         for names, own_rows in groupby(rows, key=itemgetter(0, 1)):
             owner = self.kind.owner(*names)
@@ -233,6 +241,10 @@ class Histories(Struct, Generic[Owner]):
 
     def get(self, name: str) -> pl.DataFrame:
         """Unpack a frame. One that is missing is empty."""
+        if name == OLDER and self.read_older is not None:
+            read_older, self.read_older = self.read_older, None
+            if (older := read_older()) is not None:
+                self.packed[OLDER] = older
         data = self.packed.get(name)
         return _empty(tuple(self._schema(name).items())) if data is None else pl.read_parquet(io.BytesIO(data))
 
@@ -252,7 +264,7 @@ class Histories(Struct, Generic[Owner]):
                 return BEGUN
             case "observed" | "newest":
                 return OBSERVATIONS
-            case "older":
+            case _ if name == OLDER:
                 return BUCKETS_FRAME
             case "closed":
                 return self.kind.frame

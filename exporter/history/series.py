@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 
 import msgspec
@@ -19,7 +20,7 @@ from msgspec import Struct, field, structs
 from exporter import FORMAT
 from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.history.buckets import SOURCES, TotalKey, aggregate, in_scopes, observations_of, totals_of
-from exporter.history.closed_buckets import POOL_HISTORY, TOTALS_HISTORY, Histories, Owner
+from exporter.history.closed_buckets import OLDER, POOL_HISTORY, TOTALS_HISTORY, Histories, Owner
 from exporter.history.empty_runs import EmptyRuns, empty_runs
 from exporter.history.manifest import data_of
 from exporter.history.parquet import scan_rows, to_frame_types
@@ -36,10 +37,13 @@ from exporter.tree.same_values import same_values
 STATE_KEY = "state/history-buckets.bin"
 """The key of the stored state, which is no part of the API. No web server serves its extension. It may be removed."""
 
+OLDER_KEY = "state/older-days.bin"
+"""The key of the stored days before those of the newest documents. Only a run that renders days reads them."""
+
 RENDERED_BY = f"{EXPORTER_VERSION} {FORMAT}"
 """The version that renders documents. Another version renders all of them again."""
 
-STATE_VERSION = 13
+STATE_VERSION = 14
 """Version of the state. It is raised whenever the state changes, or the way in which buckets are computed. A state of
 another version is not used."""
 
@@ -58,6 +62,7 @@ class Series(Struct):
             known.
         pools: the histories of pools.
         totals: the histories of markets, tokens, protocols and the network.
+        older_sha256: the SHA-256 of the days that are stored under `OLDER_KEY`; empty if none are.
     """
 
     through_ledger: int = 0
@@ -66,6 +71,7 @@ class Series(Struct):
     rendered_ledger: int = 0
     pools: Histories[PoolKey] = field(default_factory=lambda: Histories(POOL_HISTORY))
     totals: Histories[TotalKey] = field(default_factory=lambda: Histories(TOTALS_HISTORY))
+    older_sha256: str = ""
 
     def extend(self, observations: pl.DataFrame, ledger: int, close_time: int) -> Iterator[RenderedFile]:
         """Add later observations (`OBSERVATIONS`), and yield the pages that are complete by then, oldest first.
@@ -168,7 +174,7 @@ class Series(Struct):
 
 
 class _State(msgspec.Struct, frozen=True):
-    """A series as it is stored. Frames are packed as in `Histories`."""
+    """A series as it is stored. Frames are packed as in `Histories`; the older days are stored apart."""
 
     version: int
     through_ledger: int
@@ -177,6 +183,7 @@ class _State(msgspec.Struct, frozen=True):
     rendered_by: str
     pools: dict[str, bytes]
     totals: dict[str, bytes]
+    older_sha256: str
 
 
 def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> Series:
@@ -193,8 +200,23 @@ def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> 
     if not fits:
         return Series()
     rendered_ledger = state.through_ledger if state.rendered_by == RENDERED_BY else 0
-    frames = Histories(POOL_HISTORY, state.pools), Histories(TOTALS_HISTORY, state.totals)
-    return Series(state.through_ledger, state.through_time, state.row_count, rendered_ledger, *frames)
+    pools, totals = Histories(POOL_HISTORY, state.pools), Histories(TOTALS_HISTORY, state.totals)
+    if state.older_sha256:
+        pools.read_older = partial(_read_older, store, manifest, state)
+    series = Series(state.through_ledger, state.through_time, state.row_count, rendered_ledger, pools, totals)
+    series.older_sha256 = state.older_sha256
+    return series
+
+
+def _read_older(store: Store, manifest: HistoryManifest | None, state: _State) -> bytes | None:
+    """The older days of a stored state. If they are lost, they are computed again from the history."""
+    stored = store.get(OLDER_KEY)
+    if stored is not None and hashlib.sha256(stored.data).hexdigest() == state.older_sha256:
+        return stored.data
+    again = Series()
+    for _ in catch_up(store, manifest, state.through_ledger + 1, again):
+        pass
+    return again.pools.packed.get(OLDER)
 
 
 def catch_up(store: Store, manifest: HistoryManifest | None, before: int, series: Series) -> Iterator[RenderedFile]:
@@ -226,7 +248,14 @@ def _batches(files: Sequence[HistoryFile]) -> Iterator[list[HistoryFile]]:
 
 
 def save_series(store: Store, series: Series) -> int:
-    """Store a series for the next run, and return the size of its state in bytes."""
+    """Store a series for the next run, and return the size of its state in bytes.
+
+    Older days are stored before the state that names them. If that fails between the two, a later run computes them
+    again.
+    """
+    older = series.pools.packed.get(OLDER)
+    if older is not None and hashlib.sha256(older).hexdigest() != series.older_sha256:
+        store.put(OLDER_KEY, older)
     data = encoded_state(series)
     store.put(STATE_KEY, data)
     return len(data)
@@ -234,14 +263,16 @@ def save_series(store: Store, series: Series) -> int:
 
 def encoded_state(series: Series) -> bytes:
     """The state of a series, as it is stored under `STATE_KEY`: its SHA-256, and then MessagePack."""
+    older = series.pools.packed.get(OLDER)
     state = _State(
         STATE_VERSION,
         series.through_ledger,
         series.through_time,
         series.row_count,
         RENDERED_BY,
-        series.pools.packed,
+        {name: frame for name, frame in series.pools.packed.items() if name != OLDER},
         series.totals.packed,
+        series.older_sha256 if older is None else hashlib.sha256(older).hexdigest(),
     )
     data = msgspec.msgpack.encode(state)
     return hashlib.sha256(data).digest() + data
@@ -275,11 +306,12 @@ def _runs_in(stored: StoredObject | None, file: HistoryFile) -> tuple[pl.DataFra
 
 
 def same_states(one: bytes, other: bytes) -> bool:
-    """Whether two stored states are of the same ledger and version, and have the same values in their frames."""
+    """Whether two stored states are of the same ledger and version, and have the same values in their own frames."""
     state, other_state = _decode(StoredObject(one, "")), _decode(StoredObject(other, ""))
     if state is None or other_state is None:
         return False
-    if structs.replace(state, pools={}, totals={}) != structs.replace(other_state, pools={}, totals={}):
+    bare = {"pools": {}, "totals": {}, "older_sha256": ""}
+    if structs.replace(state, **bare) != structs.replace(other_state, **bare):
         return False
     return _same_frames(state.pools, other_state.pools) and _same_frames(state.totals, other_state.totals)
 

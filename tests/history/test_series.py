@@ -14,10 +14,12 @@ from msgspec.structs import replace
 
 from exporter.errors import CheckError, StoreError
 from exporter.history.buckets import OBSERVATIONS, observations_of
+from exporter.history.closed_buckets import OLDER
 from exporter.history.manifest import read_history_manifest
-from exporter.history.series import STATE_KEY, Series, catch_up, load_series, save_series
-from exporter.history.time_buckets import HOUR
+from exporter.history.series import OLDER_KEY, STATE_KEY, Series, catch_up, encoded_state, load_series, save_series
+from exporter.history.time_buckets import DAY, HOUR
 from exporter.stores.memory import MemoryStore
+from exporter.stores.store import StoredObject
 from tests.history.bucket_judge import LENGTHS, Observation, iso
 from tests.history.frames import manifest_of, record
 from tests.history.runs import MONDAY, Historian, frame_of, observe, places
@@ -338,6 +340,43 @@ def test_a_damaged_state_is_not_used(damage: str) -> None:
         historian.store.put(STATE_KEY, bytes(data[: len(data) - (damage == "cut")]))
 
     assert 0 == loaded(historian, LEDGER + 3).through_ledger
+
+
+@pytest.mark.slow
+def test_older_days_are_read_by_who_renders_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that renders no day leaves the older days alone. Others read them, or compute them again if lost."""
+    historian = Historian(MemoryStore())
+    days = DAY.page_buckets * (DAY.pages + 2)
+    for number in (*range(0, days, 24), days, days + 1):
+        time = MONDAY + number * DAY.seconds
+        historian.run(observe(Random(number), places(1, 1), LEDGER + number, time), LEDGER + number, time)
+    older = historian.store.get(OLDER_KEY)
+    assert older is not None
+    asked, get = list[str](), historian.store.get
+
+    def noting(key: str) -> StoredObject | None:
+        asked.append(key)
+        return get(key)
+
+    monkeypatch.setattr(historian.store, "get", noting)
+    for found in (older.data, older.data[::-1], b"", None):
+        if found is None:
+            historian.store.delete([OLDER_KEY])
+        else:
+            historian.store.put(OLDER_KEY, found)
+        asked.clear()
+        series = loaded(historian, LEDGER + days + 2)
+        assert (encoded_state(series), []) == (encoded_state(loaded(historian, LEDGER + days + 2)), asked_for(asked))
+        kept = series.pools.get(OLDER)
+
+        assert kept.equals(pl.read_parquet(older.data))
+        assert kept.height
+        assert [OLDER_KEY] == asked_for(asked)
+
+
+def asked_for(asked: list[str]) -> list[str]:
+    """How often the older days were asked for."""
+    return [key for key in asked if key == OLDER_KEY]
 
 
 def test_a_state_of_another_history_is_not_used() -> None:
