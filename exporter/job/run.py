@@ -70,6 +70,7 @@ from exporter.publishing.published_state import (
     check_network,
     check_replaced,
     closed_earlier,
+    lost_inputs,
     read_intent,
     read_published,
     read_whole_history,
@@ -359,6 +360,10 @@ class Job(Struct, frozen=True):
             self.log.warning(f"damage in the history: {text}")
         for text in find_lost_rollups(held, manifest):
             self.log.warning(f"{text}; it is made again from the history's files")
+        published = read_published(held, older=True)
+        if published is not None and manifest is not None and self.replaced_ledger is None:
+            for item in lost_inputs(held, published, manifest)[:MAX_NAMED_DAMAGE]:
+                self.log.warning(f"the history lacks {item.key}, which the previous run went on from, and it is gone")
         return damage
 
     def _catch_up(
@@ -569,8 +574,7 @@ def try_output(store: Store, network: str, replaced_ledger: int | None, *, write
     Returns whether the published tree has an earlier format. Raises `ExporterError`.
     """
     published = read_published(store, older=True)
-    if replaced_ledger is None:
-        read_whole_history(store, older=True)
+    read_whole_history(store, older=True, replaced_ledger=replaced_ledger)
     if write:
         store.try_writing()
     else:

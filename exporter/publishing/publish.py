@@ -36,7 +36,6 @@ from exporter.history.manifest import (
     HistoryPart,
     extend_history,
     history_below,
-    read_history_manifest,
     refuse_lost_manifest,
 )
 from exporter.history.rollups import MAX_READS, UnreadableHistoryError, updated_rollups
@@ -315,9 +314,7 @@ def _extended_history_manifest(
     store: Store, published: Published | None, history: HistoryPart, replaced_ledger: int | None
 ) -> tuple[HistoryManifest, list[str]]:
     """The history's manifest with the run's file, and the keys of the files that it names no more."""
-    # A manifest that lost ledgers is refused, but not if ledgers are taken back on purpose.
-    read = read_whole_history if replaced_ledger is None else read_history_manifest
-    previous = read(store, older=True)
+    previous = read_whole_history(store, older=True, replaced_ledger=replaced_ledger)
     if previous is None and published is not None:
         refuse_lost_manifest(store, history.entry.key)
     continued = previous

@@ -6,7 +6,8 @@ that are needed, and other fields are ignored. So a run can publish over a tree 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import islice
@@ -17,11 +18,11 @@ from msgspec import Meta, Struct
 
 from exporter.deployments.networks import network_of
 from exporter.errors import CheckError, ConfigError, NotNewerError, SourceError, StoreError, printable
-from exporter.history.manifest import read_history_manifest
+from exporter.history.manifest import file_ledgers, read_history_manifest
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json, refuse_other_format
-from exporter.tree.documents import HistoryManifest, Intent, timestamp
+from exporter.tree.documents import HistoryManifest, Intent, RunInput, timestamp
 from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, ROOT_FILES, RUN, STATUS_KEY, family_of
 from exporter.tree.files import check_key, is_key
 from exporter.tree.run_listing import RunListing, listing_of
@@ -163,28 +164,86 @@ def died_run(published: Published | None, intent: Intent | None) -> Intent | Non
     return intent if intent.replaced_ledger is not None else unfinished_run(published, intent)
 
 
-def read_whole_history(store: Store, *, older: bool = False) -> HistoryManifest | None:
+def read_whole_history(
+    store: Store, *, older: bool = False, replaced_ledger: int | None = None
+) -> HistoryManifest | None:
     """The history's manifest; None if there is none.
 
-    Raises `StoreError` also if the manifest ends before the published ledger. To continue an old copy would lose the
-    rows of every run since.
+    Raises `StoreError` also if the manifest is older than the published run: if it ends before that run's ledger, or
+    lacks the ledger of that run or of a file that the run went on from and that is still there. To continue an old copy
+    would lose the rows of these runs. With ``replaced_ledger``, ledgers from that one on may be missing.
     """
     manifest = read_history_manifest(store, older=older)
     if manifest is None:
         return None
     published, intent = read_published(store, older=True), read_intent(store)
     died = died_run(published, intent)
+    replaced_ledgers = replaced_ledger, None if died is None else died.replaced_ledger
+    taken_back = min((each for each in replaced_ledgers if each is not None), default=None)
     required_ledger = 0 if died is None else died.history_ledger
     if published is not None and (died is None or died.replaced_ledger is None):
         required_ledger = max(required_ledger, published.status.observed_ledger)
     newest = max((file.last_ledger for file in manifest.files), default=0)
-    if newest < required_ledger:
+    fault = None
+    if newest < required_ledger and replaced_ledger is None:
+        fault = f"ends at ledger {newest}, but ledger {required_ledger} was published"
+    elif published is not None:
+        lacking = _lacking(store, published, manifest, taken_back)
+        if lacking is not None:
+            fault = f"lacks {lacking}, which run {published.status.run_id} went on from or wrote"
+    if fault is not None:
         raise StoreError(
-            f"{HISTORY_MANIFEST_KEY} ends at ledger {newest}, but ledger {required_ledger} was published: it is older "
-            "than the tree, as after a copy was put back in part. Nothing was published or removed. Restore the newest "
-            f"copy, or make it of the files that are there: exporter history rebuild {store.uri}"
+            f"{HISTORY_MANIFEST_KEY} {fault}: it is older than the tree, as after a copy was put back in part. Nothing "
+            "was published or removed. Restore the newest copy, or make it of the files that are there: exporter "
+            f"history rebuild {store.uri}"
         )
     return manifest
+
+
+class _HistoryInputs(Struct, frozen=True):
+    """The inputs of a run, as its manifest names them."""
+
+    inputs: list[RunInput] = []
+
+
+def lost_inputs(store: Store, published: Published, manifest: HistoryManifest) -> list[RunInput]:
+    """The history files that the published run went on from and whose ledgers the history's manifest lacks.
+
+    A file that was joined with others, or replaced by one of a backfill, is not among them. There are none if the run's
+    manifest is missing or damaged, or has an earlier format.
+    """
+    stored = None if published.has_earlier_format else store.get(published.status.manifest_key)
+    if stored is None or etag_of(stored.data) != published.status.manifest_sha256:
+        return []
+    inputs = _decode(published.status.manifest_key, stored, _HistoryInputs).inputs
+    ledgers = {item.key: file_ledgers(item.key) or () for item in inputs if item.name == "history"}
+    lost = _not_in(manifest, [ledger for both in ledgers.values() for ledger in both])
+    return [item for item in inputs if not lost.isdisjoint(ledgers.get(item.key, ()))]
+
+
+def _not_in(manifest: HistoryManifest, ledgers: Iterable[int]) -> set[int]:
+    """Those of the ledgers that no file of the history spans."""
+    spans = sorted((file.first_ledger, file.last_ledger) for file in manifest.files)
+    starts = [first for first, _ in spans]
+    places = {ledger: bisect_right(starts, ledger) for ledger in ledgers}
+    return {ledger for ledger, at in places.items() if not at or spans[at - 1][1] < ledger}
+
+
+def _lacking(store: Store, published: Published, manifest: HistoryManifest, taken_back: int | None) -> str | None:
+    """What of the published run's history the manifest lacks although it is there; None if it lacks nothing.
+
+    Ledgers from ``taken_back`` on may be missing. A file that is gone or damaged cannot be named again.
+    """
+    ledger = published.status.observed_ledger
+    if taken_back is None and _not_in(manifest, [ledger]):
+        return f"ledger {ledger}"
+    for item in lost_inputs(store, published, manifest):
+        _, last = file_ledgers(item.key) or (0, 0)
+        if taken_back is None or last < taken_back:
+            stored = store.get(item.key)
+            if stored is not None and etag_of(stored.data) == item.sha256:
+                return item.key
+    return None
 
 
 def manifest_keys(store: Store) -> list[str]:
