@@ -124,7 +124,10 @@ def messages(_: str) -> str:
 def _message(node: ast.AST) -> tuple[str, ast.expr] | None:
     """The kind and the expression of what a node reports."""
     match node:
-        case ast.Call(func=ast.Attribute(attr="warning" | "optional"), args=[words, *_]):
+        case (
+            ast.Call(func=ast.Attribute(attr="warning" | "optional"), args=[words, *_])
+            | ast.Call(func=ast.Attribute(attr="append", value=ast.Name(id="warnings")), args=[words])
+        ):
             return "warning", words
         case (
             ast.Call(func=ast.Attribute(attr="notice") | ast.Name(id="notice"), args=[words, *_])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exporter.errors import DecodeError, StoreError
+from exporter.errors import DecodeError, StoreError, pluralize
 from exporter.history.changes_table import NO_ROWS, joined_changes, render_changes_table, rows_before
 from exporter.publishing.published_state import listings_since, read_listing
 from exporter.render.change_list import MAX_CHANGES, bounded, earlier_changes, in_turns
@@ -62,8 +62,7 @@ def read_earlier_changes(store: Store, run_id: str, before: int) -> EarlierChang
             raise StoreError(f"{TABLE_KEY}: {error}. {_RESTORE}") from None
     changes = earlier_changes(files[LIST_KEY], published_before)
     if TABLE_KEY in changed:
-        rows, warning = _rows_again(store, run_id, rows, None if LIST_KEY in changed else changes, files)
-        warnings.append(warning)
+        rows = _rows_again(store, run_id, rows, None if LIST_KEY in changed else changes, files, warnings)
     if LIST_KEY in changed:
         changes = _newest_in(rows)
         warnings.append(
@@ -95,25 +94,31 @@ def _is_as_published(store: Store, run_id: str, key: str, data: bytes | None) ->
 
 
 def _rows_again(
-    store: Store, run_id: str, rows: pa.Table, changes: list[RunChange] | None, files: dict[str, bytes | None]
-) -> tuple[pa.Table, str]:
-    """The rows of the published table, made of the rows that are there and of the list; and what to say about it.
+    store: Store,
+    run_id: str,
+    rows: pa.Table,
+    changes: list[RunChange] | None,
+    files: dict[str, bytes | None],
+    warnings: list[str],
+) -> pa.Table:
+    """The rows of the published table, made of the rows that are there and of the list. ``warnings`` gets what to say.
 
     ``changes`` are None if the list is not as it was published either. A list that is missing says that somebody wants
     to go on without what is lost.
     """
-    fault = (
-        "is missing" if files[TABLE_KEY] is None else f"is not as run {run_id} published it, but maybe an older copy"
-    )
+    is_missing = files[TABLE_KEY] is None
+    fault = "is missing" if is_missing else f"is not as run {run_id} published it, but maybe an older copy"
     if changes is not None:
         listing = read_listing(store, RUN.key(run_id=run_id))
         again = joined_changes(rows, changes)
         data = render_changes_table(again, []).data
         if listing is not None and listing.sha256_of(TABLE_KEY) == etag_of(data):
-            return again, f"{TABLE_KEY} {fault}; it is made again, whole, with the help of {LIST_KEY}"
+            warnings.append(f"{TABLE_KEY} {fault}; it is made again, whole, with the help of {LIST_KEY}")
+            return again
     elif files[LIST_KEY] is None:
-        count = f"with the {rows.num_rows} rows that are there" if rows.num_rows else "without rows"
-        return rows, f"{TABLE_KEY} {fault}, and {LIST_KEY} is missing, too; the table goes on {count}"
+        count = pluralize(rows.num_rows, "row")
+        warnings.append(f"{TABLE_KEY} {fault}, and {LIST_KEY} is missing, too; the table goes on with {count}")
+        return rows
     raise StoreError(f"{TABLE_KEY} {fault}. {_RESTORE}")
 
 
