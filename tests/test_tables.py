@@ -54,10 +54,13 @@ def apply_diff_of_the_page(project_root: Path, folder: Path) -> None:
 
 
 def test_the_diff_of_the_page_applies(project_root: Path, tmp_path: Path) -> None:
-    """The diff in docs/architecture.md fits the code as it is, and adds the column to the model of a pool."""
+    """The diff in docs/architecture.md fits the code as it is, and adds the column in the next position."""
     apply_diff_of_the_page(project_root, tmp_path)
 
-    assert "target_utilization_bps" in (tmp_path / "exporter/tree/pools.py").read_text()
+    columns = (tmp_path / "exporter/tree/pools.py").read_text()
+    assert "target_utilization_bps" in columns
+    positions = [int(number) for number in re.findall(r"\b(?:required|optional|derived)\(\s*(\d+),", columns)]
+    assert [*range(1, len(positions) + 1)] == sorted(positions)
 
 
 @pytest.mark.slow
