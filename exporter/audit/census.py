@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ from exporter.errors import (
     StoreError,
     pluralize,
 )
-from exporter.history.risk_table import with_checkpoint
+from exporter.history.risk_table import checkpoints_in, with_checkpoints
 from exporter.job.evidence import Evidence
 from exporter.job.known_markets_file import save_memory
 from exporter.ledger.codec import strkey
@@ -206,11 +207,11 @@ def census(settings: Settings, archive: FromArchive, store: Store | None, consol
     if store is not None:
         with hold(store) as held:
             held.put(CENSUS.only_key, render_document(document).data)
-            _add_risk(store, risk, console)
+            add_risk(store, risk, console)
     return document
 
 
-def _add_risk(store: Store, risk: RiskDocument, console: Console) -> None:
+def add_risk(store: Store, risk: RiskDocument, console: Console) -> None:
     """Add the risk document of a checkpoint and its rows in the table of risk, unless the checkpoint has a document.
 
     A document never changes once it is there, although other markets may be listed today. Raises `CheckError` if the
@@ -220,14 +221,34 @@ def _add_risk(store: Store, risk: RiskDocument, console: Console) -> None:
     data = encode(risk)
     parse_back(key, data)
     if store.get(key) is None:
-        earlier = store.get(RISK_TABLE.only_key)
+        stored = store.get(RISK_TABLE.only_key)
+        table = None if stored is None else stored.data
         try:
-            rows = with_checkpoint(None if earlier is None else earlier.data, risk)
+            present = checkpoints_in(table)
         except DecodeError as error:
-            console.warning(f"history/risk.parquet cannot be read and begins again with this checkpoint: {error}")
-            rows = with_checkpoint(None, risk)
-        store.put(RISK_TABLE.only_key, rows)
+            console.warning(f"history/risk.parquet cannot be read: {error}")
+            table, present = None, set()
+        lacking = list(_risk_not_in(store, present))
+        if lacking:
+            counted = pluralize(len(lacking), "checkpoint")
+            console.warning(f"history/risk.parquet lacked {counted}; their rows are made again from v1/risk/")
+        store.put(RISK_TABLE.only_key, with_checkpoints(table, [*lacking, risk]))
         store.put(key, data)  # last, because a census that finds no document writes both
+
+
+def _risk_not_in(store: Store, checkpoints: Collection[int]) -> Iterator[RiskDocument]:
+    """The risk documents of other checkpoints that have rows for the table.
+
+    So a table that was lost, or of which somebody put an older copy back, becomes whole. A document that cannot be
+    understood is passed over, as a run does.
+    """
+    for key in sorted(info.key for info in store.list(RISK.prefix)):
+        named = RISK.pattern.fullmatch(key)
+        stored = None if named is None or int(named["checkpoint"]) in checkpoints else store.get(key)
+        with suppress(msgspec.DecodeError):
+            document = None if stored is None else decode_json(stored.data, RiskDocument)
+            if document is not None and document.data:
+                yield document
 
 
 def _memory(

@@ -6,7 +6,7 @@ There is a row for each checkpoint, market and fall of prices.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from decimal import Decimal
 from typing import TypedDict, cast
@@ -67,14 +67,21 @@ class _RiskRow(TypedDict):
     backstop_usd_cents: Decimal | None
 
 
-def with_checkpoint(earlier: bytes | None, document: RiskDocument) -> bytes:
-    """The table with the rows of a checkpoint added, ascending by checkpoint.
+def checkpoints_in(table: bytes | None) -> set[int]:
+    """The checkpoints that a table has rows of. Raises `DecodeError` if it cannot be read."""
+    return {row["checkpoint"] for row in _rows(table)}
 
-    They replace the rows that the earlier table has of the same checkpoint. Raises `DecodeError` if the earlier table
+
+def with_checkpoints(earlier: bytes | None, documents: Iterable[RiskDocument]) -> bytes:
+    """The table with the rows of checkpoints added, ascending by checkpoint.
+
+    They replace the rows that the earlier table has of the same checkpoints. Raises `DecodeError` if the earlier table
     cannot be read.
     """
-    rows = [row for row in _rows(earlier) if row["checkpoint"] != document.checkpoint]
-    rows += _rows_of(document)
+    added = {document.checkpoint: document for document in documents}
+    rows = [row for row in _rows(earlier) if row["checkpoint"] not in added]
+    for document in added.values():
+        rows += _rows_of(document)
     rows.sort(key=lambda row: (row["checkpoint"], row["market"], row["token_address"] or "", row["fall_bps"]))
     target = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, SCHEMA), target, compression="zstd")

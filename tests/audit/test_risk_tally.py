@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
@@ -15,13 +16,13 @@ import polars as pl
 import pytest
 from msgspec import structs
 
-from exporter.audit.census import census
+from exporter.audit.census import add_risk, census
 from exporter.audit.derived_risk import is_unshown_risk, judge_risk
 from exporter.audit.fetched_tree import fetch
 from exporter.audit.risk_tally import MarketTally, PoolFacts
 from exporter.audit.unproven import UnprovenReason
 from exporter.audit.verify import verify_tree
-from exporter.console import Silence
+from exporter.console import Console, Silence
 from exporter.deployments.networks import derived_address, network_id
 from exporter.errors import RefutedError
 from exporter.job.evidence import Evidence
@@ -47,12 +48,15 @@ from exporter.protocols.blend.layout import market_keys, reserve_data_key
 from exporter.protocols.blend.positions import POSITION_RULES, USER_LIQUIDATION, positions_key
 from exporter.protocols.positions import PoolTerms, Position
 from exporter.stores import open_store
+from exporter.stores.memory import MemoryStore
+from exporter.tree.decoding import decode_json
 from exporter.tree.families import RISK, RISK_TABLE
 from exporter.tree.risk_documents import RiskDocument, RiskOfMarket
 from tests.job.recorded_archive import CHECKPOINT, recorded_archive
 from tests.job_runs import run, settings_for
 from tests.localnet.recorded import BLEND_V2
 from tests.snapshot_files import write_snapshot
+from tests.stores.bucket_simulator import content
 
 HOLDERS = 6
 """Who shares what the market has, in parts of 1, 2, 3, ...; the last has the rest."""
@@ -202,6 +206,28 @@ def test_the_table_has_its_rows(counted: tuple[Path, FromArchive]) -> None:
     assert before == ((out / "history/risk.parquet").read_bytes(), (out / KEY).read_bytes())
     assert 1 + len(market.falls) == rows.height
     assert {CHECKPOINT} == set(rows["checkpoint"])
+
+
+@pytest.mark.parametrize("left", ["an older copy", "nothing", "damage"])
+def test_the_table_is_made_whole_again(counted: tuple[Path, FromArchive], left: str) -> None:
+    """The rows that a table lost are made again from the risk documents, and the census says so."""
+    document = decode_json((counted[0] / KEY).read_bytes(), RiskDocument)
+    whole, store, said = MemoryStore(), MemoryStore(), io.StringIO()
+    for number in range(4):
+        add_risk(whole, structs.replace(document, checkpoint=127 + 64 * number), Silence())
+    for number in range(3):
+        add_risk(store, structs.replace(document, checkpoint=127 + 64 * number), Silence())
+        if number == 0:
+            older = content(store, RISK_TABLE.only_key)
+    if left == "nothing":
+        store.delete([RISK_TABLE.only_key])
+    else:
+        store.put(RISK_TABLE.only_key, older if left == "an older copy" else b"damage")
+    add_risk(store, structs.replace(document, checkpoint=127 + 64 * 3), Console("text", said))
+
+    assert content(whole, RISK_TABLE.only_key) == content(store, RISK_TABLE.only_key)
+    lacked = "2 checkpoints" if left == "an older copy" else "3 checkpoints"
+    assert f"history/risk.parquet lacked {lacked}" in said.getvalue()
 
 
 def verified(out: Path, given: FromArchive, *, complete: bool) -> list[str]:
