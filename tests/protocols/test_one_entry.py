@@ -310,6 +310,7 @@ def test_one_entry(protocol: str, every: bool) -> None:
     unmarked = {item.what for item in outcomes if item.kind == "archived"} - marked
     assert set() == {what for what in unmarked if not what.startswith(OF_NO_POOL) and not what.isdecimal()}
     kinds = {item.kind for item in outcomes}
-    assert {"absent", "archived", "unknown kind", "wrong type", "field less", "field more", ANOTHER} == kinds
+    every_kind = {"absent", "archived", "unknown kind", "wrong type", "field less", "field more", ANOTHER}
+    assert every_kind == kinds if every else len(kinds) >= 4  # a sample of few entries has not all of them
     assert len({(item.kind, item.what) for item in outcomes}) > (10 if every else 3) * len(kinds)
     assert [] == [item for item in outcomes if is_wrong(item)], HELP
