@@ -235,6 +235,18 @@ def test_first_seen_is_kept() -> None:
     assert {one[1]: LEDGER, other[1]: LEDGER + 1} == with_state
 
 
+def test_runs_of_one_second_are_in_one_bucket() -> None:
+    """A later ledger that closed in the same second is accepted, and counts in the same buckets."""
+    historian, (place,) = Historian(MemoryStore()), places(1, 1)
+    for number, time in enumerate((MONDAY, MONDAY, MONDAY + 86_400)):
+        historian.run(observe(Random(number), [place], LEDGER + number, time), LEDGER + number, time)
+    [document] = historian.walk(place, "1d")
+
+    assert [(LEDGER, LEDGER + 1, 2)] == [
+        (row["first_ledger"], row["last_ledger"], row["observation_count"]) for row in document["data"]
+    ]
+
+
 @pytest.mark.parametrize(("ledger", "time"), [(LEDGER + 1, MONDAY - 1), (LEDGER, MONDAY + 60)])
 def test_time_does_not_go_backwards(ledger: int, time: int) -> None:
     """A later ledger that closed earlier, or a ledger that is in the series already, is refused."""

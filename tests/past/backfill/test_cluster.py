@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from exporter.past.backfill.lake_job import LakeJob
 from exporter.stores.memory import MemoryStore
 from tests.past.backfill.recorded_lake import IN_LINE, history_of, make_lake
 
-pytest.importorskip("distributed", reason="dask.distributed, an optional extra, is not installed")
+# It is looked for, and not imported: that would take each worker of a test run half a second.
+if find_spec("distributed") is None:
+    pytest.skip("dask.distributed, an optional extra, is not installed", allow_module_level=True)
 
 ADDRESS = "tcp://127.0.0.1:1"
 HERE = Versions.here()
