@@ -121,10 +121,10 @@ def test_equal_symbols_have_labels() -> None:
 
     for key, labels in {
         "pools.html": [
-            f"USDC 1-CA…CHBA {ids[0]} not on the list in Market 0 lending open borrowing open",
-            f"USDC Hub 2 {ids[0]} not on the list in Market 0 lending open borrowing open",
-            "XLM not on the list in Market 1 lending open borrowing open",
-            f"USDC {ids[1]} not on the list in Market 1 lending open borrowing open",
+            f"USDC 1-CA…CHBA {ids[0]} not on the list lending open borrowing open",
+            f"USDC Hub 2 {ids[0]} not on the list lending open borrowing open",
+            "XLM not on the list lending open borrowing open",
+            f"USDC {ids[1]} not on the list lending open borrowing open",
         ],
         f"markets/{contract(100)}.html": [
             f"USDC 1-CA…CHBA {ids[0]} not on the list lending open borrowing open",
