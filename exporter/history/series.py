@@ -29,7 +29,7 @@ from exporter.parquet_bounds import open_parquet
 from exporter.stores.store import Store, StoredObject, read_many
 from exporter.tables import PoolKey, pool_keys
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest, TotalsHistory
-from exporter.tree.families import HISTORY_MANIFEST_KEY
+from exporter.tree.families import HISTORY_MANIFEST_KEY, totals_key
 from exporter.tree.files import RenderedFile
 from exporter.tree.read_back import file_of
 from exporter.tree.same_values import same_values
@@ -122,6 +122,11 @@ class Series(Struct):
         for total in totals:
             if total not in first_seen:
                 yield file_of(TotalsHistory(*total, DAY.name, self.through_ledger, [], None))
+
+    @property
+    def keys_of_totals(self) -> frozenset[str]:
+        """The keys of the newest documents of all totals in which a pool was observed."""
+        return frozenset(totals_key(*row[:2]) for row in self._totals_begun().iter_rows())
 
     def _totals_begun(self) -> pl.DataFrame:
         """The first ledger of each total."""

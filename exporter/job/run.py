@@ -426,7 +426,8 @@ class Job(Struct, frozen=True):
             rendered = render_run(inputs)
             publication = Publication(held, accepted, rendered.part, self.now)
             lengths, reused = publication.reuse_unchanged_histories(
-                lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else ()
+                lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else (),
+                series.keys_of_totals,  # of the runs before this one
             )
             checker.seen.update(reused)  # the previous run checked them
             checker.add_rendered(rendered.part.file)

@@ -64,6 +64,7 @@ from exporter.tree.documents import (
 )
 from exporter.tree.families import (
     ALL_HISTORY_PREFIX,
+    ASSET,
     FAMILIES,
     HISTORY_MANIFEST_KEY,
     INTENT_KEY,
@@ -161,12 +162,17 @@ class Publication:
             held, accepted.published, history, accepted.replaced_ledger
         )
 
-    def reuse_unchanged_histories(self, lengths: Callable[[int], Collection[str]]) -> tuple[frozenset[str], list[str]]:
+    def reuse_unchanged_histories(
+        self, lengths: Callable[[int], Collection[str]], totals: Collection[str] | None = None
+    ) -> tuple[frozenset[str], list[str]]:
         """List the published run's history documents again, if no time bucket closed since, instead of writing them.
 
         ``lengths`` is called with the published ledger. It gives the bucket lengths in which no bucket closed since
         then. Returns the lengths whose documents are reused, and the keys of these documents. A length is reused only
         if each of its documents is in the store with the size that the published run's listing gives.
+
+        ``totals`` are the keys of the histories of totals that may be reused, None for all: every run renders those in
+        which no pool was ever observed.
 
         The digests are taken from that listing, too. The content is not read here, so a damaged document would be
         listed again. Reading back may find it, and then this run fails. The next run renders everything, because the
@@ -181,6 +187,10 @@ class Publication:
         except StoreError:
             return frozenset(), []
         histories = listing.frame.with_columns(_BUCKET_LENGTH.alias("length")).filter(pl.col("length").is_not_null())
+        if totals is not None:
+            histories = histories.filter(
+                pl.col("key").str.starts_with(ASSET.prefix) | pl.col("key").is_in(list(totals))
+            )
         folders = set(histories.select(pl.col("key").str.extract(r"^(\w+/\w+/)")).to_series())
         sizes = {info.key: info.size for folder in sorted(folders) for info in self._store.list(folder)}
         listed = histories.select("key", "bytes", "length").iter_rows()
