@@ -24,7 +24,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 class TestLoad:
-    def test_precedence(self, tmp_path: Path) -> None:
+    def test_a_flag_beats_environment_file_and_defaults(self, tmp_path: Path) -> None:
         """A flag beats the environment, which beats the file, which beats the defaults; each key says its origin."""
         path = write(tmp_path, '[output]\nuri = "file"\nretention = "2d"\n[network]\nname = "testnet"\n')
         environment = {"EXPORTER_OUT": "environment", "EXPORTER_NETWORK": "local"}
@@ -160,7 +160,7 @@ class TestLoad:
         ("[network\n", "is not TOML"),
     ],
 )
-def test_unacceptable(tmp_path: Path, text: str, said: str) -> None:
+def test_an_unacceptable_value_names_its_key(tmp_path: Path, text: str, said: str) -> None:
     """An unacceptable value names its key and says what is accepted."""
     path = write(tmp_path, text)
 
@@ -235,7 +235,7 @@ def test_headers_that_are_none_are_not_quoted(text: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1"])
-def test_encodings(tmp_path: Path, encoding: str) -> None:
+def test_a_byte_order_mark_is_skipped_other_encodings_refused(tmp_path: Path, encoding: str) -> None:
     """A byte order mark of UTF-8 is skipped, and another encoding is refused by its cause."""
     path = tmp_path / "exporter.toml"
     path.write_bytes('[output]\nuri = "ordner-ä"\n'.encode(encoding))

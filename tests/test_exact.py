@@ -72,7 +72,7 @@ def test_errors_name_the_quantity() -> None:
         exact.naming("the share")(exact.naming("the half")(exact.multiply_divide_floor))(1, 1, 0)
 
 
-def test_within() -> None:
+def test_the_least_known_bound_counts_and_nothing_is_negative() -> None:
     """The least bound counts, one that is not known does not, and nothing is below 0."""
     assert [3, 5, 0, 0] == [exact.within(5, 3, 4), exact.within(5, None), exact.within(5, -1), exact.within(-5)]
 
