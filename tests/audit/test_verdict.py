@@ -64,7 +64,7 @@ def test_a_tree(tree: Path) -> None:
         (("--on-chain", "--snapshot", "nothing.json"), 3, "nothing.json"),
     ],
 )
-def test_usage(arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_wrong_usage_ends_with_2_an_unreadable_source_with_3(arguments: tuple[str, ...], code: int, said: str) -> None:
     """Wrong usage ends with code 2 and a source that cannot be read with 3; both say what is wrong."""
     result = exporter(*arguments)
 

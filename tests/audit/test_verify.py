@@ -168,7 +168,7 @@ def test_an_honest_tree_of_one_run(trees: Trees, single: Path) -> None:
     expect(trees.command("prove", single), ExitCode.DONE, "nothing to do: every run that can be proven is proven")
 
 
-def test_age(trees: Trees, single: Path) -> None:
+def test_a_run_older_than_allowed_ends_with_3(trees: Trees, single: Path) -> None:
     """A run older than what is allowed ends with 3, after all that was found is printed."""
     expect(
         trees.verify(single, "--max-age", "90m"),
