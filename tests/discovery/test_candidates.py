@@ -121,7 +121,9 @@ ABSENT = f"drift: the ledger has no contract at factory {X} of blend v1 as liste
     ],
     ids=range(9),
 )
-def test_drift(role: str, listed: bytes | None, found: bytes | None, whole: bool, notices: list[str]) -> None:
+def test_other_or_missing_code_of_a_listed_contract_is_noticed(
+    role: str, listed: bytes | None, found: bytes | None, whole: bool, notices: list[str]
+) -> None:
     """The notice about a contract of the lists that runs other code on the ledger, or is missing."""
     date = datetime.date(2026, 9, 28)
     known = KnownContract(X, role, "a source", date, wasm_hash=listed.hex() if listed else None)

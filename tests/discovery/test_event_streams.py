@@ -148,7 +148,7 @@ def test_candidates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 2 == len(follow(Scripted(end(*(event(f"{number}") for number in range(9)))), {STREAM: 600}).markets)
 
 
-def test_time() -> None:
+def test_a_source_that_hangs_costs_a_bounded_time() -> None:
     """A source that hangs costs so much time and no more, and what came before stays."""
 
     class Hanging(Scripted):
