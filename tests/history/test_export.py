@@ -160,7 +160,7 @@ def test_what_is_refused(store: FolderStore, tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_list(store: FolderStore) -> None:
+def test_each_file_is_listed_with_its_ledgers_rows_and_bytes(store: FolderStore) -> None:
     """Each file is listed with its ledgers, rows and bytes; as JSON, one object a line."""
     result = run("list", store.uri)
     lines = result.stdout.splitlines()
@@ -175,7 +175,7 @@ def test_list(store: FolderStore) -> None:
     assert 2 == found[-1]["files"]
 
 
-def test_compact(store: FolderStore) -> None:
+def test_compaction_announces_its_work_and_then_finds_nothing_more(store: FolderStore) -> None:
     """Compaction says what it would do, does it, and then finds nothing more."""
     dry = run("compact", store.uri, "--dry-run")
     assert ["history/pools/date=2026-11-02/: 2 files, 8 rows", "1 file would be written"] == dry.stdout.splitlines()
@@ -196,7 +196,7 @@ def test_compact(store: FolderStore) -> None:
         ("2026-11-21T10:30", Moment(time=datetime(2026, 11, 21, 10, 30, tzinfo=UTC))),
     ],
 )
-def test_moments(text: str, expected: Moment) -> None:
+def test_a_number_is_a_ledger_and_all_else_a_time(text: str, expected: Moment) -> None:
     """A number is a ledger, everything else a time, in UTC unless it says otherwise."""
     assert expected == parse_moment(text, "--from")
 
