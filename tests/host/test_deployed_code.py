@@ -91,7 +91,7 @@ def pool(machine: Machine, real_data: Path) -> Pool:
     return Pool(machine, real_data / "slender-pool.wasm")
 
 
-def test_vector(pool: Pool) -> None:
+def test_cash_is_the_persistent_entry(pool: Pool) -> None:
     """Cash is the persistent entry: with it 1000 shares are worth 10,400,004,180, without it the debt alone."""
     reserve = {
         "last_update": NOW - 1_000,
@@ -106,7 +106,7 @@ def test_vector(pool: Pool) -> None:
     ]
 
 
-def test_coefficients(pool: Pool) -> None:
+def test_the_math_agrees_with_the_deployed_code_at_any_size(pool: Pool) -> None:
     """The math gives what the deployed code gives for states of every size, and fails if the code fails."""
     random = Random(1)
     differ, compared = [], Counter[bool]()
@@ -165,7 +165,9 @@ def real_state(real_data: Path) -> ReplayedState:
     return written_state(real_data)
 
 
-def test_reflector(machine: Machine, real_state: ReplayedState, real_data: Path) -> None:
+def test_the_deployed_oracle_gives_the_price_of_the_storage_rule(
+    machine: Machine, real_state: ReplayedState, real_data: Path
+) -> None:
     """The code that mainnet's oracle runs gives for its entries, at any time, what the rule gives."""
     put_code(machine, real_data / "reflector-oracle.wasm", RELEASE_4)
     found = {key: real_state.entry(key) for key in list(real_state.stored()) if key[:4] == b"\0\0\0\6"}
