@@ -110,7 +110,7 @@ def test_what_it_does_not_tell(left: tuple[str, Path], tmp_path: Path) -> None:
 
 @given(at=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), cut=st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_damaged(left: tuple[str, Path], at: float, bit: int, cut: bool) -> None:
+def test_a_damaged_file_is_refused_or_reads_the_same(left: tuple[str, Path], at: float, bit: int, cut: bool) -> None:
     """A damaged file is refused, or has every value of the whole one: a bit of gzip's header may say nothing of them.
 
     It never causes another error. A file that was cut is always refused.
@@ -173,7 +173,7 @@ BEGUN = b'["ledger","p",5,5]\n["looked",true,true,false]\n'
         (BEGUN * 2, "of more than one ledger"),
     ],
 )
-def test_garbage(lines: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_garbage_is_refused_by_what_is_wrong_with_it(lines: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Garbage is refused by what is wrong with it, and what would fill the memory before it does."""
     monkeypatch.setattr(evidence, "EVIDENCE_BYTES", 1000)
     with pytest.raises(SnapshotFileError, match=said):

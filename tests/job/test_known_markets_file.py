@@ -68,7 +68,7 @@ def test_two_runs_at_once() -> None:
     assert {STREAM: 90} == merged.streams
 
 
-def test_race() -> None:
+def test_a_writer_between_reading_and_writing_is_not_overwritten() -> None:
     """A writer that comes between reading and writing is not overwritten."""
 
     class Racing(MemoryStore):
@@ -99,7 +99,7 @@ def test_first_finding_counts() -> None:
     assert [remembered] == list(memory.candidates())
 
 
-def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_memory_takes_no_more_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """A memory that is full takes no more and says so; what no run would read again is not written."""
     monkeypatch.setattr("exporter.discovery.known_markets.MAX_MARKETS", 1)
     memory = memory_of(known(), known(B))

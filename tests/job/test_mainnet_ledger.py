@@ -128,7 +128,7 @@ def tables(snapshot: LedgerSnapshot) -> Tables:
     return tables_of(snapshot)
 
 
-def test_pools(tables: Tables) -> None:
+def test_every_number_of_a_pool_is_the_contracts_own(tables: Tables) -> None:
     """The two ascend, and every number of a row is the one that the contract's own wasm gives for these entries."""
     assert list(POOLS_SCHEMA.items()) == list(tables.pools.schema.items())
     for place, (token, row) in enumerate(zip((XLM, USDC), tables.pools.iter_rows(named=True), strict=True)):
@@ -149,7 +149,7 @@ def rewards_of(tables: Tables) -> dict[tuple[str, str], tuple[object, ...]]:
     }
 
 
-def test_rewards(snapshot: LedgerSnapshot, tables: Tables) -> None:
+def test_the_pace_of_blnd_follows_from_its_three_entries(snapshot: LedgerSnapshot, tables: Tables) -> None:
     """The pace of BLND is that of the three EmisConfig entries; what it yields takes prices that the file lacks.
 
     With 0.43 dollars for XLM and 0.9999 for USDC, BLND is worth 0.0814774 USDC in Comet's pool of the same file.
@@ -180,7 +180,7 @@ def test_rewards(snapshot: LedgerSnapshot, tables: Tables) -> None:
     assert 106972921 == priced.backstops["value_usd_cents"].item()
 
 
-def test_backstop(tables: Tables) -> None:
+def test_the_backstops_numbers_follow_from_its_entries(tables: Tables) -> None:
     """The backstop's balance, queue and emission are those of its entries; what the file lacks is null."""
     (row,) = tables.backstops.iter_rows(named=True)
     expected = {
@@ -207,7 +207,7 @@ def test_backstop(tables: Tables) -> None:
     assert expected == {name: row[name] for name in expected}
 
 
-def test_market(tables: Tables) -> None:
+def test_the_market_counts_both_pools_without_inventing_a_value(tables: Tables) -> None:
     """The market counts both pools, has no value without a price, and a hash of its configuration."""
     expected = {
         "market": FIXED,

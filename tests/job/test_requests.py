@@ -83,7 +83,7 @@ def test_requests_for_entries(runs: list[Counted]) -> None:
         assert each.methods["getLedgerEntries"] <= -(-keys // MAX_KEYS_PER_REQUEST) + len(WAVES)
 
 
-def test_calls(runs: list[Counted]) -> None:
+def test_calls_are_only_for_prices_vaults_and_atokens(runs: list[Counted]) -> None:
     """Calls are made for prices, once an oracle and token, for what vaults could pay and for what aTokens have."""
     for each in runs:
         quotes = {pair for reading in each.read.protocols for pair in reading.quotes}
