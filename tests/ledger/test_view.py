@@ -174,7 +174,7 @@ def requests_of(source: ChainSource) -> list[int]:
 class TestPartsTogether:
     """Keys that parts of a program ask for at the same time go out in common requests."""
 
-    def test_failure(self) -> None:
+    def test_a_failed_common_request_reaches_every_waiting_part(self) -> None:
         """If the common request fails, every part that waits for it gets the error, and the run ends with it."""
 
         class Failing(ChainSource):
@@ -223,7 +223,7 @@ class TestPartsTogether:
         st.integers(0, 2**32),
     )
     @settings(max_examples=60, deadline=None)
-    def test_bound(self, parts: list[list[list[int]]], seed: int) -> None:
+    def test_requests_are_bounded_by_keys_and_waves(self, parts: list[list[list[int]]], seed: int) -> None:
         """Any parts in any waves see the true state, with at most ceil(keys / 200) requests and one for each wave."""
         chain = quiet_chain(*QUIET)
         source = ChainSource(chain, seed=seed)
@@ -296,7 +296,7 @@ class TestCertificate:
 class TestRefusing:
     """If no ledger covers everything, the transaction says so."""
 
-    def test_deadline(self) -> None:
+    def test_nothing_more_is_asked_once_the_time_is_up(self) -> None:
         """Once the time is up nothing more is asked, however many rounds are left."""
         source = ChainSource(busy_chain(b"a", b"b"), requests_per_ledger=1, keys_per_request=1)
         limits = ViewLimits(max_rounds=1000, max_seconds=-1)

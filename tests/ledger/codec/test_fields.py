@@ -89,7 +89,7 @@ def test_bytes_that_are_no_text(content: bytes) -> None:
         (vec(*[address(contract("a"))] * 3), "list: 3 addresses, more than 2"),
     ],
 )
-def test_addresses(value: ScVal, wrong: str) -> None:
+def test_addresses_keep_the_order_of_the_ledger(value: ScVal, wrong: str) -> None:
     """Addresses are given in the order of the ledger, accounts included; what is not a list of them is named."""
     given_ = (contract("b"), account("a"))
 
@@ -105,7 +105,7 @@ def test_addresses(value: ScVal, wrong: str) -> None:
         ((contract("a"), account("b")), "an address is not a contract"),
     ],
 )
-def test_contracts(listed: tuple[str, ...], wrong: str) -> None:
+def test_a_list_of_contracts_has_each_once_and_nothing_else(listed: tuple[str, ...], wrong: str) -> None:
     """A list of contracts has each once, and nothing else."""
     with pytest.raises(DecodeError, match=f"^list: {wrong}$"):
         contracts(vec(*map(address, listed)), "list", most=2)

@@ -65,7 +65,7 @@ def read(rpc: FakeRpc, start: int | str = 800, *hosts: str, filters: list[EventF
     return asyncio.run(go())
 
 
-def test_page() -> None:
+def test_a_page_at_the_newest_ledger_has_no_cursor() -> None:
     """Events are decoded; at the newest ledger there is no cursor to go on from."""
     page = read(EventRpc([info()]))
 
