@@ -49,7 +49,7 @@ def values(page: dict[str, Any]) -> list[str]:
     return [event["value"] for event in page["events"]]
 
 
-def test_shape(events_rpc: LocalRpc) -> None:
+def test_an_event_has_the_fields_of_the_real_server(events_rpc: LocalRpc) -> None:
     """An event has the fields of the real server, and the page the range that is kept."""
     page = events_rpc.result("getEvents", startLedger=FIRST)
     event = page["events"][0]
@@ -82,12 +82,14 @@ def test_shape(events_rpc: LocalRpc) -> None:
         ({"type": "system"}, []),
     ],
 )
-def test_filters(events_rpc: LocalRpc, chosen: dict[str, Any], expected: list[ScVal]) -> None:
+def test_a_filter_passes_any_of_its_contracts_and_topics(
+    events_rpc: LocalRpc, chosen: dict[str, Any], expected: list[ScVal]
+) -> None:
     """A filter passes events of any of its contracts with any of its topics; ``*`` is one topic, ``**`` the rest."""
     assert list(map(encoded, expected)) == values(events_rpc.result("getEvents", startLedger=FIRST, filters=[chosen]))
 
 
-def test_pages(events_rpc: LocalRpc) -> None:
+def test_a_full_pages_cursor_is_that_of_its_last_event(events_rpc: LocalRpc) -> None:
     """A full page's cursor is that of its last event; one that is not full goes on after what was looked at."""
     first = events_rpc.result("getEvents", startLedger=FIRST, pagination={"limit": 3})
     second = events_rpc.result("getEvents", pagination={"cursor": first["cursor"], "limit": 3})
