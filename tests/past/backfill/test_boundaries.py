@@ -43,7 +43,9 @@ def at(seconds: int) -> Moment:
         (Moment(ledger=2), at(100), (5, 5, 100, 100)),
     ],
 )
-def test_ranges(start: Moment, end: Moment, expected: tuple[int, int, int, int]) -> None:
+def test_a_range_begins_with_the_ledger_valid_at_its_start(
+    start: Moment, end: Moment, expected: tuple[int, int, int, int]
+) -> None:
     """A range begins with the last ledger at or before its start, and ends with the last one up to its end."""
     assert expected == find_range(cast("Any", Lake()), start, end)
 

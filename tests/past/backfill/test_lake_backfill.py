@@ -148,7 +148,7 @@ def faults_of(store: Store) -> list[str]:
     return [fault.key for fault in rollup_faults(manifest, read, None, recompute=True)]
 
 
-def test_liquidations(lake: RecordedLake, whole: MemoryStore) -> None:
+def test_the_table_has_the_liquidations_of_the_replayed_ledgers(lake: RecordedLake, whole: MemoryStore) -> None:
     """The table has what the watched markets published in the ledgers that were replayed, and a check reads it."""
     rows, spans = liquidations_of(whole)
     shown = ("observed_ledger", "protocol", "market", "event", "user", "token_address", "amount")
