@@ -260,7 +260,9 @@ def at_now(reserve: Mapping[str, Any]) -> dict[str, Any]:
         ({"supply_cap": 10**36}, (438_999_933, 384_550_000, 10**36 - 1_088_999_999)),
     ],
 )
-def test_amounts(changes: dict[str, int], amounts: tuple[int | None, ...]) -> None:
+def test_a_v2_reserves_available_amounts_are_those_by_hand(
+    changes: dict[str, int], amounts: tuple[int | None, ...]
+) -> None:
     """Amounts of a v2 reserve, by hand."""
     row = at_now(V2 | {"b_rate": 11 * 10**11, "d_rate": 10**12} | changes)
 
@@ -323,7 +325,7 @@ def test_code_that_nobody_knows() -> None:
     assert 9_500 == row["collateral_factor_bps"]
 
 
-def test_risk() -> None:
+def test_factors_round_against_the_borrower() -> None:
     """Factors and limits in basis points: what counts for the borrower down, what a debt weighs up."""
     row = at_now(V2 | {"c_factor": 9_499_999, "l_factor": 9_000_000, "supply_cap": 7, "bstop_rate": 1_999_999})
 

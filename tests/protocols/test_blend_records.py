@@ -155,7 +155,7 @@ LACKING = [without(V1, FACTORY), V2]
 class TestFactories:
     """If the lists do not have a factory, the backstop names it."""
 
-    def test_learned(self) -> None:
+    def test_the_factory_that_a_backstop_names_verifies_its_pools(self) -> None:
         """The factory that a backstop names verifies its pools, and is there to be remembered, also next time."""
         for lists in (LACKING, [with_contract(LACKING[0], FACTORY, FACTORY_1), V2]):
             world = World("blend")
@@ -195,7 +195,7 @@ class TestFactories:
         assert any(detail in notice for notice in reading.notices)
         assert complete(world, LACKING)[0].address(FACTORY) is None
 
-    def test_drift(self) -> None:
+    def test_another_factory_backstop_or_code_is_warned_of(self) -> None:
         """Another factory, another backstop and other code than known are warned of."""
         world, new = World("blend"), contract("new")
         world.put(instance_key(BACKSTOP_1), address(new), "PoolFact")
@@ -233,7 +233,7 @@ class TestEvents:
         publisher = FACTORY_1 if topic == "deploy" else BLEND_V1
         return list(records.candidates_in(ContractEvent(publisher, 7, (symbol(topic),), value)))
 
-    def test_named(self) -> None:
+    def test_a_factory_names_the_pool_and_a_pool_the_token(self) -> None:
         """A factory names the pool that it should have a record of, a pool the token of the reserve."""
         new = contract("new")
 

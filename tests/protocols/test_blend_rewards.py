@@ -77,7 +77,9 @@ class TestVectors:
             ("v1", 50_000_000, 10_000_000, True),
         ],
     )
-    def test_threshold(self, generation: str, blnd: int, usdc: int, met: bool) -> None:
+    def test_the_threshold_is_met_as_in_the_contracts_tests(
+        self, generation: str, blnd: int, usdc: int, met: bool
+    ) -> None:
         """``test_require_pool_above_threshold_*`` of both generations' backstops."""
         assert met == of_whole_units(generation, blnd, usdc).row(NOW).threshold_met
 
@@ -135,18 +137,18 @@ class TestEmission:
     """Tests when BLND is paid."""
 
     @pytest.mark.parametrize(("time", "eps", "reason"), [(99, 7, "valid"), (100, 0, "expired"), (101, 0, "expired")])
-    def test_end(self, time: int, eps: int, reason: str) -> None:
+    def test_an_expired_emission_pays_nothing_and_shows_its_end(self, time: int, eps: int, reason: str) -> None:
         """Nothing is paid from its expiration on; the end is still shown."""
         assert Emission(eps, 100, reason) == Emission(7, 100).at(time)
 
-    def test_nothing(self) -> None:
+    def test_an_emission_of_nothing_is_none_an_unreadable_one_unknown(self) -> None:
         """One of nothing, and none at all, are no emissions; one that cannot be read is not known."""
         assert Emission(0, 100, "no_emissions") == Emission(0, 100).at(5)
         assert Emission(0, None, "no_emissions") == Emission(reason="no_emissions").at(5)
         assert Emission(None, None, "unread") == Emission(reason="unread").at(5)
 
     @pytest.mark.parametrize(("generation", "eps"), [("v1", 1_000_496), ("v2", 10_004_960_317_460)])
-    def test_depositors(self, generation: str, eps: int) -> None:
+    def test_shares_queued_for_withdrawal_earn_nothing(self, generation: str, eps: int) -> None:
         """The pace of either generation gives the same year and yield; what is queued for withdrawal earns nothing."""
         pool = backstop(
             generation=generation,
@@ -259,7 +261,9 @@ class TestReading:
             ([noted("BackfillEmis", u32(7))], "backfill", None, None),
         ],
     )
-    def test_funding(self, changes: list[Change], source: str, funded: bool | None, remaining: int | None) -> None:
+    def test_a_promise_is_funded_only_once_the_tokens_are_there(
+        self, changes: list[Change], source: str, funded: bool | None, remaining: int | None
+    ) -> None:
         """A promise of the allotment is paid once the emitter minted it or somebody gave it, and not before."""
         fields = {"eps": u64(100_000 * ONE), "expiration": u64(NOW + 60), "index": i128(7), "last_time": u64(NOW)}
         promised = struct_map(fields)

@@ -157,7 +157,7 @@ class TestFrames:
             assert means[BLEND_V1]["tvl_usd_cents"] is None
             assert means[BLEND_V1][f"mean_{rate}_apy_bps"] is means[BLEND_V1][f"{side}_usd_cents"] is None
 
-    def test_order(self) -> None:
+    def test_rows_ascend_whoever_named_a_market_first(self) -> None:
         """Pools ascend by market and pool, and so does everything else, whoever named it first."""
         network = RecordedNetwork(copies=6)
         world = World("blend", network)

@@ -48,7 +48,7 @@ FIELDS = {"k2": ("reserves", 13), "peridot": ("stored", 4), "xoxno": ("stored", 
 
 @EVERY
 @pytest.mark.parametrize("protocol", FIELDS)
-def test_views(real_data: Path, protocol: str, every: int) -> None:
+def test_what_the_check_on_chain_compares_agrees_with_stored_views(real_data: Path, protocol: str, every: int) -> None:
     """All pools are read, and what `exporter check --on-chain` compares agrees with every stored view."""
     views, (part, fields) = PROTOCOLS[protocol].views, FIELDS[protocol]
     assert views is not None

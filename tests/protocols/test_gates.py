@@ -109,7 +109,9 @@ class TestAlula:
             ([(i128(0), "config", "health_config", "supply_limit")], (500, 400, None)),
         ],
     )
-    def test_amounts(self, changes: list[tuple[Any, ...]], amounts: tuple[int | None, ...]) -> None:
+    def test_amounts_keep_to_cash_utilization_and_supply_limits(
+        self, changes: list[tuple[Any, ...]], amounts: tuple[int | None, ...]
+    ) -> None:
         """Amounts are what the pool has, what the limit of utilization leaves, and what the limit of supply lets in."""
         row = self.row(*changes)
 
@@ -128,7 +130,7 @@ class TestAlula:
         assert expected == (*found[:2], found[2] // 10**7, row["can_be_collateral"])
 
     @pytest.mark.parametrize(("farm", "reason", "paid"), [(VOID, "no_emissions", 0), (u32(1), "not_read", None)])
-    def test_farms(self, farm: ScVal, reason: str, paid: int | None) -> None:
+    def test_a_side_without_a_farm_is_paid_nothing(self, farm: ScVal, reason: str, paid: int | None) -> None:
         """A side without a farm is paid nothing; what a farm pays is not read."""
         row = self.row((farm, "farm_supply"))
 
@@ -148,7 +150,7 @@ class TestPeridot:
             ("PauseLiquidation", "liquidate"),
         ],
     )
-    def test_pauses(self, name: str, shut: str) -> None:
+    def test_each_pause_closes_one_thing_to_its_last_second(self, name: str, shut: str) -> None:
         """Each pause closes one thing, to its last second, though nobody takes it away; one without an end holds on."""
         world = World("peridot")
         world.put(variant_key(world.market, name), (MAP, ((address(VAULT), (BOOL, True)),)))

@@ -48,7 +48,7 @@ def rows_of(protocol: str, part: str) -> list[Row]:
 
 
 @pytest.mark.parametrize("protocol", PROJECTS)
-def test_pools(protocol: str) -> None:
+def test_every_number_and_refusal_is_the_other_computations(protocol: str) -> None:
     """Every number is the other computation's, and exactly those pools are set aside that it refuses."""
     rows = rows_of(protocol, "rows")
     assert len(rows) > 10
@@ -66,7 +66,7 @@ OF_AMOUNTS: dict[str, Row] = {"peridot": {"borrow_principal": None}, "slender": 
 
 
 @pytest.mark.parametrize("protocol", OF_AMOUNTS)
-def test_amounts(protocol: str) -> None:
+def test_one_unit_more_than_is_available_is_refused(protocol: str) -> None:
     """What is available is the most that the contract's own checks let through; one base unit more is refused."""
     rows = rows_of(protocol, "amounts")
     for row in rows:

@@ -92,7 +92,7 @@ def test_compound_interest(rate: int, seconds: int, expected: int) -> None:
 
 
 @pytest.mark.parametrize(("rate", "expected"), [(RAY // 10, 1_051), (RAY, 16_666), (2**127 - 1, 2**53 - 1)])
-def test_yields(rate: int, expected: int) -> None:
+def test_debt_grows_by_the_contracts_factor_of_a_year(rate: int, expected: int) -> None:
     """Debt grows by the contract's own factor of a year: 1.10516... at 10 % (3.1, vectors)."""
     assert expected == math.borrow_apy_bps(rate)
 
@@ -106,7 +106,7 @@ def test_seconds_clock() -> None:
         row_of(OPEN | {"last_update_timestamp": NOW * 1_000})
 
 
-def test_bits() -> None:
+def test_limits_that_no_recorded_reserve_sets_are_decoded() -> None:
     """Bits that no recorded reserve sets are at the positions in docs/protocols/k2.md."""
     words = {"data_low": u128(7 << 71), "data_high": u128(5 | 6 << 64)}
     stored = Fields(((symbol(name), word) for name, word in words.items()), "configuration")
@@ -115,7 +115,7 @@ def test_bits() -> None:
 
 
 @pytest.mark.parametrize(("borrow_cap", "ceiling"), [(506, 505), (505, 506), (505, 0)])
-def test_caps(borrow_cap: int, ceiling: int) -> None:
+def test_caps_bound_the_available_amounts(borrow_cap: int, ceiling: int) -> None:
     """The lower limit of debt counts; caps bound what is available, and the supply what can be withdrawn."""
     caps = {"supply_cap": 1_007, "borrow_cap": borrow_cap, "debt_ceiling": ceiling, "last_update_timestamp": NOW}
     row = row_of(OPEN | caps | {"cash": 2**127 - 1})
@@ -165,7 +165,7 @@ def test_limits_that_the_contract_cannot_compute_with(limit: str) -> None:
         ({"borrowing_enabled": 0}, "borrowing_disabled", "borrow"),
     ],
 )
-def test_gates(changes: Reserve, status: str, gates: str) -> None:
+def test_each_flag_closes_the_contracts_own_operations(changes: Reserve, status: str, gates: str) -> None:
     """What each flag closes (kinetic-router/src/validation.rs)."""
     row = row_of(OPEN | changes)
 

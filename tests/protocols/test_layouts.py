@@ -234,7 +234,7 @@ def test_every_number_has_bounds(
                 assert f"field {name} is {value}, {'below' if value < least else 'above'}" in said
 
 
-def test_statuses() -> None:
+def test_an_unknown_status_keeps_its_own_name() -> None:
     """Numbers and variants have the names of docs/protocols; one that is not known keeps its own."""
     found = {
         name: alula_layout.decode_instance(

@@ -93,7 +93,7 @@ def confirmed(transition: Transition, earned: int = 0) -> bool:
     return transition.after.items() <= math.accrued_fields(replace(books, cash=cash), time).items()
 
 
-def test_interest(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_accrual_of_every_vault_is_reproduced(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last accrual of every vault that has grown comes out to the last digit: debt, index, and what is set aside.
 
     The rate takes the vault's balance; that of some revisions, next to it, what suppliers have earned by then. The year

@@ -35,7 +35,7 @@ def probes(state: State, operation: str) -> Iterator[tuple[dict[str, Any], dict[
 
 
 @pytest.mark.slow
-def test_fields(real_data: Path) -> None:
+def test_published_fields_are_what_the_vaults_views_say(real_data: Path) -> None:
     """All vaults are read, and what is published about them is what their views say, stored and accrued."""
     for state in states(real_data, "peridot"):
         assert set(state.answers["vs"]) == set(state.rows)
@@ -64,7 +64,7 @@ def test_gates_and_risk(real_data: Path, stride: int) -> None:
 
 
 @strides(9)
-def test_prices(real_data: Path, stride: int) -> None:
+def test_a_published_price_is_the_controllers_never_a_cached_one(real_data: Path, stride: int) -> None:
     """A published price is the controller's; if it has none, there is none, even if it has a cached one."""
     priced, chosen = 0, spread(states(real_data, "peridot"), stride)
     for state in chosen:
@@ -80,7 +80,7 @@ def test_prices(real_data: Path, stride: int) -> None:
     assert priced > len(chosen)
 
 
-def test_deposits(real_data: Path) -> None:
+def test_allowed_suppliers_may_deposit_up_to_the_cap(real_data: Path) -> None:
     """Who may supply may, up to the room under the cap; the search for the most stopped a little below it."""
     capped = 0
     for state in states(real_data, "peridot"):
@@ -96,7 +96,7 @@ def test_deposits(real_data: Path) -> None:
     assert capped
 
 
-def test_withdrawals(real_data: Path) -> None:
+def test_all_shares_are_paid_out_within_the_published_amount(real_data: Path) -> None:
     """Whoever has shares gets all of them paid out, which is no more than the published amount."""
     paid = 0
     for state in states(real_data, "peridot"):

@@ -49,7 +49,7 @@ def test_a_printed_price_is_the_price(price: int, decimals: int) -> None:
 class TestJudge:
     """A price, or why there is none."""
 
-    def test_refused(self) -> None:
+    def test_a_refused_price_is_null_with_the_protocols_reason(self) -> None:
         """A price that the protocol refuses is all nulls with the protocol's reason: none is ever zero."""
         assert Price("the price is too old", True, None, None, None) == judge(
             quote(5), lambda _: "the price is too old"
@@ -171,7 +171,7 @@ class TestValues:
 
     @given(st.lists(pools_strategy, max_size=6))
     @example([("M1", LARGEST, 0, 0, 1, 2), ("M1", 1, 0, 0, 1, 2)])
-    def test_exact(self, pools: list[Pool]) -> None:
+    def test_values_are_exact_and_no_sum_exceeds_38_digits(self, pools: list[Pool]) -> None:
         """Each value is exact; if a market's sum has more than 38 digits, prices above an n-th of it are removed."""
         for market in ("M1", "M2"):
             rows = [row for row in valued(*pools) if row["market"] == market]

@@ -235,7 +235,7 @@ class TestXoxno:
         assert live | {"archived": True} == world.row("USDC")
         assert VALID_PRICE == live["price_reason"]
 
-    def test_calls(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_one_call_has_all_tokens_and_failures_are_asked_singly(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """One call has all tokens, in any order; one that fails is asked again for each token, a single one is not."""
         world = self.world("HostError: Error(Budget, ExceededLimit)")
         found = reasons(world)
@@ -270,7 +270,7 @@ class TestByName:
 
         return {(World("slender").row("native")["oracle"], "lastprice"): lastprice}
 
-    def test_peridot(self) -> None:
+    def test_a_token_with_a_symbol_is_asked_for_by_it(self) -> None:
         """A token with a symbol is asked for by it, and not by its address."""
         world = World("peridot")
         world.put(variant_key(world.market, "OracleAssetSymbol", address(XLM)), symbol("XLM"))
@@ -280,7 +280,7 @@ class TestByName:
         assert (7, VAULT) == (row["oracle_price"], row["pool"])
         assert 1 == [call.arguments for call in world.source.calls].count((self.OTHER,))
 
-    def test_slender(self) -> None:
+    def test_the_first_feed_says_what_to_ask_for(self) -> None:
         """The first feed of a reserve says what to ask for, and up to which age its price counts."""
         world = World("slender")
         world.put(SLENDER, self.OTHER, FEED, "feeds", 0, "feed_asset")

@@ -42,7 +42,7 @@ from tests.protocols.world import Change, World, account, answer, contract, put,
 
 
 @pytest.mark.parametrize("protocol", all_facts())
-def test_requests(protocol: str) -> None:
+def test_reading_takes_few_waves_and_each_call_once(protocol: str) -> None:
     """Few waves, the busiest entries first, and each call once."""
     world = World(protocol)
     world.read()
@@ -57,7 +57,7 @@ M_PERIDOT, M_XOXNO, M_ALULA = (MARKET[name] for name in ("peridot", "xoxno", "al
 @pytest.mark.parametrize(
     ("protocol", "case"), [(protocol, case) for protocol, facts in all_facts().items() for case in facts.notices]
 )
-def test_notices(protocol: str, case: NoticeCase) -> None:
+def test_a_notice_names_what_differs_and_no_pool_is_lost(protocol: str, case: NoticeCase) -> None:
     """A notice names what differs from the lists or the usual contracts, and no readable pool is lost."""
     world = World(protocol)
     case.change(world)
@@ -286,7 +286,7 @@ class TestPeridot:
 class TestSlender:
     """A dormant pool, with cash that is away while the pool is there."""
 
-    def test_feeds(self) -> None:
+    def test_a_market_has_an_oracle_if_all_feeds_agree(self) -> None:
         """A market has an oracle if all its reserves have the same feed."""
         world = World("slender")
         (one,) = world.read().result.markets

@@ -103,7 +103,7 @@ def invoke(*arguments: str) -> Result:
 
 
 @pytest.mark.usefixtures("registered")
-def test_everything(tmp_path: Path) -> None:
+def test_a_protocol_by_the_recipe_works_in_every_command(tmp_path: Path) -> None:
     """Lists and events find its markets; run, site, history and both checks have it, and the exporter is untouched."""
     out = tmp_path / "public"
     with running(create_app(network())) as url:

@@ -98,7 +98,7 @@ TERMS = {
         ({"borrowing_enabled": 0}, "borrowing_disabled", "borrow"),
     ],
 )
-def test_gates(changes: Numbers, status: str, gates: str) -> None:
+def test_pauses_grace_periods_and_flags_close_operations(changes: Numbers, status: str, gates: str) -> None:
     """A pause, its grace period up to its last second, and a reserve's flags close operations."""
     row = published("slender", PLAIN | TERMS | changes, NOW)
 

@@ -46,7 +46,7 @@ def names(market: HubAsset, asset: str = "asset") -> ScVal:
     return struct_map({asset: address(market.token), "hub_id": u32(market.hub), "params": recorded("Params")})
 
 
-def test_filters() -> None:
+def test_three_filters_cover_all_deployments() -> None:
     """Creations are asked of the controllers, updates of the pool contracts, for all deployments in three filters."""
     (mainnet,) = (item for item in deployments_of("mainnet") if item.protocol == "xoxno")
     controllers, pools = (mainnet.markets[0], CONTROLLER), (mainnet.addresses("pool")[0], POOL)

@@ -66,11 +66,11 @@ class TestVectors:
             pytest.param(P1, 7 * RAY, 1130000000000000000000000000, id="above 1 counts as 1"),
         ],
     )
-    def test_curve(self, pool: Pool, u: int, expected: int) -> None:
+    def test_the_rate_over_the_utilization_is_the_contracts(self, pool: Pool, u: int, expected: int) -> None:
         """The rate over the utilization, vectors A 1 to 7 and the row of P2."""
         assert expected == math.borrow_rate(u, *(pool[name] for name in math.CURVE))
 
-    def test_views(self) -> None:
+    def test_stored_rates_and_amounts_are_those_of_the_views(self) -> None:
         """Vectors B 10 to 13, pub: utilization, rates and amounts of stored state; time has not passed."""
         amounts = {"supplied": 10 * RAY, "borrowed": 5 * RAY, "borrow_index": 3 * RAY, "supply_index": 2 * RAY}
         row = row_of(VIEWED | amounts, ())
@@ -103,7 +103,7 @@ class TestVectors:
             (FULL, "revenue", 2**127 - 1 - 10**28),
         ],
     )
-    def test_bounds(self, state: Pool, name: str, most: int) -> None:
+    def test_indexes_and_shares_grow_up_to_a_bound(self, state: Pool, name: str, most: int) -> None:
         """Indexes and shares grow up to a bound."""
         assert most == getattr(accrued(P1 | state, (NOW * 1_000) + YEAR), name)
 
@@ -163,7 +163,9 @@ def accrued(pool: Pool, now: int) -> State:
         ([], {}, "supply borrow", "unlisted"),
     ],
 )
-def test_gates(spokes: list[dict[str, Any]], given: dict[str, bool], expected: str, status: str) -> None:
+def test_a_gate_is_open_if_one_spoke_opens_it(
+    spokes: list[dict[str, Any]], given: dict[str, bool], expected: str, status: str
+) -> None:
     """A gate is open if one spoke opens it; controller and hub close what is new, and never exits."""
     row = row_of(LENDING, tuple(replace(SPOKE, **changes) for changes in spokes), **given)
 
