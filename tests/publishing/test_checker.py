@@ -68,7 +68,7 @@ def test_passes_and_says_how_much_was_looked_at(files: Files) -> None:
     assert looked.complete
 
 
-def test_sample(files: Files) -> None:
+def test_a_sample_reads_less_and_says_so(files: Files) -> None:
     """A sample reads less, and says that it is one."""
     whole, sample = check(files), check(files, sample=2)
 
@@ -172,7 +172,7 @@ def test_any_single_byte(data: st.DataObject) -> None:
         check(files)
 
 
-def test_fields(files: Files) -> None:
+def test_a_field_that_contradicts_the_tree_is_found(files: Files) -> None:
     """A field that contradicts the tree is found."""
     lies: dict[str, Any] = {
         "observed_ledger": 65_000_002,
@@ -209,7 +209,7 @@ LIES: list[tuple[Callable[[Files], str], Change, str]] = [
 ]
 
 
-def test_documents(files: Files) -> None:
+def test_contradicting_documents_and_dead_links_are_named(files: Files) -> None:
     """Documents of another ledger, those that contradict themselves and links that lead nowhere are named."""
     for place, edit, _ in LIES:
         change(files, place(files), edit)

@@ -152,7 +152,9 @@ def without_terms(frame: pl.DataFrame) -> pl.DataFrame:
         pytest.param(["date=2025-11-05/1", "date=2026-01-05/2"], 1, [("month=2025-11/", [1])], id="the-year-before"),
     ],
 )
-def test_plan(files: list[str], months: int, expected: list[tuple[str, list[int]]]) -> None:
+def test_only_closed_days_and_old_whole_months_are_compacted(
+    files: list[str], months: int, expected: list[tuple[str, list[int]]]
+) -> None:
     """Closed days are compacted, each by itself, and months with that many whole months between them and the newest."""
     assert expected == planned(*(entry(f"{key}.parquet", number) for number, key in enumerate(files, 1)), months=months)
 
