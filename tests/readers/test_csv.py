@@ -32,14 +32,14 @@ def written(tmp_path: Path) -> Path:
     return path
 
 
-def test_duckdb(written: Path) -> None:
+def test_duckdb_reads_all_columns_as_text(written: Path) -> None:
     """DuckDB reads all columns as text."""
     rows = importlib.import_module("duckdb").sql(line("duckdb", written)).fetchall()
 
     assert [number or None for number in NUMBERS] == [total for _, total, _ in rows]
 
 
-def test_polars(written: Path) -> None:
+def test_polars_reads_all_columns_as_text(written: Path) -> None:
     """Polars reads all columns as text."""
     names: dict[str, Any] = {"polars": importlib.import_module("polars")}
     exec(line("polars", written), names)
@@ -47,7 +47,7 @@ def test_polars(written: Path) -> None:
     assert [number or None for number in NUMBERS] == list(names["rows"]["total_supplied"])
 
 
-def test_pandas(written: Path) -> None:
+def test_the_documented_line_of_pandas_reads_every_digit(written: Path) -> None:
     """The documented line of pandas reads every digit, in the Python of the suite of readers."""
     if not OTHER_PYTHON.is_file():
         pytest.skip("build/readers has no pandas; scripts/suite readers makes it")
@@ -57,7 +57,7 @@ def test_pandas(written: Path) -> None:
     assert [number for number in NUMBERS if number] == done.stdout.split(), done.stderr
 
 
-def test_r(written: Path) -> None:
+def test_the_documented_line_of_r_reads_every_digit(written: Path) -> None:
     """The documented line of R reads every digit, without a package."""
     if shutil.which("Rscript") is None:
         pytest.skip("Rscript is not installed (Debian: apt-get install r-base-core), so R was not tried")

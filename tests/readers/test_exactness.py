@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_duckdb(file: Path, tmp_path: Path) -> None:
+def test_duckdb_refuses_a_wrong_sum_and_averages_in_doubles(file: Path, tmp_path: Path) -> None:
     """DuckDB refuses a wrong sum; averages and both divisions of a decimal are doubles, // of HUGEINT truncates.
 
     In Parquet it loses digits of HUGEINT, and none of a decimal.
@@ -43,7 +43,7 @@ def test_duckdb(file: Path, tmp_path: Path) -> None:
     assert [("DOUBLE", Decimal(LARGEST))] == query(f"SELECT typeof(h), d FROM '{tmp_path}/out.parquet'")
 
 
-def test_polars(file: Path) -> None:
+def test_polars_refuses_a_wrong_sum_except_in_groups(file: Path) -> None:
     """Polars refuses a wrong sum; of groups the engine in memory gives one that wrapped, and says nothing."""
     amount, frame, wrapped = pl.col("amount").sum(), pl.read_parquet(file), 2 * LARGEST - 2**128
     with pytest.raises(pl.exceptions.PolarsError):
