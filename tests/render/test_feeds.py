@@ -17,7 +17,7 @@ def feed_of(run: Compared, key: str) -> ElementTree.Element:
     return ElementTree.fromstring(files[key])
 
 
-def test_feeds() -> None:
+def test_each_change_is_in_the_feeds_of_its_markets() -> None:
     """The feed has each change with an id, a time, a title and a link; a market's has its own, and every market one."""
     odd = 'A & <b> "x" \x00\ud7ff'
     before, after = tables(1, [pool(), pool(B)]), tables(2, [pool(), pool(A, Y, symbol=odd), pool(B)])

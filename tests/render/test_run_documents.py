@@ -101,7 +101,7 @@ def test_the_summary_adds_up() -> None:
 ISSUER = "GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN"
 
 
-def test_tokens() -> None:
+def test_a_token_has_its_facts_pools_and_first_ledger() -> None:
     """A token has what its contract says, the pools that lend it, and the ledger it was first seen at."""
     documents = overview(
         [market_row(A), market_row(B)],
