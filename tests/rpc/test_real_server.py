@@ -95,7 +95,7 @@ def test_views_of_the_deployed_contracts(closing: str) -> None:
     assert {difference.field for difference in found.differences} <= ACCRUING
 
 
-def test_batches(closing: str) -> None:
+def test_the_server_answers_each_of_ten_calls_alone(closing: str) -> None:
     """The server takes ten calls in one request, and answers each as if it were alone, one that fails included."""
     functions = ("get_config", "get_reserve_list", "get_admin", "no_such_function")
     calls = [ContractCall(MARKET, functions[number % 4]) for number in range(10)]
