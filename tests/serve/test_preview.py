@@ -264,7 +264,7 @@ def test_links_may_not_leave_the_folder(tmp_path: Path) -> None:
         ("bytes=" + "9" * 5000 + "-", None),
     ],
 )
-def test_ranges(header: str | None, expected: range | None) -> None:
+def test_a_range_header_gives_the_positions_it_asks_for(header: str | None, expected: range | None) -> None:
     """A range header gives the positions it asks for, nothing when it is ignored, or none of the file."""
     assert expected == byte_range(header, 10)
 

@@ -80,7 +80,7 @@ def test_one_pool(ask: Ask, tree: Tree) -> None:
     assert unpriced["price_reason"] == asked["pool"]["price_reason"]
 
 
-def test_histories(ask: Ask, tree: Tree) -> None:
+def test_questions_about_the_past_are_answered_by_hour_and_day(ask: Ask, tree: Tree) -> None:
     """How did a rate go by the hour, and the value of all, of a market, a token and a protocol by the day?"""
     row = tree.pools(symbol="USDC")[0]
     place = {name: row[name] for name in ("market", "pool")}
@@ -119,7 +119,7 @@ def test_the_best_rates_and_the_tokens(ask: Ask, tree: Tree) -> None:
     assert len(tree.document("v1/tokens")["data"]) == ask("tokens")["count"]
 
 
-def test_changes(ask: Ask, tree: Tree) -> None:
+def test_changes_are_answered_and_a_hostile_title_is_cut(ask: Ask, tree: Tree) -> None:
     """Questions about changes: the latest, and pauses. A hostile title comes cut and without invisible characters."""
     newest, paused = ask("changes", since="2029-01-01")["changes"], ask("changes", kind="paused", market=BLEND)
     title = newest[0]["title"]
@@ -159,7 +159,7 @@ LONG = "x" * 20_000
         ("best_rate", {"token": "USDC", "side": LONG}, "supply"),
     ],
 )
-def test_mistakes(call: Ask, tool: str, given: Json, said: str) -> None:
+def test_an_unanswerable_question_says_what_to_ask_instead(call: Ask, tool: str, given: Json, said: str) -> None:
     """A question that cannot be answered is an error that says what to ask instead, repeats nothing long, and the
     server goes on.
     """

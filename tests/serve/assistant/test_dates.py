@@ -57,7 +57,7 @@ NOW = datetime(2026, 11, 18, 20, 30, tzinfo=UTC)
         ("2026-11-01T06:00:00+02:00", "2026-11-01T04:00", "2026-11-01T04:00"),
     ],
 )
-def test_dates(text: str, start: str, end: str) -> None:
+def test_a_date_in_words_is_the_period_people_mean(text: str, start: str, end: str) -> None:
     """A date in words is the period that people mean, counted from the ledger's close time, in UTC."""
     expected = tuple(datetime.fromisoformat(moment).replace(tzinfo=UTC) for moment in (start, end))
 

@@ -24,7 +24,7 @@ from exporter.serve.assistant.form import (
 
 
 @given(st.integers())
-def test_percent(basis_points: int) -> None:
+def test_a_percent_has_all_digits_of_its_basis_points(basis_points: int) -> None:
     """A percent has all digits: a hundred times it are the basis points again."""
     text = percent(basis_points).removesuffix(" %").replace(",", "")
 
@@ -33,7 +33,7 @@ def test_percent(basis_points: int) -> None:
 
 
 @given(st.integers())
-def test_dollars(cents: int) -> None:
+def test_dollars_have_all_digits_of_their_cents(cents: int) -> None:
     """Dollars have all digits: without the signs between them they are the cents again."""
     text = dollars(str(cents))
 

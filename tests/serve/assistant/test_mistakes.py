@@ -44,7 +44,9 @@ LONG = "x" * 20_000
         (LONG, {}, ["there is no tool a text of 20,000 characters"]),
     ],
 )
-def test_mistakes(call: Ask, tool: str, given: Json, said: list[str]) -> None:
+def test_each_mistake_names_the_argument_and_what_is_accepted(
+    call: Ask, tool: str, given: Json, said: list[str]
+) -> None:
     """Each kind of mistake is an error in our words that names the argument and says what is accepted."""
     answer: Any = call(tool, **given)
     text = answer.content[0].text

@@ -122,7 +122,7 @@ def test_dates_in_words(ask: Ask, tree: Tree) -> None:
         ("which_is_real", {}, ["tokens(", "'USDC'", "identity"]),
     ],
 )
-def test_prompts(client: Ask, name: str, given: Json, said: list[str]) -> None:
+def test_each_usual_question_is_a_prompt_that_names_tools(client: Ask, name: str, given: Json, said: list[str]) -> None:
     """Each of the five usual questions is a prompt that names the tools to ask, with what was given."""
     (message,) = client("get_prompt", name, given).messages
 
@@ -149,7 +149,7 @@ def test_prompts_that_cannot_be_had(client: Ask, name: str, given: Json, said: s
     assert said in str(raised.value)
 
 
-def test_documents(client: Ask, tree: Tree) -> None:
+def test_documents_can_be_read_by_path_and_by_name(client: Ask, tree: Tree) -> None:
     """The documents of the tree can be read as they are published, and a market, token or pool by name."""
     row = tree.pools(symbol="USDC", protocol="alula")[0]
     keys = {document.uri: document.key for document in DOCUMENTS} | {

@@ -34,13 +34,13 @@ def test_preview_server(preview: HttpTarget, root: Path) -> None:
     assert "server" not in preview(Case("/v1/assets")).headers
 
 
-def test_nginx(nginx: HttpTarget, root: Path) -> None:
+def test_nginx_passes_all_cases_but_refuses_encoded_values(nginx: HttpTarget, root: Path) -> None:
     """A real nginx with the rendered rule passes all cases, except for encoded values, which it refuses."""
     assert [] == [fault for case in SENT for fault in faults(case, nginx_expected(case, root), nginx(case), root)]
 
 
 @pytest.mark.parametrize("name", ["cloudfront", "cloudfront-parsed"])
-def test_cloudfront(node: NodeProcess, root: Path, name: str) -> None:
+def test_the_cloudfront_function_passes_all_cases(node: NodeProcess, root: Path, name: str) -> None:
     """The CloudFront function with its policies passes all cases, with the raw query and without."""
     ask = node.target(name)
 
@@ -48,7 +48,7 @@ def test_cloudfront(node: NodeProcess, root: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["worker-r2", "worker-origin"])
-def test_worker(node: NodeProcess, root: Path, name: str) -> None:
+def test_the_worker_passes_all_cases_over_either_origin(node: NodeProcess, root: Path, name: str) -> None:
     """The Worker passes all cases, over a bucket and over another server; dots in paths are gone before it is asked."""
     ask = node.target(name)
     found = []

@@ -96,7 +96,7 @@ def test_nginx_needs_a_folder() -> None:
     assert 'root "/srv/other";' in absolute
 
 
-def test_command(tmp_path: Path) -> None:
+def test_the_command_writes_the_files_and_says_which(tmp_path: Path) -> None:
     """The command writes the files with the sizes of the configuration, and says which."""
     config = tmp_path / "exporter.toml"
     config.write_text("[output]\npage_sizes = [1, 30]\ndefault_page_size = 30\n")
