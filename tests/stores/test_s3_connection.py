@@ -42,7 +42,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         ("S3://bucket/a=b", ("bucket", "a=b")),
     ],
 )
-def test_uris(uri: str, place: tuple[str, str]) -> None:
+def test_a_uri_names_a_bucket_and_a_prefix(uri: str, place: tuple[str, str]) -> None:
     """A URI names a bucket and a prefix; slashes at its end mean nothing."""
     store = open_store(uri)
 
@@ -102,7 +102,7 @@ def test_bad_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_environment(
+def test_region_and_endpoint_come_from_the_usual_variables(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], endpoint: str, region: str, style: str | None
 ) -> None:
     """Region and endpoint are those of the usual variables; other servers than AWS get the bucket in the path."""

@@ -51,7 +51,9 @@ def puts(bucket: WireBucket) -> list[int]:
         (Answer(400, "EntityTooLarge"), StoreError, r"s3://bucket/p/a: .*status 400 EntityTooLarge; run again"),
     ],
 )
-def test_refusals(bucket: WireBucket, store: S3Store, answer: Answer, error: type[ExporterError], text: str) -> None:
+def test_a_lasting_refusal_is_not_tried_again(
+    bucket: WireBucket, store: S3Store, answer: Answer, error: type[ExporterError], text: str
+) -> None:
     """A refusal that will not pass is not tried again, and its message says what to do."""
     bucket.disturb_next("alice", answer)
     with pytest.raises(error, match=text) as refused:

@@ -105,7 +105,7 @@ def test_a_dead_publisher(bucket: WireBucket, clocks: Clocks) -> None:
     assert holder == lease_of(bucket)["holder"]
 
 
-def test_renewal(bucket: WireBucket, clocks: Clocks) -> None:
+def test_a_renewed_hold_lasts_from_then_on(bucket: WireBucket, clocks: Clocks) -> None:
     """A hold that is renewed lasts from then on."""
     lease = acquire(bucket, clocks, "alice")
     for _ in range(5):

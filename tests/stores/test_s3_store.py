@@ -37,7 +37,7 @@ HEADERS = {
 }
 
 
-def test_headers(server: Variables) -> None:
+def test_each_class_has_its_type_cache_lifetime_and_digest(server: Variables) -> None:
     """Each class of object has its content type, cache lifetime and digest."""
     store = store_at(server)
     store.put_many((key, key.encode()) for key in HEADERS if key != STATUS_KEY)

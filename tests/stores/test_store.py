@@ -99,7 +99,7 @@ def test_a_stream_that_fails(store: Store) -> None:
     assert keys_of(store) in ([], ["a"])
 
 
-def test_swap(store: Store) -> None:
+def test_a_swap_writes_only_over_the_present_etag(store: Store) -> None:
     """Compare-and-swap writes when the etag is the present one, and otherwise leaves the other's bytes alone."""
     first = store.swap("v1/system/status.json", b"1", None)
     with pytest.raises(LostRaceError, match="status"):
@@ -131,7 +131,7 @@ def test_list_by_prefix(store: Store) -> None:
     assert all(began <= info.modified <= began + timedelta(minutes=5) for info in infos.values())
 
 
-def test_delete(store: Store) -> None:
+def test_deleting_skips_keys_without_an_object(store: Store) -> None:
     """Keys that have no object are skipped; while a listing goes on, what it gave may be deleted."""
     for number in range(20):
         store.put(f"v1/pages/{number}.json", b"{}")
