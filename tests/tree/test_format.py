@@ -72,7 +72,7 @@ def bytes_of(out: Path) -> dict[str, bytes]:
     [(None, EARLIER, "publish once with this one"), (FORMAT + 1, LATER, "update the exporter")],
 )
 @pytest.mark.parametrize("command", READERS, ids=" ".join)
-def test_readers(
+def test_every_reading_command_names_another_format_and_stops(
     published: Path, tmp_path: Path, command: tuple[str, ...], number: int | None, said: str, advice: str
 ) -> None:
     """Every command that reads a tree names its format, ends with exit code 2, and changes nothing."""

@@ -26,7 +26,7 @@ from exporter.tree.same_values import same_values
         (b"[" * 100_000, b"[" * 100_001, False),
     ],
 )
-def test_json(one: bytes, other: bytes, same: bool) -> None:
+def test_order_and_spacing_of_json_say_nothing(one: bytes, other: bytes, same: bool) -> None:
     """Order and spacing say nothing; a number of another type, and a key that is there twice, do."""
     assert same == same_values("a.json", one, other)
 
@@ -53,7 +53,7 @@ def parquet(table: pa.Table = TABLE, **options: Any) -> bytes:
         (parquet()[:-1], False),
     ],
 )
-def test_parquet(data: bytes, same: bool) -> None:
+def test_only_the_packing_of_parquet_values_may_differ(data: bytes, same: bool) -> None:
     """Only how values are packed may differ: rows, groups, columns, metadata and statistics must be the same."""
     assert same == same_values("a.parquet", parquet(), data)
 
