@@ -61,7 +61,9 @@ def ranked(*changes: dict[str, Any]) -> pl.DataFrame:
         ({"available_to_borrow_usd_cents": None, "borrowed_usd_cents": 1}, None, "no room"),
     ],
 )
-def test_what_counts(changes: dict[str, Any], supply: str | None, borrow: str | None) -> None:
+def test_each_condition_alone_leaves_a_pool_out(
+    changes: dict[str, Any], supply: str | None, borrow: str | None
+) -> None:
     """Each condition alone leaves a pool out, at its very limit, and says which."""
     row = ranked({}, changes).row(1, named=True)
     assert (supply, borrow) == (row["no_supply"], row["no_borrow"])
@@ -82,7 +84,7 @@ def test_what_counts(changes: dict[str, Any], supply: str | None, borrow: str | 
         (10**37, 0, (10**37, 10**37), True),  # beyond 128 bits in the decimals of the others
     ],
 )
-def test_odd_prices(price: int, decimals: int, others: tuple[int, ...], odd: bool) -> None:
+def test_a_price_far_from_other_markets_is_odd(price: int, decimals: int, others: tuple[int, ...], odd: bool) -> None:
     """A price of more than twice, or less than half, of the median of two or more other listed markets is odd."""
     rows = [{"market": f"other {number}", "oracle_price": other} for number, other in enumerate(others)]
     row = ranked({"oracle_price": price, "oracle_decimals": decimals}, *rows).row(0, named=True)

@@ -46,7 +46,7 @@ def test_a_step_on_a_terminal() -> None:
     assert "files 3" in stream.getvalue()
 
 
-def test_json_lines() -> None:
+def test_every_event_is_one_json_object_on_one_line() -> None:
     """With JSON every event is one object on one line, also on a terminal."""
     stream = Terminal()
     console = Console("json", stream)

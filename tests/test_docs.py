@@ -167,7 +167,7 @@ def test_no_table_is_without_rows() -> None:
     }
 
 
-def test_format_number(project_root: Path) -> None:
+def test_the_api_page_says_the_written_format_number(project_root: Path) -> None:
     """docs/api.md says the format number that a run writes."""
     text = " ".join((project_root / "docs/api.md").read_text().split())
 

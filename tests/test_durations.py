@@ -76,7 +76,7 @@ def test_the_longest_unit_is_written() -> None:
     assert ["1h", "90m", "2d", "1s", "1500ms", "0s"] == [duration_text(parse_duration(text)) for text in texts]
 
 
-def test_a_range() -> None:
+def test_a_range_takes_its_limits_and_nothing_beyond() -> None:
     """The lowest and the highest are accepted; what is beyond, or no whole number of the unit, is not."""
     accepted = DurationRange("1h", "2d", unit="h")
 

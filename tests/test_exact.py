@@ -107,7 +107,7 @@ def test_power_equals_python_integers(base: int, exponent: int, scale: int) -> N
         pytest.param(1000000001, 10**9, 10**9, 2718221267, id="32"),
     ],
 )
-def test_power_vectors(base: int, exponent: int, denominator: int, expected: int) -> None:
+def test_powers_are_rounded_down_at_every_step(base: int, exponent: int, denominator: int, expected: int) -> None:
     """Powers are rounded down at every step, from the lowest bit (alula.md, vectors 28 to 32)."""
     assert expected == exact.power_floor(base, exponent, denominator)
 

@@ -43,7 +43,9 @@ def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
         ("fd00::/999, 300.0.0.0/8,://,:,[,%,a b/c", [], ["https://x.example", "https://[fd00::1]"]),
     ],
 )
-def test_no_proxy(monkeypatch: pytest.MonkeyPatch, rules: str, direct: list[str], proxied: list[str]) -> None:
+def test_no_proxy_matches_names_addresses_networks_and_ports(
+    monkeypatch: pytest.MonkeyPatch, rules: str, direct: list[str], proxied: list[str]
+) -> None:
     """Names with their subdomains, addresses, networks and ports work; any other text matches nothing."""
     monkeypatch.setenv("HTTPS_PROXY", "proxy.example:3128")
     monkeypatch.setenv("NO_PROXY", rules)

@@ -34,7 +34,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield url
 
 
-def test_the_example(url: str) -> None:
+def test_the_example_runs_unchanged_at_one_ledger(url: str) -> None:
     """The example runs unchanged against a network, and all of its result is of one ledger."""
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     names: dict[str, Any] = {"RPC_URL": url}
@@ -131,7 +131,7 @@ def test_a_deadline_says_what_failed_before_it() -> None:
     )
 
 
-def test_scan_history(tmp_path: Path) -> None:
+def test_a_lazy_selection_gives_the_right_rows(tmp_path: Path) -> None:
     """A lazy selection by time, ledger, column or row gives the right rows; a damaged file is refused."""
     network = RecordedNetwork(close_seconds=86_400)
     ledgers = []
