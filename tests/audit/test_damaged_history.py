@@ -88,7 +88,7 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_int64(kind) or pa.types.is_decimal128(kind) or pa.types.is_float64(kind))
 
 
-def test_missing_files(files: Files) -> None:
+def test_a_file_that_the_manifest_names_must_be_there(files: Files) -> None:
     """The Parquet files that the manifest names must be there, also those of earlier runs, and so must the manifest."""
     lost = [parquet(files, position) for position in (0, -1)]
     for key in lost:
@@ -100,7 +100,7 @@ def test_missing_files(files: Files) -> None:
     assert_named(files, MANIFEST, "is missing")
 
 
-def test_every_field_of_an_entry_is_compared_with_its_file(files: Files) -> None:
+def test_every_field_of_an_entry_matches_its_file(files: Files) -> None:
     """Every field of an entry is compared with the file; each case has an entry of its own."""
     cases = (
         ("rows", 1, "rows, but 1 in the history's manifest"),
@@ -114,7 +114,7 @@ def test_every_field_of_an_entry_is_compared_with_its_file(files: Files) -> None
         assert_named(files, parquet(files, position), said)
 
 
-def test_a_manifest_that_contradicts_its_keys_or_ledgers_is_named(files: Files) -> None:
+def test_a_manifest_with_contradictory_ledgers_is_named(files: Files) -> None:
     """No ledger is in two files, keys say the ledgers of files, and the history reaches to the run and no further."""
     good, faulty = (
         files[MANIFEST],
@@ -146,7 +146,7 @@ def filled(column: str, value: Any) -> Callable[[pa.Table], pa.Table]:
     return change
 
 
-def test_rows_that_are_not_those_of_the_manifest_are_named(files: Files) -> None:
+def test_rows_that_contradict_the_manifest_are_named(files: Files) -> None:
     """Rows that are not those of the manifest are named."""
     wrong: list[tuple[int, Callable[[pa.Table], pa.Table], str]] = [
         (0, filled("observed_ledger", 65_000_007), "has runs of ledgers 65000007 to 65000007"),

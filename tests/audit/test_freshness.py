@@ -142,7 +142,7 @@ def test_a_server_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         gone.set()
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_exit_code_of_the_command_is_the_verdict(tmp_path: Path) -> None:
     """The command prints the line on standard output and the reason on standard error; its exit code is the verdict."""
     now = int(datetime.now(UTC).timestamp())
     published, expected = timestamp(now - 2 * 3600), timestamp(now - 90 * 60)

@@ -111,7 +111,7 @@ def test_every_difference_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set() == fields ^ different
 
 
-def test_moving_chain() -> None:
+def test_later_calls_are_compared_at_their_own_close_time() -> None:
     """Calls made at other ledgers than the reading are compared at the close time of their own ledger."""
     check = compare(with_views(), "blend", behaviour=Behaviour(advance_every_requests=5))
 
@@ -119,7 +119,7 @@ def test_moving_chain() -> None:
     assert check.compared > 0
 
 
-def test_refused_prices() -> None:
+def test_refused_prices_are_compared_as_refusals() -> None:
     """If the contract refuses a price, the refusals are compared."""
     refused = pools_of(RecordedNetwork(), ALULA)[0].token
     check = compare(with_views(refused=[refused]), "alula")
@@ -130,7 +130,7 @@ def test_refused_prices() -> None:
     assert 3 == check.pools
 
 
-def test_wall_clock() -> None:
+def test_an_rpc_with_its_own_clock_is_recognized() -> None:
     """An RPC that runs calls at its own clock is recognized: at that time everything agrees (blend.md, "Views")."""
     check = compare(with_views(clock=1_000), "blend")
 

@@ -129,7 +129,7 @@ def test_preview_server_passes(root: Path) -> None:
         ],
     ],
 )
-def test_broken_server(root: Path, rules: list[tuple[Rule, str]]) -> None:
+def test_each_rule_that_a_server_breaks_is_named(root: Path, rules: list[tuple[Rule, str]]) -> None:
     """Each rule that a server breaks is named with the URL."""
 
     with pytest.raises(TreeFaultsError) as caught:
@@ -148,7 +148,7 @@ def test_server_that_recovers(root: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("uri", ["http://", "https://user:secret@host/tree", "http://host/?x=1", "ftp://host/"])
-def test_invalid_uris(uri: str) -> None:
+def test_an_invalid_uri_is_refused_without_its_secret(uri: str) -> None:
     """A URI of another form is refused, and no secret in it repeated."""
     with pytest.raises(ConfigError) as caught:
         check_files(uri)
@@ -170,7 +170,7 @@ def test_run_published_meanwhile(root: Path) -> None:
     assert 7 == next(read)
 
 
-def test_public_urls() -> None:
+def test_every_file_has_its_public_form_and_limits() -> None:
     """Every file of the tree has its public form, and each first page the limits that it answers."""
     market, base = "C" + "A" * 55, "v1/assets/market/C" + "A" * 55
     cases: list[tuple[str, set[str], list[str]]] = [

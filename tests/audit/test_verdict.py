@@ -32,7 +32,7 @@ def exporter(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["check", *arguments])
 
 
-def test_a_tree(tree: Path) -> None:
+def test_a_tree_gives_0_or_4_with_each_fault(tree: Path) -> None:
     """Exit code 0 with how much was looked at, or 4 with key and fault; as JSON the counts, and each fault apart."""
     good, sample = exporter(str(tree)), exporter(str(tree), "--log-format", "json", "--sample", "2")
     (tree / "v1" / "assets" / "limit" / "1.json").unlink()
@@ -64,7 +64,7 @@ def test_a_tree(tree: Path) -> None:
         (("--on-chain", "--snapshot", "nothing.json"), 3, "nothing.json"),
     ],
 )
-def test_wrong_usage_ends_with_2_an_unreadable_source_with_3(arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_wrong_usage_gives_2_an_unreadable_source_3(arguments: tuple[str, ...], code: int, said: str) -> None:
     """Wrong usage ends with code 2 and a source that cannot be read with 3; both say what is wrong."""
     result = exporter(*arguments)
 
@@ -79,7 +79,7 @@ def rpc(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield url
 
 
-def test_on_chain(rpc: str) -> None:
+def test_checking_on_chain_gives_0_or_4_with_each_difference(rpc: str) -> None:
     """Ends with 0 and the count if all agrees, with 4 if not, and with each difference, ours and the contract's."""
     good = exporter("--on-chain", "--network", NETWORK, "--rpc-url", rpc)
     recorded = shipped()

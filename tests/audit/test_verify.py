@@ -555,7 +555,7 @@ def test_files_that_no_key_names(trees: Trees, out: Path) -> None:
     assert "v1/pipe (no regular file)" in line
 
 
-def test_invented_liquidations(trees: Trees, out: Path) -> None:
+def test_an_invented_liquidations_table_refutes_the_tree(trees: Trees, out: Path) -> None:
     """A table of another form refutes the tree, wherever it is named; one that nothing names is a file of nobody."""
     stream = BytesIO()
     pq.write_table(pa.table({"bad_debt": [10**18]}), stream)
