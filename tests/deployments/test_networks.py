@@ -60,7 +60,7 @@ def test_deployments_of_a_network(network: Network) -> None:
     assert Network("custom", "My Network ; 2026") == network_of("My Network ; 2026")
 
 
-def test_mainnet_lists() -> None:
+def test_mainnet_lists_have_every_pool_and_their_backstops() -> None:
     """Mainnet has the pools of blend.md, "Discovery": 17 of v1, 12 of v2 and 1 of v2.1, each list with its backstop."""
     expected = {
         "v1": (17, "CAO3AGAMZVRMHITL36EJ2VZQWKYRPWMQAPDQD5YEOF3GIF7T44U4JAL3"),
@@ -80,7 +80,7 @@ def test_mainnet_lists() -> None:
         ("testnet", "cee0302d59844d32bdca915c8203dd44b33fbb7edc19051ea37abedf28ecd472"),
     ],
 )
-def test_network_id(name: str, expected: str) -> None:
+def test_a_networks_passphrase_hashes_to_its_documented_id(name: str, expected: str) -> None:
     """The passphrases are the networks' own: their SHA-256 is the network id that Stellar documents."""
     assert expected == network_id(NETWORKS[name].passphrase)
 
