@@ -79,7 +79,7 @@ def test_contracts_of_a_snapshot_file() -> None:
     assert [*LISTED, ("D", False), ("G", False)] == labels_of(found)
 
 
-def test_found_before() -> None:
+def test_markets_found_before_are_tried_after_the_lists() -> None:
     """Markets that were found before are tried after the lists; a listed market gets their voucher."""
     found = [
         Candidate("blend", contract("D"), Origin.REMEMBERED),
@@ -121,7 +121,7 @@ ABSENT = f"drift: the ledger has no contract at factory {X} of blend v1 as liste
     ],
     ids=range(9),
 )
-def test_other_or_missing_code_of_a_listed_contract_is_noticed(
+def test_other_code_of_a_listed_contract_is_noticed(
     role: str, listed: bytes | None, found: bytes | None, whole: bool, notices: list[str]
 ) -> None:
     """The notice about a contract of the lists that runs other code on the ledger, or is missing."""
