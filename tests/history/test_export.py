@@ -92,7 +92,7 @@ def test_a_spreadsheet_runs_no_cell(tmp_path: Path) -> None:
     assert symbols == pl.read_parquet(tmp_path / "c.parquet")["symbol"].to_list()
 
 
-def test_a_part(store: FolderStore, tmp_path: Path) -> None:
+def test_an_export_of_a_part_reads_only_the_needed_files(store: FolderStore, tmp_path: Path) -> None:
     """An export of a range, a market and a token writes only these rows, and reads only files that can have them."""
     market, token = places(2, 2)[3]
     bounds = ("--from", "2026-11-01T00:01:00Z", "--to", "1003")
@@ -160,7 +160,7 @@ def test_what_is_refused(store: FolderStore, tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_each_file_is_listed_with_its_ledgers_rows_and_bytes(store: FolderStore) -> None:
+def test_each_file_is_listed_with_its_size(store: FolderStore) -> None:
     """Each file is listed with its ledgers, rows and bytes; as JSON, one object a line."""
     result = run("list", store.uri)
     lines = result.stdout.splitlines()
@@ -196,7 +196,7 @@ def test_compaction_announces_its_work_and_then_finds_nothing_more(store: Folder
         ("2026-11-21T10:30", Moment(time=datetime(2026, 11, 21, 10, 30, tzinfo=UTC))),
     ],
 )
-def test_a_number_is_a_ledger_and_all_else_a_time(text: str, expected: Moment) -> None:
+def test_a_number_is_a_ledger_all_else_a_time(text: str, expected: Moment) -> None:
     """A number is a ledger, everything else a time, in UTC unless it says otherwise."""
     assert expected == parse_moment(text, "--from")
 
@@ -208,13 +208,13 @@ def test_a_number_is_a_ledger_and_all_else_a_time(text: str, expected: Moment) -
         *("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-01:00"),  # before the year 1 and after 9999, in UTC
     ],
 )
-def test_no_moments(text: str) -> None:
+def test_what_is_no_moment_is_refused_with_its_option(text: str) -> None:
     """Anything else is refused by the name of its option."""
     with pytest.raises(ConfigError, match=r"^--from: "):
         parse_moment(text, "--from")
 
 
-def test_impossible_selections() -> None:
+def test_impossible_selections_are_refused() -> None:
     """A range that ends before it begins, and what is not a contract, are refused."""
     with pytest.raises(ConfigError, match="--from 5 is after --to 4"):
         Selection(Moment(ledger=5), Moment(ledger=4))

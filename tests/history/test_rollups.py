@@ -129,7 +129,7 @@ def from_nothing(store: Store) -> dict[str, bytes]:
         max_size=10,
     )
 )
-def test_any_history(steps: list[tuple[int, int, bool]]) -> None:
+def test_rollups_are_those_made_from_nothing_at_any_pace(steps: list[tuple[int, int, bool]]) -> None:
     """The files are right at any pace, compacted or not, and the same as if they were made from nothing."""
     store, time = MemoryStore(), MONDAY
     for step, pools, compacts in steps:
@@ -266,7 +266,7 @@ def test_rows_that_came_into_the_past() -> None:
     assert_right(store)
 
 
-def test_other_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_with_other_columns_makes_the_files_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first run of a version with other columns makes the files again, though no bucket closed."""
     store = MemoryStore()
     with monkeypatch.context() as patch:
@@ -317,7 +317,7 @@ def test_a_file_of_another_library_is_no_fault() -> None:
 
 
 @pytest.mark.parametrize(("first", "months"), [(5, 0), (-1, 1)])
-def test_withdrawn_ledgers(first: int, months: int) -> None:
+def test_the_rows_of_withdrawn_ledgers_go(first: int, months: int) -> None:
     """If ledgers are withdrawn, their rows go, and so do those of a bucket that is open again.
 
     A month that is one of the window again has no file.

@@ -13,7 +13,7 @@ from exporter.history.spreadsheet import csv_of
 
 
 @pytest.mark.parametrize("text", ["=1+1", " =1", "+1", "-1", "@SUM(A1)", "\t=1", "\r1", "\n1", "\uff1d1"])
-def test_nothing_runs(text: str) -> None:
+def test_a_symbol_that_looks_like_a_formula_is_text(text: str) -> None:
     """A token whose symbol begins as a formula does is shown as text."""
     (row,) = csv.DictReader(io.StringIO(csv_of(pl.DataFrame({"symbol": [text]})).decode(), newline=""))
 
