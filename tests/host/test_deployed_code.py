@@ -106,7 +106,7 @@ def test_cash_is_the_persistent_entry(pool: Pool) -> None:
     ]
 
 
-def test_the_math_agrees_with_the_deployed_code_at_any_size(pool: Pool) -> None:
+def test_the_math_agrees_with_deployed_code_at_any_size(pool: Pool) -> None:
     """The math gives what the deployed code gives for states of every size, and fails if the code fails."""
     random = Random(1)
     differ, compared = [], Counter[bool]()
@@ -165,7 +165,7 @@ def real_state(real_data: Path) -> ReplayedState:
     return written_state(real_data)
 
 
-def test_the_deployed_oracle_gives_the_price_of_the_storage_rule(
+def test_the_deployed_oracle_agrees_with_the_storage_rule(
     machine: Machine, real_state: ReplayedState, real_data: Path
 ) -> None:
     """The code that mainnet's oracle runs gives for its entries, at any time, what the rule gives."""
