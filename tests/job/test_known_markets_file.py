@@ -41,7 +41,7 @@ def set_aside(store: MemoryStore) -> list[bytes]:
     return [stored.data for item in store.list(SET_ASIDE_PREFIX) if (stored := store.get(item.key)) is not None]
 
 
-def test_round_trip() -> None:
+def test_what_is_remembered_comes_back_for_each_network() -> None:
     """Markets, pools, cursors of events and learned contracts come back as they were, each network its own."""
     store = MemoryStore()
     memory = memory_of(known(), known(B, pool="1-x", origin=Origin.EVENT, confirmed=False, voucher=FACTORY))

@@ -49,7 +49,7 @@ def published(out: Path) -> Any:
 class TestThisMachinesClock:
     """The close time that an RPC states is compared with it before anything is published."""
 
-    def test_the_future(self, tmp_path: Path) -> None:
+    def test_a_ledger_that_closed_in_the_future_is_refused(self, tmp_path: Path) -> None:
         """A ledger that closed more than five minutes from now is refused, and the tree stays; a little is allowed."""
         out = tmp_path / "out"
         publish(out, LEDGER, TIME)
@@ -94,7 +94,9 @@ class TestThisMachinesClock:
             ({"network__name": "local", "network__max_ledger_age": "60s"}, timedelta(minutes=1)),
         ],
     )
-    def test_the_default(self, flags: dict[str, Any], longest: timedelta) -> None:
+    def test_the_default_is_15_minutes_except_on_local_networks(
+        self, flags: dict[str, Any], longest: timedelta
+    ) -> None:
         """The limit is 15 minutes without the key, and there is none on the local network."""
         assert longest == settings_for(**{"network__max_ledger_age": None} | flags).max_ledger_age
 

@@ -99,7 +99,7 @@ def test_calls_are_only_for_prices_vaults_and_atokens(runs: list[Counted]) -> No
         assert len(each.evidence.calls) == each.methods["simulateTransaction"]
 
 
-def test_the_rest(runs: list[Counted]) -> None:
+def test_other_requests_are_only_for_events_and_close_time(runs: list[Counted]) -> None:
     """The first run asks for the oldest ledger of events and for a page, the second once; both for the close time."""
     assert [{"getNetwork": 1, "getEvents": 3}, {"getNetwork": 1, "getEvents": 2}] == [
         {name: count for name, count in each.methods.items() if name not in ("getLedgerEntries", "simulateTransaction")}

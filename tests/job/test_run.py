@@ -47,7 +47,7 @@ def feeds_of(store: Store) -> dict[str, bytes]:
 
 
 class TestEmbeddedNetwork:
-    def test_whole_job(self, tmp_path: Path) -> None:
+    def test_a_run_publishes_every_pool_at_one_ledger(self, tmp_path: Path) -> None:
         """A run publishes every pool of the network at one ledger, in documents, pages and Parquet alike."""
         network = RecordedNetwork()
         with running(create_app(network, Behaviour(advance_every_requests=7))) as url:
@@ -206,7 +206,7 @@ class TestEmbeddedNetwork:
 
         assert before == read(tmp_path / "out")
 
-    def test_unread_pools(self, tmp_path: Path) -> None:
+    def test_unread_pools_end_the_run_with_7_unless_allowed(self, tmp_path: Path) -> None:
         """A missing reserve is named, archived ones are published and say so; the exit code is 7 unless allowed."""
         first, second, third = [pool.key for pool in RecordedNetwork().pools if pool.protocol == "blend"][:3]
         network = RecordedNetwork(archived=[first, second], without=[third])
@@ -222,7 +222,7 @@ class TestEmbeddedNetwork:
         assert 2 == sum(row["archived"] for row in rows)
         assert 6 == status["pool_count"]
 
-    def test_slow_endpoint(self, tmp_path: Path) -> None:
+    def test_an_endpoint_too_slow_ends_the_run_with_3(self, tmp_path: Path) -> None:
         """An endpoint too slow for the deadline of the whole reading ends the run with exit code 3."""
         with (
             running(create_app(RecordedNetwork(), Behaviour(latency=0.7))) as url,
@@ -230,7 +230,7 @@ class TestEmbeddedNetwork:
         ):
             run(settings_for(tmp_path / "out", url, network__read_deadline="1s"))
 
-    def test_nothing_found(self, tmp_path: Path) -> None:
+    def test_a_run_that_finds_no_market_publishes_nothing(self, tmp_path: Path) -> None:
         """A run that finds no market at all publishes nothing."""
         with pytest.raises(CheckError, match="no market was read"):
             run(settings_for(tmp_path / "out", discovery__enabled=False), network=RecordedNetwork())

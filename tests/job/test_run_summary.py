@@ -91,7 +91,7 @@ def test_a_damaged_report(tmp_path: Path, content: bytes, capsys: pytest.Capture
     assert "## Exit code 3" in capsys.readouterr().out
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_summary_or_its_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command prints the summary. Called without an exit code, it says how to call it."""
     finished(tmp_path / "report.json", 0)
     RunLog(tmp_path / "killed.json", command="run")

@@ -234,7 +234,9 @@ def test_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     [(10, 165, (75, 20)), (130, 1_000, (40, 100)), (160, 0, (0, 20))],
     ids=["little", "much", "too much"],
 )
-def test_the_budget(took: float, listed: int, expected: tuple[float, int]) -> None:
+def test_the_budget_leaves_listed_markets_their_time_and_pools(
+    took: float, listed: int, expected: tuple[float, int]
+) -> None:
     """The budget: a quarter of the deadline, or less if listed markets need it; a tenth of their pools, at least 20."""
     assert Budget(*expected) == budget_of(300, took, listed)
 
