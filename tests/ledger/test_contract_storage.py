@@ -137,7 +137,7 @@ def test_a_call_looks_at_as_many_entries_as_a_transaction_may() -> None:
         host.entry(b"one more")
 
 
-def test_mainnet_tokens(mainnet_snapshot: LedgerSnapshot) -> None:
+def test_every_mainnet_token_answers_from_its_instance(mainnet_snapshot: LedgerSnapshot) -> None:
     """Every token of the mainnet snapshot file answers from its instance; its other contracts have no rule."""
     answers = storage_answers(mainnet_snapshot.entries.get, mainnet_snapshot.ledger, NOW)
     symbols, without = {}, 0

@@ -37,7 +37,7 @@ class TestEntry:
 
 
 class TestCallObservation:
-    def test_must_repeat(self) -> None:
+    def test_a_call_is_repeated_if_its_entries_changed_later(self) -> None:
         """A call is repeated if what it looked at changed after it, or if reading more cannot widen its interval."""
         keys = {b"a": KeyObservation(present(90), 120), b"gone": KeyObservation(None, 120)}
 
@@ -47,7 +47,7 @@ class TestCallObservation:
         assert not CallObservation(answer(100, (b"a",))).must_repeat(keys)
         assert not CallObservation(answer(100, (b"unknown",))).must_repeat(keys)
 
-    def test_undecodable_result(self) -> None:
+    def test_an_undecodable_result_is_an_error_of_that_call(self) -> None:
         """A result that is not a value is an error of that call."""
         result = CallObservation(answer(100, result=b"\xff\xff\xff\xff")).result
 

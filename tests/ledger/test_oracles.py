@@ -65,7 +65,9 @@ def test_what_the_oracle_said(decimals: int, price: int) -> None:
         (b"\0\0\0\x03\0", price_data(1, NOW), "decimals() failed: the result cannot be decoded"),
     ],
 )
-def test_no_price(decimals: ScVal | bytes | str, price: ScVal | bytes | str, reason: str) -> None:
+def test_an_answer_that_is_no_price_gives_the_reason(
+    decimals: ScVal | bytes | str, price: ScVal | bytes | str, reason: str
+) -> None:
     """An answer that is not a price gives none, with the reason."""
     [quote] = quotes_of(oracle(decimals, price), contract("O"))
 

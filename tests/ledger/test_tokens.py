@@ -78,7 +78,7 @@ class TestMetadata:
         ],
         ids=["no colon", "nothing", "checksum", "more", "a contract", "another code", "not ASCII"],
     )
-    def test_no_issuer(self, name: str) -> None:
+    def test_an_odd_asset_contract_is_a_token_without_issuer(self, name: str) -> None:
         """An asset contract whose name is not its code and the strkey of an account has no issuer, and is a token."""
         metadata = struct_map({"decimal": u32(7), "name": string(name), "symbol": string("USDC")})
         ledger = MadeLedger(instance(contract("T"), [(symbol("METADATA"), metadata)], executable=scval.STELLAR_ASSET))
@@ -86,7 +86,7 @@ class TestMetadata:
         assert Token(contract("T"), "USDC", 7, name=name) == tokens_of(ledger, "T")["T"]
 
     @pytest.mark.parametrize("name", [None, string(""), string("x" * (MAX_SYMBOL_LENGTH + 1))])
-    def test_no_name(self, name: ScVal | None) -> None:
+    def test_a_token_without_usable_name_is_still_a_token(self, name: ScVal | None) -> None:
         """A token without a name, or with one that would fill every page, has no name and is still a token."""
         ledger = MadeLedger(token_instance("T", name=name))
 
@@ -103,7 +103,7 @@ class TestMetadata:
         ],
         ids=["empty", "not UTF-8", "control characters", "not ASCII", "as long as it may be"],
     )
-    def test_odd_symbols(self, content: bytes, expected: str) -> None:
+    def test_an_odd_symbol_stays_as_the_token_says(self, content: bytes, expected: str) -> None:
         """A symbol is what the token says, however odd; bytes that are no UTF-8 show as escapes."""
         assert expected == tokens_of(MadeLedger(token_instance("T", symbol=(scval.STRING, content))), "T")["T"].symbol
 
@@ -112,7 +112,7 @@ class TestFunctions:
     """Tokens without METADATA are asked."""
 
     @pytest.mark.parametrize("given", [string("USTRY"), symbol("USTRY")], ids=["string", "symbol"])
-    def test_falls_back(self, given: ScVal) -> None:
+    def test_symbol_and_decimals_are_each_called_once(self, given: ScVal) -> None:
         """``symbol()`` may give a string or a symbol, ``decimals()`` a u32; each is called once."""
         ledger = with_functions(given, u32(6))
 
@@ -130,7 +130,9 @@ class TestFunctions:
             (string("T"), u32(2**32 - 1), "the token has 4294967295 decimals, more than 38"),
         ],
     )
-    def test_no_answer(self, token_symbol: ScVal | str, decimals: ScVal | str, reason: str) -> None:
+    def test_a_token_without_usable_answer_gives_both_reasons(
+        self, token_symbol: ScVal | str, decimals: ScVal | str, reason: str
+    ) -> None:
         """A token that gives no usable answer says why, after why its METADATA was not used."""
         token = tokens_of(with_functions(token_symbol, decimals), "T")["T"]
 
@@ -145,7 +147,7 @@ class TestFunctions:
             ({"symbol": string("x" * 10_000)}, "the symbol has 10000 characters, more than 200"),
         ],
     )
-    def test_unusable_metadata(self, metadata: dict[str, ScVal | None], why: str) -> None:
+    def test_unusable_metadata_falls_back_to_the_functions(self, metadata: dict[str, ScVal | None], why: str) -> None:
         """METADATA of another form is passed over for the functions; if those fail, both reasons are reported."""
         ledger = MadeLedger(token_instance("T", **metadata))
         failed = tokens_of(ledger, "T")["T"]

@@ -189,7 +189,7 @@ class TestPartsTogether:
         with pytest.raises(SourceError, match="all parts failed"):
             asyncio.run(read_at_one_ledger(Failing(quiet_chain(*QUIET)), program))
 
-    def test_late_part(self) -> None:
+    def test_a_part_a_few_turns_behind_is_waited_for(self) -> None:
         """A part that is a few turns of the event loop behind, as one that starts parts of its own, is waited for."""
         source = ChainSource(quiet_chain(*QUIET))
 
@@ -204,7 +204,7 @@ class TestPartsTogether:
 
         assert [2] == requests_of(source)
 
-    def test_cancelled_part(self) -> None:
+    def test_a_cancelled_part_costs_the_others_nothing(self) -> None:
         """A part that is cancelled costs the others nothing."""
         source = ChainSource(quiet_chain(*QUIET))
 
@@ -470,7 +470,7 @@ SCHEDULES = [(150, False), (60, True), pytest.param(20_000, False, marks=SLOW), 
 
 
 @pytest.mark.parametrize(("schedules", "together"), SCHEDULES)
-def test_random_schedules(schedules: int, together: bool) -> None:
+def test_any_schedule_gives_the_true_state_or_a_refusal(schedules: int, together: bool) -> None:
     """The result is the chain's true state at the ledger it names, or a refusal; two programs see the same state."""
     counts = Counter(_run_schedule(seed, together) for seed in range(schedules))
 

@@ -66,7 +66,7 @@ class TestFields:
 
         assert 7 == Fields(pairs, "Pool").u32("count")
 
-    def test_field_twice(self) -> None:
+    def test_two_values_under_one_name_are_an_error(self) -> None:
         """Two values under one name are an error: which one would the contract have meant?"""
         with pytest.raises(DecodeError, match=r"^Pool: field count is listed twice$"):
             Fields(((symbol("count"), u32(1)), (symbol("count"), u32(2))), "Pool")
@@ -105,7 +105,7 @@ def test_addresses_keep_the_order_of_the_ledger(value: ScVal, wrong: str) -> Non
         ((contract("a"), account("b")), "an address is not a contract"),
     ],
 )
-def test_a_list_of_contracts_has_each_once_and_nothing_else(listed: tuple[str, ...], wrong: str) -> None:
+def test_a_list_of_contracts_has_each_once(listed: tuple[str, ...], wrong: str) -> None:
     """A list of contracts has each once, and nothing else."""
     with pytest.raises(DecodeError, match=f"^list: {wrong}$"):
         contracts(vec(*map(address, listed)), "list", most=2)

@@ -147,7 +147,7 @@ def test_encoding_a_value_that_nests_too_deeply_is_an_error() -> None:
         encode_scval(value)
 
 
-def test_short_constructors() -> None:
+def test_constructors_make_their_kinds_with_sorted_struct_maps() -> None:
     """The constructors make the kinds they are named for, and struct maps are sorted by byte order."""
     contract = strkey.encode_contract(bytes(range(32)))
 

@@ -39,7 +39,9 @@ def recording(real_data: Path, name: str, state: Mapping[bytes, RawEntry]) -> Re
     return RecordedRpc(path, state)
 
 
-def test_a_run(real_data: Path, state: Mapping[bytes, RawEntry], tmp_path: Path) -> None:
+def test_a_run_over_a_recording_finds_every_answer(
+    real_data: Path, state: Mapping[bytes, RawEntry], tmp_path: Path
+) -> None:
     """The four pools of the market are published, each with its price, and the recording has every answer."""
     recorded = recording(real_data, "run.jsonl", state)
     with running(recorded.app) as url:

@@ -125,7 +125,7 @@ def test_an_event_that_is_left_out(changes: dict[str, Any], undecodable: int) ->
         {"cursor": None},
     ],
 )
-def test_unusable_page(page: dict[str, Any]) -> None:
+def test_an_unusable_page_is_an_error_of_the_endpoint(page: dict[str, Any]) -> None:
     """A page that is not as documented, or whose cursor goes back, is an error of the endpoint."""
     rpc = EventRpc()
     rpc.page = page

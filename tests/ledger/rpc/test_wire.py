@@ -89,7 +89,7 @@ PASSING = {"entries empty", "entries no params", "number"}
 """The wrong questions that the client would ask again; to all others it takes no for an answer."""
 
 
-def test_wrong_answers(real_data: Path) -> None:
+def test_a_request_is_repeated_only_if_that_may_help(real_data: Path) -> None:
     """Each error of a real server is an error of the client, and is repeated only if that may help."""
     found = set()
     for name, item in recorded_questions(real_data).items():

@@ -170,7 +170,7 @@ def written_state(real_data: Path) -> ReplayedState:
     return state
 
 
-def test_mainnet_prices(real_data: Path) -> None:
+def test_mainnets_oracle_has_the_prices_it_wrote(real_data: Path) -> None:
     """Mainnet's oracle has a price for nine of its ten assets, as it wrote them in that very ledger."""
     answers = storage_answers(written_state(real_data).entry, 53_312_000, 1_725_274_219)
     listed = answers.answer(ContractCall(REAL_ORACLE, "assets")).result
