@@ -61,7 +61,7 @@ def rpc(testnet_archive: Path, questions: dict[str, dict[str, Any]]) -> LocalRpc
     return LocalRpc(LocalNetwork(chain, TESTNET, 22, PlayedAnswers(answers, LATEST)))
 
 
-def test_every_question(rpc: LocalRpc, questions: dict[str, dict[str, Any]]) -> None:
+def test_every_question_gets_the_recorded_answer(rpc: LocalRpc, questions: dict[str, dict[str, Any]]) -> None:
     """Status, type and body are the recorded ones."""
     refused = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": SNAPSHOT_NOT_FOUND}})
     wrong = dict[str, list[str]]()

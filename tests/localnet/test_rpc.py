@@ -89,7 +89,7 @@ def test_a_filter_passes_any_of_its_contracts_and_topics(
     assert list(map(encoded, expected)) == values(events_rpc.result("getEvents", startLedger=FIRST, filters=[chosen]))
 
 
-def test_a_full_pages_cursor_is_that_of_its_last_event(events_rpc: LocalRpc) -> None:
+def test_a_full_page_goes_on_after_its_last_event(events_rpc: LocalRpc) -> None:
     """A full page's cursor is that of its last event; one that is not full goes on after what was looked at."""
     first = events_rpc.result("getEvents", startLedger=FIRST, pagination={"limit": 3})
     second = events_rpc.result("getEvents", pagination={"cursor": first["cursor"], "limit": 3})
@@ -109,7 +109,7 @@ def test_a_full_pages_cursor_is_that_of_its_last_event(events_rpc: LocalRpc) -> 
         ([{}, {"topics": [["*"], []]}], "filter 2 invalid: topic 2 invalid"),
     ],
 )
-def test_wrong_filters(events_rpc: LocalRpc, filters: Any, message: str) -> None:
+def test_a_topic_of_a_wrong_form_is_refused(events_rpc: LocalRpc, filters: Any, message: str) -> None:
     """A topic of a wrong form is -32602."""
     assert (INVALID_PARAMS, message) == events_rpc.error("getEvents", {"startLedger": FIRST, "filters": filters})
 

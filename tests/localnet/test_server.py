@@ -43,7 +43,7 @@ def test_bodies_that_are_refused(rpc: LocalRpc) -> None:
         assert (500, words) == (refused.status_code, refused.text)
 
 
-def test_each_node_has_a_path_and_all_others_are_404(rpc: LocalRpc) -> None:
+def test_each_node_has_a_path_all_others_are_404(rpc: LocalRpc) -> None:
     """The endpoint is at ``/``, and each node has a path; all others are 404."""
     for path in ("/", "/?token=5", "/node/0"):
         assert 200 == rpc.post(HEALTH, path).status_code
