@@ -36,7 +36,7 @@ def double(number: int) -> int:
 
 
 @pytest.mark.slow
-def test_no_scheduler() -> None:
+def test_without_a_scheduler_the_error_names_the_address() -> None:
     """If no scheduler answers, the error names the address and what was asked of it."""
     with pytest.raises(ConfigError, match=r"--scheduler tcp://127\.0\.0\.1:9: no Dask scheduler answers there"):  # noqa: SIM117
         with dask_cluster("tcp://127.0.0.1:9"):

@@ -385,7 +385,9 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["backfill", "--network", NETWORK, *arguments])
 
 
-def test_the_command(lake: RecordedLake, whole: MemoryStore, tmp_path: Path) -> None:
+def test_the_command_reads_the_range_and_refuses_nonsense(
+    lake: RecordedLake, whole: MemoryStore, tmp_path: Path
+) -> None:
     """The command reads the range, says what it does, and refuses what cannot be meant."""
     out, changes = tmp_path / "tree", tmp_path / "changes"
     where = ("--lake", str(lake.folder), "--out", str(out), "--changes", str(changes), "--workers", "1")

@@ -123,7 +123,7 @@ def publish_status(store: Store, ledger: int) -> None:
     store.swap("v1/system/status.json", json.dumps(status).encode(), None)
 
 
-def test_another_network(whole: MemoryStore) -> None:
+def test_a_history_of_another_network_is_refused(whole: MemoryStore) -> None:
     """A history of another network is refused."""
     with pytest.raises(CheckError, match="use an output for each network"):
         merge_into_history(MemoryStore(whole), [part_of(LEDGERS[0])], "other")

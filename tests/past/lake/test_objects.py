@@ -49,9 +49,7 @@ def made_lake(folder: Path, config: LakeConfig, ledgers: range, ending: str = ".
         (64, 1, 65, "FFFFFFBF--64-127"),
     ],
 )
-def test_the_key_of_a_ledger_follows_from_the_sizes_alone(
-    per_batch: int, per_partition: int, ledger: int, key: str
-) -> None:
+def test_a_ledgers_key_follows_from_the_sizes_alone(per_batch: int, per_partition: int, ledger: int, key: str) -> None:
     """The key of a ledger follows from the sizes alone; the first two are those of real lakes."""
     assert key == LakeConfig("made", per_batch, per_partition).key_of(ledger)
 
