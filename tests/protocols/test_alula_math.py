@@ -44,7 +44,7 @@ DEFAULT_CURVE = tuple(DEFAULT[name] for name in CURVE)
         pytest.param(15000, 94670778, 90017121668137558205, id="12, needs 256 bits"),
     ],
 )
-def test_multiplier_vectors(apr: int, seconds: int, expected: int) -> None:
+def test_a_debt_grows_as_in_the_contracts_tests(apr: int, seconds: int, expected: int) -> None:
     """The growth of a debt is that of the contract's own tests (vectors 1 to 12)."""
     assert expected == math.multiplier(apr, seconds)
 
@@ -66,7 +66,7 @@ def test_multiplier_vectors(apr: int, seconds: int, expected: int) -> None:
         pytest.param(1, (100, 97, 7, 1500, 9000, 5000), 99, id="falling slopes are rounded down"),
     ],
 )
-def test_kinked_vectors(u: int, curve: tuple[int, ...], expected: int) -> None:
+def test_the_kinked_curve_is_that_of_the_contracts_tests(u: int, curve: tuple[int, ...], expected: int) -> None:
     """The curve is that of the contract's own tests, kinks belong to the upper slope."""
     assert expected == math.kinked_apr(u, *curve)
 
@@ -83,7 +83,9 @@ def test_kinked_vectors(u: int, curve: tuple[int, ...], expected: int) -> None:
         pytest.param(7000, 1000, (3000, 1890), (3498, 2080), id="27"),
     ],
 )
-def test_yield_vectors(u: int, take_rate: int, aprs: tuple[int, int], apys: tuple[int, int]) -> None:
+def test_rates_and_yields_are_those_of_the_contracts_tests(
+    u: int, take_rate: int, aprs: tuple[int, int], apys: tuple[int, int]
+) -> None:
     """A pool of this utilization has the rates and yields of the contract's tests (vectors 21 to 27)."""
     pool = DEFAULT | {"total_available": 10_000 - u, "total_borrowed": u, "take_rate_bps": take_rate}
     actual = published("alula", pool, 0)

@@ -177,7 +177,9 @@ RESERVE_VECTORS: list[tuple[Numbers, int, dict[str, int], str]] = [
 @pytest.mark.parametrize(
     ("reserve", "close_time", "expected"), [pytest.param(*vector, id=name) for *vector, name in RESERVE_VECTORS]
 )
-def test_reserve_vectors(reserve: Numbers, close_time: int, expected: dict[str, int]) -> None:
+def test_reserves_come_out_as_in_the_contracts_vectors(
+    reserve: Numbers, close_time: int, expected: dict[str, int]
+) -> None:
     """Reserves come out as in the contracts' and the SDK's vectors."""
     actual = published("blend", reserve, close_time)
 
@@ -206,7 +208,9 @@ def test_reserves_of_mainnet() -> None:
         ("v1", 1, 0, 0, 0),
     ],
 )
-def test_utilization_vectors(generation: str, liabilities: int, supply: int, shares: int, expected: int) -> None:
+def test_utilization_rounds_up_and_is_capped_in_v2_alone(
+    generation: str, liabilities: int, supply: int, shares: int, expected: int
+) -> None:
     """The utilization is rounded up, and capped in v2 alone (docs/protocols/blend.md, "Formulas", v2 R:549-606)."""
     assert expected == math.utilization(liabilities, supply, shares, generation)
 

@@ -59,7 +59,7 @@ class TestVerifying:
 
     @pytest.mark.parametrize("origin", list(Origin))
     @pytest.mark.parametrize("factory", [FACTORY_1, FACTORY_2])
-    def test_with_record(self, origin: Origin, factory: str) -> None:
+    def test_a_known_factorys_record_makes_any_named_market_one(self, origin: Origin, factory: str) -> None:
         """Whoever named a market, the record of any known factory makes it one, without a notice."""
         reading = read(strangers((RECORD, None), (record_key(factory, BLEND_V1), (BOOL, True))), origin)
 
@@ -67,7 +67,7 @@ class TestVerifying:
 
     @pytest.mark.parametrize("origin", list(Origin))
     @pytest.mark.parametrize("record", [None, (BOOL, False), u32(1), VOID])
-    def test_without_record(self, origin: Origin, record: ScVal | None) -> None:
+    def test_without_a_record_somebody_must_vouch_for_a_market(self, origin: Origin, record: ScVal | None) -> None:
         """A market without a true record is read if the operator, a list or an earlier run vouches for it."""
         answered = origin in (Origin.CONFIGURATION, Origin.DEPLOYMENT, Origin.REMEMBERED)
         reading = read(strangers((RECORD, record)), origin)
@@ -80,7 +80,7 @@ class TestVerifying:
         )
         assert notice.startswith(said)
 
-    def test_named_twice(self) -> None:
+    def test_the_operators_market_is_read_whoever_else_names_it(self) -> None:
         """A market without a record that the operator names is read, whoever else names it before or after."""
         named = [Candidate("blend", BLEND_V1, origin) for origin in (Origin.CONFIGURATION, Origin.EVENT)]
         for order in (named, named[::-1]):
@@ -110,7 +110,7 @@ class TestVerifying:
 class TestRewardZones:
     """Markets that the backstops reward."""
 
-    def test_with_record(self) -> None:
+    def test_a_market_with_a_record_is_read_once(self) -> None:
         """A market of a zone is read, once, when a factory has a record of it, whichever of them."""
         zone = reward_zone_key(BACKSTOP_2), vec(*map(address, (BLEND_V2, BLEND_V1, BLEND_V2)))
 
@@ -119,7 +119,7 @@ class TestRewardZones:
         assert [BLEND_V2] == markets(without)
         assert [True] == [BLEND_V1 in notice for notice in without.notices]
 
-    def test_absent_markets(self) -> None:
+    def test_absent_listed_markets_are_all_counted_and_few_named(self) -> None:
         """Listed markets without a contract are absent and noticed; few are named in the notice, all are counted."""
         gone = sorted(contract(f"gone {number}") for number in range(300))
         tables = strangers((reward_zone_key(BACKSTOP_1), vec(*map(address, gone)))).compute([])
@@ -164,7 +164,7 @@ class TestFactories:
             assert (FACTORY_1, []) == (reading.verified[BLEND_V1], reading.notices)
             assert {(V1.label, FACTORY): FACTORY_1} == reading.contracts
 
-    def test_completed_before(self) -> None:
+    def test_lists_are_completed_before_events_are_read(self) -> None:
         """The lists are completed before events are read, with one request if one lacks a factory."""
         world = World("blend")
         completed = complete(world, LACKING)
@@ -233,7 +233,7 @@ class TestEvents:
         publisher = FACTORY_1 if topic == "deploy" else BLEND_V1
         return list(records.candidates_in(ContractEvent(publisher, 7, (symbol(topic),), value)))
 
-    def test_a_factory_names_the_pool_and_a_pool_the_token(self) -> None:
+    def test_a_factory_names_pools_and_a_pool_its_token(self) -> None:
         """A factory names the pool that it should have a record of, a pool the token of the reserve."""
         new = contract("new")
 
@@ -245,7 +245,7 @@ class TestEvents:
 
     @pytest.mark.parametrize("value", [u32(1), VOID, address(account("x")), vec(u32(1)), vec()])
     @pytest.mark.parametrize("topic", ["deploy", "queue_set_reserve"])
-    def test_other_values(self, topic: str, value: ScVal) -> None:
+    def test_any_other_value_names_nothing(self, topic: str, value: ScVal) -> None:
         """Any other value names nothing."""
         with pytest.raises(DecodeError, match="the event's value"):
             self.named(topic, value)

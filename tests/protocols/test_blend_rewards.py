@@ -57,7 +57,7 @@ def of_whole_units(generation: str, blnd: int, usdc: int) -> PoolBackstop:
 class TestVectors:
     """Numbers of the contracts' own tests."""
 
-    def test_pool_data(self) -> None:
+    def test_pool_data_is_that_of_the_backstops_own_test(self) -> None:
         """``test_load_pool_data`` of backstop/src/backstop/pool.rs: 250 tokens, a third of 150 shares queued."""
         row = backstop(balance=BackstopBalance(150 * ONE, 250 * ONE, 50 * ONE), comet=FIVE_BLND).row(NOW)
 
@@ -83,7 +83,7 @@ class TestVectors:
         """``test_require_pool_above_threshold_*`` of both generations' backstops."""
         assert met == of_whole_units(generation, blnd, usdc).row(NOW).threshold_met
 
-    def test_threshold_product(self) -> None:
+    def test_the_threshold_product_saturates_as_in_the_contract(self) -> None:
         """A product of 99 % is published as that, and one beyond 128 bits as the contract takes it."""
         assert 9_998 == of_whole_units("v2", 200_000, 6_249).row(NOW).threshold_product_bps
         assert 2**127 - 1 == of_whole_units("v2", 10**9, 10**9).threshold_product
@@ -141,7 +141,7 @@ class TestEmission:
         """Nothing is paid from its expiration on; the end is still shown."""
         assert Emission(eps, 100, reason) == Emission(7, 100).at(time)
 
-    def test_an_emission_of_nothing_is_none_an_unreadable_one_unknown(self) -> None:
+    def test_nothing_emitted_is_none_an_unreadable_emission_unknown(self) -> None:
         """One of nothing, and none at all, are no emissions; one that cannot be read is not known."""
         assert Emission(0, 100, "no_emissions") == Emission(0, 100).at(5)
         assert Emission(0, None, "no_emissions") == Emission(reason="no_emissions").at(5)
@@ -261,7 +261,7 @@ class TestReading:
             ([noted("BackfillEmis", u32(7))], "backfill", None, None),
         ],
     )
-    def test_a_promise_is_funded_only_once_the_tokens_are_there(
+    def test_a_promise_is_funded_only_by_tokens_that_came(
         self, changes: list[Change], source: str, funded: bool | None, remaining: int | None
     ) -> None:
         """A promise of the allotment is paid once the emitter minted it or somebody gave it, and not before."""

@@ -25,7 +25,7 @@ def hash_of(protocol: str, change: Write = ()) -> str:
 
 
 @pytest.mark.parametrize("protocol", all_facts())
-def test_config_hash(protocol: str) -> None:
+def test_the_hash_moves_with_the_configuration_alone(protocol: str) -> None:
     """The hash stays with the state, whatever moves or cannot be read; each change of the configuration moves it."""
     before, facts = hash_of(protocol), all_facts()[protocol]
     hashes = [before, *(hash_of(protocol, item) for item in facts.configuration)]
@@ -36,7 +36,7 @@ def test_config_hash(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["alula", "blend"])
-def test_endless_name(protocol: str) -> None:
+def test_an_endless_name_is_cut_but_hashed_whole(protocol: str) -> None:
     """A name without end is cut, in the rows of the pools too, with a notice; the hash is of the whole of it."""
     hashes = {hash_of(protocol, (INSTANCE[protocol], (STRING, b"x" * 10_000 + end), "Name")) for end in (b"a", b"b")}
     world = World(protocol)

@@ -48,7 +48,7 @@ FIELDS = {"k2": ("reserves", 13), "peridot": ("stored", 4), "xoxno": ("stored", 
 
 @EVERY
 @pytest.mark.parametrize("protocol", FIELDS)
-def test_what_the_check_on_chain_compares_agrees_with_stored_views(real_data: Path, protocol: str, every: int) -> None:
+def test_checked_values_agree_with_every_stored_view(real_data: Path, protocol: str, every: int) -> None:
     """All pools are read, and what `exporter check --on-chain` compares agrees with every stored view."""
     views, (part, fields) = PROTOCOLS[protocol].views, FIELDS[protocol]
     assert views is not None
@@ -88,7 +88,7 @@ def reserves(state: State) -> Iterator[tuple[dict[str, Any], Row, dict[tuple[str
 
 
 @EVERY
-def test_k2_fields(real_data: Path, every: int) -> None:
+def test_k2s_published_fields_are_what_its_views_say(real_data: Path, every: int) -> None:
     """Totals, indexes, rates, limits, cash and the router's own are what the contracts' views say."""
     for state in states(real_data, "k2")[::every]:
         router = state.answers["router"]
@@ -154,7 +154,7 @@ def test_k2_rate_model(real_data: Path, every: int) -> None:
 
 
 @EVERY
-def test_k2_prices(real_data: Path, every: int) -> None:
+def test_a_k2_price_is_the_oracles_unless_refused(real_data: Path, every: int) -> None:
     """A price is the oracle's for the asset alone; there is none if the oracle or the router refuses it."""
     for state in states(real_data, "k2")[::every]:
         asked = {
@@ -188,7 +188,7 @@ K2_TOO_SMALL = 1
 
 
 @EVERY
-def test_k2_operations(real_data: Path, every: int) -> None:
+def test_k2_operations_succeed_up_to_the_published_amount(real_data: Path, every: int) -> None:
     """An operation goes through if its gate is open, up to the amount, and not above if the reserve bounds it."""
     for state in states(real_data, "k2")[::every]:
         for probe in state.answers["probes"]:
@@ -230,7 +230,7 @@ def k2_operation(probe: Probe, row: Row, what: str) -> None:
 
 
 @EVERY
-def test_xoxno_fields(real_data: Path, every: int) -> None:
+def test_xoxnos_published_fields_are_what_its_views_say(real_data: Path, every: int) -> None:
     """Stored and accrued numbers, indexes, and what each spoke allows are what the contracts' views say."""
     for state in states(real_data, "xoxno")[::every]:
         answers = state.answers
@@ -297,7 +297,7 @@ def spokes_of(state: State, pool: str) -> dict[int, SpokeTerms]:
 
 
 @EVERY
-def test_xoxno_prices(real_data: Path, every: int) -> None:
+def test_xoxno_prices_are_what_the_controller_sees(real_data: Path, every: int) -> None:
     """Prices and their validity are what the controller sees."""
     for state in states(real_data, "xoxno")[::every]:
         (seen,) = (each for each in state.calls("bulk") if each.function == "get_market_indexes_detailed")
@@ -319,7 +319,7 @@ XOXNO_POOL = (112, 127, 311, 312)
 
 
 @EVERY
-def test_xoxno_operations(real_data: Path, every: int) -> None:
+def test_xoxno_operations_succeed_up_to_the_spokes_amount(real_data: Path, every: int) -> None:
     """An operation goes through if its spoke is open, up to the spoke's amount, and not above."""
     for state in states(real_data, "xoxno")[::every]:
         for probe in state.answers["probes"]:

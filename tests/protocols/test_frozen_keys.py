@@ -103,7 +103,7 @@ def test_an_rpc_that_does_not_know_the_setting_spoils_no_run(tmp_path: Path, mon
     assert exporter.check_tree(str(tmp_path)).not_rerendered is None
 
 
-def test_the_setting() -> None:
+def test_frozen_keys_come_back_and_damage_is_refused() -> None:
     """The keys come back; damage is refused with one kind of error."""
     keys = [b"\0\0\0\7" + bytes(32), b"\0\0\0\0\0\0\0\0" + bytes(32), b"\0\0\0\x06abc"]
     data = setting(keys)

@@ -173,7 +173,7 @@ class TestPeridot:
             world.put(variant_key(world.market, "PeridotToken"), VOID)
             assert reason == world.row("native")["supply_reward_reason"]
 
-    def test_paused_market(self) -> None:
+    def test_a_market_is_paused_when_nothing_new_is_open(self) -> None:
         """A market is paused when neither depositing nor borrowing is open in any vault; not when all else is."""
         pools = World("peridot").compute().pools["pool"].to_list()
         everywhere: ScVal = (MAP, tuple((address(pool), (BOOL, True)) for pool in pools))
@@ -246,7 +246,7 @@ class TestXoxno:
                 assert (False, True, status) == (row["can_supply"], row["can_withdraw"], row["pool_status"])
 
     @pytest.mark.parametrize("spokes", [0, None])
-    def test_no_spokes(self, spokes: int | None) -> None:
+    def test_a_controller_without_spokes_opens_nothing(self, spokes: int | None) -> None:
         """A controller without spokes opens nothing and costs no request; with an unknown number, all is unknown."""
         world = World("xoxno")
         put(instance_key(world.market), None if spokes is None else u32(spokes), "LastSpokeId")(world)
@@ -296,7 +296,7 @@ class TestK2:
 
         assert [None] * 3 == [row[name] for name in AMOUNTS]
 
-    def test_no_list(self) -> None:
+    def test_a_list_of_another_reserve_closes_nothing(self) -> None:
         """A list of another reserve, an empty one or none closes nothing."""
         everybody = ([True] * 5, None)
         for flags in ({}, self.of_reserve(self.NOT_LISTED), self.of_reserve(self.LISTED, USDC)):

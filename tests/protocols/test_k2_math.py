@@ -86,7 +86,7 @@ def test_supply_rate_of_the_docs() -> None:
         (RAY // 10, 1, RAY + RAY // 10 // YEAR),
     ],
 )
-def test_compound_interest(rate: int, seconds: int, expected: int) -> None:
+def test_the_factor_of_debt_floors_each_small_power(rate: int, seconds: int, expected: int) -> None:
     """The factor of debt, with the floors of the small powers kept."""
     assert expected == math.compound_interest(rate, seconds)
 
@@ -97,7 +97,7 @@ def test_debt_grows_by_the_contracts_factor_of_a_year(rate: int, expected: int) 
     assert expected == math.borrow_apy_bps(rate)
 
 
-def test_seconds_clock() -> None:
+def test_a_last_update_in_milliseconds_is_refused() -> None:
     """A day is 86,400 of the clock; a last update in milliseconds is refused, not taken for one of now."""
     day, now = row_of(OPEN), row_of(OPEN | {"last_update_timestamp": NOW})
     assert (1000273972602739726027397260, RAY) == (day["supply_index"], now["supply_index"])

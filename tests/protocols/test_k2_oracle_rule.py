@@ -160,7 +160,7 @@ def test_native_lumens_are_asked_for_by_symbol() -> None:
     assert "HostError: Error(WasmVm, InvalidAction)" == ask(stored, TOK)
 
 
-def test_the_fallback() -> None:
+def test_the_fallback_is_asked_without_a_good_price() -> None:
     """If Reflector has no price of an asset, or no good one, the fallback is asked."""
     stored = aggregator(with_reflector(FallbackOracle=address(AGGREGATOR)))
     put_price(stored, 1, LAST, 10**14)

@@ -280,7 +280,7 @@ def sweep(protocol: str, *, every: bool) -> Iterator[Outcome]:
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["of each name", "each"])
 @pytest.mark.parametrize("protocol", all_facts())
-def test_one_entry(protocol: str, every: bool) -> None:
+def test_one_changed_entry_loses_no_row(protocol: str, every: bool) -> None:
     """Whatever becomes of one entry, each row is the same or unread with a reason; none is lost, and no run stops.
 
     An archived entry changes no number; the rows that follow from it say so. A market that may lack pools, or has none,

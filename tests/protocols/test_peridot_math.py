@@ -74,7 +74,7 @@ BOOSTED = PLAIN | {
 """All of its 1000 of cash is boosted; it was worth 900; by its accounts it is 800."""
 
 
-def test_boosted_cash() -> None:
+def test_a_quote_counts_5_percent_above_known_cash() -> None:
     """A quote counts up to 5 percent above what was known, and an accrual caches all of it [calc].
 
     A vault of unknown code has numbers if both rules give the same.

@@ -64,7 +64,7 @@ def test_gates_and_risk(real_data: Path, stride: int) -> None:
 
 
 @strides(9)
-def test_a_published_price_is_the_controllers_never_a_cached_one(real_data: Path, stride: int) -> None:
+def test_a_price_is_the_controllers_never_a_cached_one(real_data: Path, stride: int) -> None:
     """A published price is the controller's; if it has none, there is none, even if it has a cached one."""
     priced, chosen = 0, spread(states(real_data, "peridot"), stride)
     for state in chosen:

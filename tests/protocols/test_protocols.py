@@ -62,7 +62,7 @@ def test_no_code_of_two_protocols() -> None:
 
 
 @EVERY
-def test_absent_markets(name: str) -> None:
+def test_on_an_empty_ledger_only_demanded_markets_are_unread(name: str) -> None:
     """On an empty ledger, a demanded market is unread and a known one absent; without candidates there is nothing."""
     nothing = read(name)
     assert name == PROTOCOLS[name].name == nothing.protocol
@@ -88,7 +88,7 @@ def test_room_is_made_before_pools_are_read(name: str) -> None:
 
 
 @EVERY
-def test_every_pool(name: str) -> None:
+def test_every_pool_is_read_and_priced_without_notice(name: str) -> None:
     """All pools are read and priced, there is no notice, and the math gives no unknown number."""
     tables, reading = World(name).compute(), World(name).read().result
     reading.at_close_time(NOW)
@@ -140,7 +140,7 @@ def test_only_debt_accrues(name: str, key: bytes, time: tuple[Any, ...], debt: t
         assert bool(owed) == bool(list(rule.read(key, step)))
 
 
-def test_golden_rows() -> None:
+def test_no_golden_row_changes_unnoticed() -> None:
     """Every column, parameter and configuration hash of a small network is what it was: none changes unnoticed."""
     rows = [json.loads(json.dumps(row)) for row in golden_rows()]
 
@@ -219,7 +219,7 @@ REFUSED = [
 
 
 @EVERY
-def test_price_rule(name: str) -> None:
+def test_a_price_must_be_above_zero_and_of_now(name: str) -> None:
     """A price above zero and of now is good; else what the oracle said is the reason, then the price, then its age."""
     rule = PROTOCOLS[name].prices.failure
 

@@ -57,7 +57,7 @@ class TestK2:
         return world
 
     @pytest.mark.parametrize("function", [FRESH, PLAIN])
-    def test_one_call(self, function: str) -> None:
+    def test_prices_of_14_decimals_come_from_one_simulation(self, function: str) -> None:
         """Prices of 14 decimals from one simulation, of the published source's function where the other is missing."""
         world = self.world(price(3 * DOLLAR, NOW - 1), function)
         row = world.row("native")
@@ -100,7 +100,7 @@ class TestK2:
             (u32(1), f"{FRESH}(): expected map, found u32"),
         ],
     )
-    def test_invalid_prices(self, item: ScVal, reason: str) -> None:
+    def test_an_invalid_answer_gives_no_price_but_the_reason(self, item: ScVal, reason: str) -> None:
         """An answer that is missing, too large or of another form gives no price, with the reason."""
         assert reason == reasons(self.world(item))["native"]
 
@@ -235,7 +235,7 @@ class TestXoxno:
         assert live | {"archived": True} == world.row("USDC")
         assert VALID_PRICE == live["price_reason"]
 
-    def test_one_call_has_all_tokens_and_failures_are_asked_singly(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failed_common_call_is_asked_for_each_token(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """One call has all tokens, in any order; one that fails is asked again for each token, a single one is not."""
         world = self.world("HostError: Error(Budget, ExceededLimit)")
         found = reasons(world)
@@ -270,7 +270,7 @@ class TestByName:
 
         return {(World("slender").row("native")["oracle"], "lastprice"): lastprice}
 
-    def test_a_token_with_a_symbol_is_asked_for_by_it(self) -> None:
+    def test_a_token_is_asked_for_by_its_symbol(self) -> None:
         """A token with a symbol is asked for by it, and not by its address."""
         world = World("peridot")
         world.put(variant_key(world.market, "OracleAssetSymbol", address(XLM)), symbol("XLM"))

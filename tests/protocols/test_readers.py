@@ -57,7 +57,7 @@ M_PERIDOT, M_XOXNO, M_ALULA = (MARKET[name] for name in ("peridot", "xoxno", "al
 @pytest.mark.parametrize(
     ("protocol", "case"), [(protocol, case) for protocol, facts in all_facts().items() for case in facts.notices]
 )
-def test_a_notice_names_what_differs_and_no_pool_is_lost(protocol: str, case: NoticeCase) -> None:
+def test_what_differs_is_noticed_and_no_pool_lost(protocol: str, case: NoticeCase) -> None:
     """A notice names what differs from the lists or the usual contracts, and no readable pool is lost."""
     world = World(protocol)
     case.change(world)

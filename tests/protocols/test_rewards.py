@@ -55,7 +55,7 @@ def computed(
     return row
 
 
-def test_a_reward() -> None:
+def test_a_reward_is_a_yearly_amount_and_a_yield() -> None:
     """One base unit a second is 31,536,000 a year; at a dollar for R that is 21 % of five tokens at three dollars."""
     row = computed({})
 

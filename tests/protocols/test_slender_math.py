@@ -70,7 +70,7 @@ def test_coefficients_of_the_contract(days: int, collat_coeff: int, debt_coeff: 
 @pytest.mark.parametrize(
     ("since", "window", "seconds"), [(19, 20, 0), (20, 20, 20), (59, 20, 40), (-1, 20, 0), (7, 1, 7), (7, 0, 0)]
 )
-def test_whole_windows(since: int, window: int, seconds: int) -> None:
+def test_interest_is_added_in_whole_windows_of_time(since: int, window: int, seconds: int) -> None:
     """Interest is added in whole windows of time; none before the last update, nor if windows have no length."""
     assert seconds == math.elapsed_seconds(NOW - since, window, NOW)
 

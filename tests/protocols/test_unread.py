@@ -30,7 +30,7 @@ def whole(protocol: str) -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("protocol", "case"), [(protocol, case) for protocol, facts in all_facts().items() for case in facts.unread]
 )
-def test_an_unread_pool_leaves_every_other_row_as_it_was(protocol: str, case: UnreadCase) -> None:
+def test_an_unread_pool_changes_no_other_row(protocol: str, case: UnreadCase) -> None:
     """The pool is unread with the reason, and counts among the market's; every other one keeps its row as it was."""
     world = World(protocol)
     case.change(world)

@@ -108,7 +108,7 @@ def test_what_a_list_has_is_not_named() -> None:
         (ContractEvent(POOL, 7, (u32(1), symbol("create")), vec()), "do not name a hub market"),
     ],
 )
-def test_invalid_events(broken: ContractEvent, message: str) -> None:
+def test_an_invalid_event_is_refused_with_what_is_wrong(broken: ContractEvent, message: str) -> None:
     """An event of another form is refused with what is wrong, so that it can be reported and costs nothing."""
     with pytest.raises(DecodeError, match=message):
         candidates_in(broken)
