@@ -89,7 +89,7 @@ def test_files_of_earlier_runs_may_remain(files: Files) -> None:
     assert check(files).ledger
 
 
-def test_no_pools() -> None:
+def test_a_run_without_pools_is_legal() -> None:
     """A run in which no market has a pool is legal, because the status says so; its totals have empty histories."""
     network = RecordedNetwork(without=[market_keys(market)[1] for market in (BLEND_V1, BLEND_V2)])
     for market in (BLEND_V1, BLEND_V2):
@@ -221,7 +221,7 @@ def test_contradicting_documents_and_dead_links_are_named(files: Files) -> None:
     assert_named(files, "index.html", "links to /v1/nowhere, but")
 
 
-def test_unlisted_record(files: Files) -> None:
+def test_a_wrong_run_id_count_or_listing_is_found(files: Files) -> None:
     """A run's id is the digest of its files; another one is found, and so are other counts and another listing."""
     key, files_key = status_of(files)["manifest_key"], manifest_of(files)["files_key"]
     files[files_key] = RunListing.of(listed_of(files)[1:]).parquet
@@ -234,7 +234,7 @@ def test_unlisted_record(files: Files) -> None:
     assert_named(files, key, "but lists")
 
 
-def test_unfinished_run(files: Files) -> None:
+def test_an_unfinished_later_run_is_found(files: Files) -> None:
     """If a later run died while it replaced documents, the check says so."""
     change(files, "v1/system/intent.json", put(observed_ledger=65_000_010))
     assert 65_000_009 == check(files).ledger

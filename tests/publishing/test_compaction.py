@@ -214,7 +214,7 @@ class TestRows:
         assert frame.equals(frame.sort("market", "pool", "observed_ledger"))
         assert "made" == pl.read_parquet_metadata(io.BytesIO(data))["network"]
 
-    def test_same_bytes(self) -> None:
+    def test_a_month_of_days_equals_one_of_runs(self) -> None:
         """The same files give the same bytes, whether a month is made of its days or of its runs."""
         times = [FIRST_DAY - 100 * DAY + 7200 * number for number in range(20)] + [FIRST_DAY]
         at_once, by_day = MemoryStore(), MemoryStore()
@@ -275,14 +275,14 @@ class TestRefusals:
         with store.exclusive(), pytest.raises(LostRaceError):
             compact_history(store)
 
-    def test_nothing_there(self) -> None:
+    def test_an_output_without_history_is_not_compacted(self) -> None:
         """An output without a history has nothing to compact."""
         assert () == compact_history(MemoryStore()).files
 
 
 class TestReaders:
     @strides(5)
-    def test_every_crash(self, stride: int) -> None:
+    def test_a_crash_at_any_operation_loses_no_row(self, stride: int) -> None:
         """Killed after any operation, the history has every row; the next compaction does the rest."""
         times = [FIRST_DAY, FIRST_DAY + 1, FIRST_DAY + DAY, FIRST_DAY + DAY + 1, FIRST_DAY + 2 * DAY]
         whole = MemoryStore()

@@ -451,7 +451,7 @@ def test_any_damage_is_found(key: str | None, damage: bytes | None) -> None:
         read_back_sample(store, identity)
 
 
-def test_another_run() -> None:
+def test_a_status_that_names_another_run_is_found() -> None:
     """A status document that names another run of this ledger is found; a later run is not this run's failure."""
     store = MemoryStore()
     identity = publish_run(store, RUN)
