@@ -50,7 +50,7 @@ def rendered(pools: pl.DataFrame, sizes: Iterable[int] = (1, 2), default_size: i
     return tree
 
 
-def test_golden_pages() -> None:
+def test_the_pages_of_a_small_frame_stay_the_same() -> None:
     """The pages of a small frame are exactly these bytes, each under the name of its content."""
     last = page(ROWS[1:])
     first, both = page(ROWS[:1], page_token(last)), page(ROWS)

@@ -220,7 +220,7 @@ def rendered(**changes: object) -> dict[str, Any]:
     return document
 
 
-def test_every_field() -> None:
+def test_each_column_of_a_pool_is_in_its_detail() -> None:
     """Each column of a pool is in its detail, in the part of its model, as documents write it."""
     detail = rendered()
     frame = pools_frame([ROW]).select(written(column.name, column.document_type) for column in COLUMNS)
