@@ -89,7 +89,7 @@ def test_the_condition_of_a_deletion(place: RealPlace) -> None:
     assert OBEY_DELETION[gateway_name()] == bool(place.objects())
 
 
-def test_two_days(place: RealPlace) -> None:
+def test_runs_over_two_days_are_whole_compacted_and_expire(place: RealPlace) -> None:
     """Runs of the job, five hours apart over two days: each is whole, days are compacted, and what expired is gone."""
     network, codes = RecordedNetwork(close_seconds=5 * 3600), list[int]()
     manifest: HistoryManifest | None = None
@@ -125,7 +125,7 @@ def test_two_at_once(place: RealPlace) -> None:
     assert_settled(place, 202 if codes[1] == 0 else 201)
 
 
-def test_killed_processes(place: RealPlace) -> None:
+def test_killed_processes_leave_a_whole_run(place: RealPlace) -> None:
     """Processes killed at random moments leave a whole run, and the next one completes."""
     random, killed, ledger = Random(2), 0, 100
     publish_in(place, "first", ledger)
