@@ -64,7 +64,7 @@ def test_pools_by_what_they_are(ask: Ask, tree: Tree) -> None:
     assert len(tree.pools(can_borrow=None)) == ask("find_pools", open_for="borrow")["unknown_count"] > 0
 
 
-def test_one_pool(ask: Ask, tree: Tree) -> None:
+def test_a_pools_amounts_rates_rewards_and_gates_are_answered(ask: Ask, tree: Tree) -> None:
     """How much is lent to the last digit, by which rate model, what of it is a reward, and what may be done?"""
     row, unpriced = tree.pools(symbol="USDC", protocol="alula")[0], tree.pools(tvl_usd_cents=None)[0]
     document = tree.document(f"v1/assets/{row['market']}/{row['pool']}")
@@ -80,7 +80,7 @@ def test_one_pool(ask: Ask, tree: Tree) -> None:
     assert unpriced["price_reason"] == asked["pool"]["price_reason"]
 
 
-def test_questions_about_the_past_are_answered_by_hour_and_day(ask: Ask, tree: Tree) -> None:
+def test_the_past_is_told_by_hour_and_day(ask: Ask, tree: Tree) -> None:
     """How did a rate go by the hour, and the value of all, of a market, a token and a protocol by the day?"""
     row = tree.pools(symbol="USDC")[0]
     place = {name: row[name] for name in ("market", "pool")}

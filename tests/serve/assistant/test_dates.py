@@ -86,7 +86,7 @@ def test_a_day_that_the_month_lacks() -> None:
         ("x" * 10_000, "a text of 10000 characters is not understood"),
     ],
 )
-def test_no_dates(text: str, said: str) -> None:
+def test_a_text_that_is_no_date_shows_dates(text: str, said: str) -> None:
     """A text that is not a date is an error that shows dates."""
     with pytest.raises(ConfigError) as raised:
         period_of(text, NOW)
@@ -118,7 +118,7 @@ WORDS = (
     st.one_of(st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join), st.text(max_size=MOST_CHARACTERS)),
     st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC)),
 )
-def test_any_text(text: str, now: datetime) -> None:
+def test_any_text_gives_a_period_or_the_one_error(text: str, now: datetime) -> None:
     """Whatever is asked at whatever time, the answer is a period that ends after it begins, or the one error."""
     try:
         period = period_of(text, now)

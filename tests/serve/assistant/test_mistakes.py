@@ -88,7 +88,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["text", "number", "choice", "other"]), VALUES))
-def test_any_arguments(values: dict[str, Any]) -> None:
+def test_any_arguments_are_taken_whole_or_refused_whole(values: dict[str, Any]) -> None:
     """Whatever is given, each value is one that the tool takes, or all of them are refused with one error."""
     takes = [Argument("text", False), Argument("number", False, is_number=True), Argument("choice", True, ("a", "b"))]
     try:

@@ -28,7 +28,7 @@ from tests.serve.test_preview import BIG, COMMON, PARQUET, STRANGER
 SENT = [case for case in table() if can_be_sent(case)]
 
 
-def test_preview_server(preview: HttpTarget, root: Path) -> None:
+def test_the_preview_server_passes_all_cases_without_naming_itself(preview: HttpTarget, root: Path) -> None:
     """The preview server passes all cases, and does not name itself."""
     assert [] == [fault for case in SENT for fault in faults(case, expected(case, root), preview(case), root)]
     assert "server" not in preview(Case("/v1/assets")).headers

@@ -153,7 +153,7 @@ def test_names_match_in_every_form() -> None:
         ("xlimit=5", None),
     ],
 )
-def test_first_values(query: str, expected: str | None) -> None:
+def test_the_first_occurrence_counts_even_an_empty_one(query: str, expected: str | None) -> None:
     """The first occurrence counts, even an empty one."""
     match = re.search(first_value("limit"), query)
 
