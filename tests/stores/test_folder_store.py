@@ -218,7 +218,9 @@ def test_bytes_are_durable_before_their_name(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("count", [1, 100])
 @pytest.mark.parametrize("has_syncfs", [True, False])
-def test_make_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, has_syncfs: bool) -> None:
+def test_files_become_durable_singly_when_few_else_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, has_syncfs: bool
+) -> None:
     """Files are made durable one by one when they are few or the system has no syncfs, else together."""
     files = [tmp_path / str(number) for number in range(count)]
     for file in files:

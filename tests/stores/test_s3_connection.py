@@ -68,7 +68,9 @@ def test_opening_costs_nothing() -> None:
         ({"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE"}, "credentials for s3://bucket/x: .*missing: AWS_SECRET_ACCESS_KEY"),
     ],
 )
-def test_no_credentials(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], text: str) -> None:
+def test_incomplete_credentials_are_distinguished_from_none(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], text: str
+) -> None:
     """Half a pair of keys and a profile that is not there are distinguished from none at all."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -77,7 +79,7 @@ def test_no_credentials(monkeypatch: pytest.MonkeyPatch, variables: dict[str, st
 
 
 @pytest.mark.usefixtures("credentials")
-def test_bad_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_endpoint_is_refused_without_repeating_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """An endpoint that is not an URL is an error of the configuration that does not repeat it."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "user:hush@host")
     with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL_S3") as refused:

@@ -50,7 +50,7 @@ def test_what_was_read_is_what_is_replaced(bucket: WireBucket, alice: S3Store, b
     assert {"v1/system/intent.json": b"2", "v1/history.json": b"2"} == bucket.data()
 
 
-def test_a_counter(server: Variables) -> None:
+def test_compare_and_swap_loses_no_addition(server: Variables) -> None:
     """No addition by compare-and-swap is lost."""
     if ENDPOINT_VARIABLE in server and not ATOMIC[gateway_name()]:
         pytest.skip(f"{gateway_name()} looks at a condition and writes in two steps (docs/operations.md)")

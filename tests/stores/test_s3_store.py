@@ -120,7 +120,7 @@ def test_pages_of_a_run_that_died(bucket: WireBucket, alice: S3Store, bob: S3Sto
     assert dict(pages) == bucket.data()
 
 
-def test_long_listings(bucket: WireBucket, alice: S3Store) -> None:
+def test_listing_and_deleting_go_on_after_1000_keys(bucket: WireBucket, alice: S3Store) -> None:
     """Listing, looking up and deleting go on after 1000 keys."""
     files = [(f"v1/markets/{number:05}.json", b"%d" % number) for number in range(1100)]
     bucket.objects.update((f"p/{key}", Stored(data, datetime.now(UTC), {})) for key, data in files)

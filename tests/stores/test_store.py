@@ -44,7 +44,7 @@ def keys_of(store: Store, prefix: str = "") -> list[str]:
     return sorted(info.key for info in store.list(prefix))
 
 
-def test_nothing_there(store: Store) -> None:
+def test_an_empty_store_lists_and_deletes_nothing(store: Store) -> None:
     """An empty store has no object, lists none and deletes none."""
     assert None is store.get("v1/assets/index.json")
     assert [] == keys_of(store)
@@ -52,7 +52,7 @@ def test_nothing_there(store: Store) -> None:
     store.delete(["v1/assets/index.json"])
 
 
-def test_put_replaces(store: Store) -> None:
+def test_a_document_is_written_only_when_its_bytes_change(store: Store) -> None:
     """A document is replaced by other bytes, and not written again when the bytes are the same."""
     outcomes = [store.put("v1/a.json", data) for data in (b"one", b"one", b"two", b"one", b"")]
 
@@ -158,7 +158,7 @@ def test_one_publisher_at_a_time(store: Store) -> None:
     assert ["a", "b"] == keys_of(store)
 
 
-def test_a_trial(store: Store) -> None:
+def test_a_trial_leaves_nothing_even_beside_a_publisher(store: Store) -> None:
     """Whoever publishes now may be done when the run has read, which is not a failure; a trial leaves nothing."""
     with store.exclusive():
         store.try_writing()
@@ -222,7 +222,7 @@ def test_dry_run_leaves_the_store_below_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["{}/out", "file://{}/out", "file://localhost{}/out"])
-def test_open_store(tmp_path: Path, form: str) -> None:
+def test_opening_a_folder_makes_nothing_before_the_first_write(tmp_path: Path, form: str) -> None:
     """A path and a file URI open a folder, and nothing is made before the first write."""
     store = open_store(form.format(tmp_path))
 
