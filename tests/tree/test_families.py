@@ -141,7 +141,7 @@ def test_documents_know_their_keys(keys: list[str]) -> None:
             assert key == key_of(parse_back(key, good_tree()[key]))
 
 
-def test_headers_agree(keys: list[str]) -> None:
+def test_kinds_types_and_lifetimes_follow_from_the_table(keys: list[str]) -> None:
     """Kinds, content types and lifetimes are those that follow from the table."""
     for key in (*keys, *NOT_IN_A_SMALL_TREE):
         family = family_of(key)

@@ -121,7 +121,7 @@ def test_a_run_over_an_earlier_format(published: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"[]", b"{", b"{}", b'{"format":"1"}'])
-def test_no_number(data: bytes) -> None:
+def test_a_document_without_readable_number_has_no_format(data: bytes) -> None:
     """A document without a readable number has no format."""
     with pytest.raises(msgspec.DecodeError):
         refuse_other_format("a document", data)

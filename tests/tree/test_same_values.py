@@ -58,7 +58,7 @@ def test_only_the_packing_of_parquet_values_may_differ(data: bytes, same: bool) 
     assert same == same_values("a.parquet", parquet(), data)
 
 
-def test_other_files() -> None:
+def test_gzip_counts_as_what_it_unpacks_to() -> None:
     """Gzip has the bytes that it unpacks to; any other file has its own."""
     text = b"line\n" * 100
 
