@@ -372,11 +372,10 @@ def invent(document: dict[str, Any]) -> None:
 
 def test_an_invented_change(trees: Trees, several: Path, tmp_path: Path) -> None:
     """Changes that an earlier run says are counted by their titles; a run's own follow from its evidence."""
-    trees.publish(tmp_path / "older", BEFORE[-1])
-    files = read(tmp_path / "older")
-    change(files, "v1/changes.json", invent)
-    trees.publish(write(files, tmp_path / "older"), CHECKPOINT)
-    counted = trees.verify(tmp_path / "older")
+    trees.publish(tmp_path / "first", BEFORE[-1])
+    older = forge(tmp_path / "first", tmp_path / "older", lambda files: change(files, "v1/changes.json", invent))
+    trees.publish(older, CHECKPOINT)
+    counted = trees.verify(older)
     own = forge(several, tmp_path / "own", lambda files: change(files, "v1/changes.json", invent))
 
     expect(trees.verify(own), ExitCode.REFUTED, "does not follow from the run's evidence")
