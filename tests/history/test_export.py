@@ -160,7 +160,7 @@ def test_what_is_refused(store: FolderStore, tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_each_file_is_listed_with_its_size(store: FolderStore) -> None:
+def test_each_file_is_listed_with_its_ledgers_and_rows(store: FolderStore) -> None:
     """Each file is listed with its ledgers, rows and bytes; as JSON, one object a line."""
     result = run("list", store.uri)
     lines = result.stdout.splitlines()

@@ -90,7 +90,7 @@ def test_the_pool_is_read_from_an_archive(archive: HistoryArchive, facts: dict[s
         assert reserve["asset_metadata"]["symbol"] == reading.tokens[reserve["asset"]].symbol
 
 
-def test_the_backstop_meets_the_threshold_and_pays_nothing(archive: HistoryArchive, facts: dict[str, Any]) -> None:
+def test_the_backstop_holds_enough_and_pays_nothing(archive: HistoryArchive, facts: dict[str, Any]) -> None:
     """The pool's backstop, of the v2 code too, holds enough for the status that its admin could set; nothing is paid.
 
     A fiftieth of the shares is queued; 100 BLND and 2.5 USDC are behind ten tokens.

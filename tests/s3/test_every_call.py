@@ -187,7 +187,7 @@ def test_something_passes_by(stride: int) -> None:
 
 
 @strides(263)
-def test_if_every_call_fails_readers_keep_their_run(stride: int) -> None:
+def test_readers_keep_their_run_if_every_later_call_fails(stride: int) -> None:
     """If every call from one on fails, readers keep the run that they have, and a later run completes."""
     names = [*PASSING, "access denied", "dies"]
     if stride > 1:  # without an answer a case takes seconds
