@@ -206,20 +206,24 @@ def load_series(store: Store, manifest: HistoryManifest | None, before: int) -> 
         return Series()
     rendered_ledger = state.through_ledger if state.rendered_by == RENDERED_BY else 0
     pools, totals = Histories(POOL_HISTORY, state.pools), Histories(TOTALS_HISTORY, state.totals)
-    if state.older_sha256:
-        pools.read_older = partial(_read_older, store, manifest, state)
     series = Series(state.through_ledger, state.through_time, state.row_count, rendered_ledger, pools, totals)
     series.older_sha256 = state.older_sha256
+    if state.older_sha256:
+        pools.read_older = partial(_read_older, store, manifest, series, state.through_ledger)
     return series
 
 
-def _read_older(store: Store, manifest: HistoryManifest | None, state: _State) -> bytes | None:
-    """The older days of a stored state. If they are lost, they are computed again from the history."""
+def _read_older(store: Store, manifest: HistoryManifest | None, series: Series, through_ledger: int) -> bytes | None:
+    """The older days of a stored state, which has the runs up to ``through_ledger``.
+
+    If they are lost or damaged, they are computed again from the history, and `save_series` stores them again.
+    """
     stored = store.get(OLDER_KEY)
-    if stored is not None and hashlib.sha256(stored.data).hexdigest() == state.older_sha256:
+    if stored is not None and hashlib.sha256(stored.data).hexdigest() == series.older_sha256:
         return stored.data
+    series.older_sha256 = ""
     again = Series()
-    for _ in catch_up(store, manifest, state.through_ledger + 1, again):
+    for _ in catch_up(store, manifest, through_ledger + 1, again):
         pass
     return again.pools.packed.get(OLDER)
 

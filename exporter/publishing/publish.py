@@ -266,7 +266,7 @@ class Publication:
             started_at=_time(moment),
             history_key=part.file.key,
             history_ledger=newest,
-            replaced_ledger=self._replaced_ledger,
+            replaced_ledger=self._taken_back_from(),
         )
         store.put(INTENT_KEY, msgspec.json.encode(intent))
         parquet = store.put_many([(part.file.key, part.file.data)], immutable=True)
@@ -310,6 +310,12 @@ class Publication:
             if stored is not None and stored.data != file.data:
                 raise ImmutableKeyError(immutable_key_message(file.key))
         self._list(file)
+
+    def _taken_back_from(self) -> int | None:
+        """The lowest ledger that this run takes back, or that runs took back that died since the published run."""
+        died = died_run(self._published, read_intent(self._store))
+        ledgers = (self._replaced_ledger, None if died is None else died.replaced_ledger)
+        return min((ledger for ledger in ledgers if ledger is not None), default=None)
 
     def _file_of_died_run(self) -> dict[str, str]:
         """The id of a run that died before the history's manifest named its Parquet file, keyed by that file."""

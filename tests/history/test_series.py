@@ -386,6 +386,25 @@ def test_older_days_are_read_by_who_renders_days(monkeypatch: pytest.MonkeyPatch
         assert [OLDER_KEY] == asked_for(asked)
 
 
+def test_lost_older_days_are_stored_again() -> None:
+    """The next run that renders days computes them from the history and stores them; later runs have them."""
+    historian = Historian(MemoryStore())
+    days = DAY.page_buckets * (DAY.pages + 2)
+
+    def run(number: int) -> None:
+        time = MONDAY + number * DAY.seconds
+        historian.run(observe(Random(number), places(1, 1), LEDGER + number, time), LEDGER + number, time)
+
+    for number in (*range(0, days, 60), days, days + 1):
+        run(number)
+    older = historian.store.get(OLDER_KEY)
+    historian.store.delete([OLDER_KEY])
+    run(days + 2)
+
+    assert older is not None
+    assert older == historian.store.get(OLDER_KEY)
+
+
 def asked_for(asked: list[str]) -> list[str]:
     """How often the older days were asked for."""
     return [key for key in asked if key == OLDER_KEY]

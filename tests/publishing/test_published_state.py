@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from datetime import timedelta
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -10,12 +13,14 @@ import pytest
 from exporter import FORMAT
 from exporter.errors import StoreError
 from exporter.history.manifest import history_entry
+from exporter.publishing import publish
 from exporter.publishing.published_state import lost_inputs, read_published, read_whole_history
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import etag_of
 from exporter.tree.documents import HistoryManifest, Intent
 from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, STATUS_KEY
 from exporter.tree.read_back import render_document
+from tests.publishing.published_tree import TestClock, make_run, publish_run
 
 RUN_ID = "40-aaaaaaaaaaaa"
 DAY = "history/pools/date=2026-11-21/"
@@ -112,3 +117,25 @@ def test_ledgers_that_are_taken_back(died: bool) -> None:
     assert whole is not None
     with pytest.raises(StoreError, match=f"lacks {DAY}20.parquet"):
         read_whole_history(store, replaced_ledger=replaced)
+
+
+def test_two_runs_that_die_after_a_replacement_lose_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that takes ledgers back dies, and so does the one after it. The next run publishes."""
+    store, clock = MemoryStore(), TestClock()
+
+    def run(ledger: int, replaced_ledger: int | None = None, *, dies: bool = False) -> None:
+        clock.advance(timedelta(minutes=5))
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) if dies else nullcontext():
+            if dies:
+                patch.setattr(publish, "_swap_status", Mock(side_effect=KeyboardInterrupt))
+            publish_run(store, make_run(ledger), clock, replaced_ledger=replaced_ledger)
+
+    for ledger in (10, 20, 30, 40):
+        run(ledger)
+    run(45, 30, dies=True)
+    run(50, dies=True)
+    run(60)
+    manifest = read_whole_history(store)
+
+    assert manifest is not None
+    assert [10, 20, 45, 50, 60] == [file.first_ledger for file in manifest.files]

@@ -79,7 +79,8 @@ class Intent(Struct, frozen=True):
         history_key: the run's Parquet file, which is written next. If the run dies, no manifest may ever name it.
         history_ledger: the newest ledger of the history without this run; 0 if it is empty. A history that ends earlier
             has lost files.
-        replaced_ledger: the first ledger that the run replaces, if it replaces published runs.
+        replaced_ledger: the first ledger that the run replaces, or that one replaced which died before it; None if no
+            published run was replaced.
     """
 
     run_id: str
