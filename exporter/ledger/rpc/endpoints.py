@@ -33,7 +33,8 @@ CALL_SECONDS: Final = 120.0
 class RpcLimits(Struct, frozen=True, kw_only=True):
     """The bounds on an `exporter.ledger.rpc.client.RpcSource`. A *call* is one of its methods, or one batch of keys.
 
-    Raises `ConfigError` if the rate is so low that calls could not begin within their deadline.
+    Raises `ConfigError` if the rate is no finite number above 0, or so low that calls could not begin within their
+    deadline.
     """
 
     max_in_flight: int = 4  # calls worked on at once; each has at most one HTTP request under way
@@ -47,6 +48,8 @@ class RpcLimits(Struct, frozen=True, kw_only=True):
     max_response_bytes: int = 32 * 1024**2  # bytes of one answer after decompression; 200 entries of 64 KiB fit
 
     def __post_init__(self) -> None:
+        if not 0 < self.requests_per_second < math.inf:
+            raise ConfigError(f"requests_per_second = {self.requests_per_second} is no rate: give a number above 0")
         if self.max_in_flight / self.requests_per_second > self.total_deadline_s:
             raise ConfigError(
                 f"requests_per_second = {self.requests_per_second} is too slow for max_in_flight = "
@@ -117,8 +120,9 @@ class Endpoint(Struct, eq=False):
         evenly. An HTTP request with several calls takes a turn for each, because providers count calls.
         """
         rate = self.rate(requests_per_second)
-        at_once = 1 if self.most_per_second < math.inf else max(1, int(rate))
-        seconds = at_once / rate
+        is_spaced = self.most_per_second < math.inf
+        at_once = 1 if is_spaced else max(1, int(rate))
+        seconds = 1 / rate if is_spaced else max(1.0, 1 / rate)
         others = at_once - min(calls, at_once)  # so many earlier calls may be in the same time
         free = self.turns[-1 - others] + seconds if len(self.turns) > others else -math.inf
         turn = max(now, self.held_until, free)

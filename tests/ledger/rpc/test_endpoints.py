@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import logging
+import math
 import tracemalloc
 import zlib
 from collections.abc import Sequence
@@ -116,7 +117,7 @@ def test_an_endpoint_that_wanted_fewer_requests_gets_them_evenly() -> None:
     st.lists(st.tuples(st.floats(0, 2), st.integers(1, 8)), min_size=1, max_size=40),
 )
 def test_no_second_has_more_calls_than_the_rate(rate: float, asked: list[tuple[float, int]]) -> None:
-    """However requests come, no time in which the rate allows some calls has more; a batch never has more itself."""
+    """However requests come, no second has more calls than the rate; at a rate below 1, no longer time has two."""
     (endpoint,) = parse_endpoints(["https://a.example"])
     at_once = max(1, int(rate))
     now, turns = 0.0, list[float]()
@@ -126,7 +127,15 @@ def test_no_second_has_more_calls_than_the_rate(rate: float, asked: list[tuple[f
         turns += [now + endpoint.reserve(now, rate, count)] * count
 
     assert sorted(turns) == turns
-    assert all(later - turn >= at_once / rate - 1e-9 for turn, later in zip(turns, turns[at_once:], strict=False))
+    seconds = max(1.0, 1 / rate)
+    assert all(later - turn >= seconds - 1e-9 for turn, later in zip(turns, turns[at_once:], strict=False))
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.inf, math.nan])
+def test_a_rate_that_is_no_number_above_zero_is_refused(rate: float) -> None:
+    """Such a rate is a fault of the configuration, and no error of arithmetic later."""
+    with pytest.raises(ConfigError, match="is no rate: give a number above 0"):
+        RpcLimits(requests_per_second=rate)
 
 
 def test_a_rate_too_slow_for_the_deadline_is_refused() -> None:
