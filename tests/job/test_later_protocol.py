@@ -21,7 +21,7 @@ from tests.job_runs import run, settings_for
 from tests.localnet.recorded import only
 
 
-@pytest.mark.parametrize(("later", "count"), [(0, 0), (1, 1)])
+@pytest.mark.parametrize(("later", "count"), [pytest.param(0, 0, marks=pytest.mark.slow), (1, 1)])
 def test_what_can_be_read_is_published_with_a_notice(tmp_path: Path, later: int, count: int) -> None:
     """A later protocol, and only that, gives one notice to update the exporter. A repeated run has it, too."""
     network = RecordedNetwork()

@@ -167,7 +167,7 @@ def test_months_that_stay_a_file_a_day() -> None:
 
 
 class TestRows:
-    @examples(fast=5, thorough=150)
+    @examples(fast=3, thorough=150)
     @given(st.lists(st.integers(0, 100 * DAY), min_size=1, max_size=12, unique=True), st.integers(0, 3))
     def test_nothing_is_lost(self, offsets: list[int], months: int) -> None:
         """Whenever runs were made, compaction leaves every row, also between two stretches of pools.

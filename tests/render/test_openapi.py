@@ -273,7 +273,7 @@ def test_the_index_names_every_endpoint(tree: Path) -> None:
     assert (tree / "v1" / index["openapi"]).is_file()
 
 
-@pytest.mark.parametrize("kind", ["tree", "mainnet_tree"])
+@pytest.mark.parametrize("kind", ["tree", pytest.param("mainnet_tree", marks=pytest.mark.slow)])
 def test_each_example_is_answered_by_the_tree_that_has_it(kind: str, request: pytest.FixtureRequest) -> None:
     """Each path with its examples, alone and with each example of the query, and each request of the site's pages."""
     tree: Path = request.getfixturevalue(kind)
@@ -300,7 +300,7 @@ def test_each_example_is_answered_by_the_tree_that_has_it(kind: str, request: py
     ]
 
 
-@pytest.mark.parametrize("kind", ["tree", "mainnet_tree"])
+@pytest.mark.parametrize("kind", ["tree", pytest.param("mainnet_tree", marks=pytest.mark.slow)])
 def test_what_a_tree_lists_is_there(kind: str, request: pytest.FixtureRequest) -> None:
     """Each endpoint of `/v1`, each file of the data package and of the history, and each link of the data page."""
     tree: Path = request.getfixturevalue(kind)

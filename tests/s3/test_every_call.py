@@ -180,13 +180,13 @@ def pausing(scene: Scene, name: str, position: int) -> bool:
     return error is None
 
 
-@strides(307)
+@strides(613)
 def test_something_passes_by(stride: int) -> None:
     """A call that is refused, lost or cut off once is repeated, and the run is published as if nothing had been."""
     assert every_case([*PASSING], passing, stride)
 
 
-@strides(263)
+@strides(523)
 def test_readers_keep_their_run_if_every_later_call_fails(stride: int) -> None:
     """If every call from one on fails, readers keep the run that they have, and a later run completes."""
     names = [*PASSING, "access denied", "dies"]
@@ -195,7 +195,7 @@ def test_readers_keep_their_run_if_every_later_call_fails(stride: int) -> None:
     assert_switched(every_case(names, lasting, stride), stride)
 
 
-@strides(61)
+@strides(97)
 def test_a_run_that_pauses(stride: int) -> None:
     """A run that goes on too late takes nothing back from the newer one, wherever it paused."""
     assert_switched(every_case(["pauses"], pausing, stride), stride)

@@ -113,6 +113,7 @@ def test_a_recording_of_all_protocols_has_numbers_for_people(tree: Path) -> None
     assert [] == large(tree)
 
 
+@pytest.mark.slow
 def test_mainnet_has_numbers_for_people(mainnet_tree: Path) -> None:
     """Mainnet's real state keeps to the rules for numbers."""
     assert {} == faults_of(mainnet_tree)
