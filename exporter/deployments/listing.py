@@ -53,6 +53,10 @@ class MarketListings:
                 market = MarketKey(deployment.protocol, contract.address)
                 listings[market] = Listing(ListedReason.PACKAGE_LIST, contract.listed_source)
         self._listings: Mapping[MarketKey, Listing] = listings
+        protocols: dict[str, set[str]] = {}
+        for market in listings:
+            protocols.setdefault(market.market, set()).add(market.protocol)
+        self._protocols: Mapping[str, set[str]] = protocols
 
     def of(self, protocol: str, market: str) -> Listing:
         """The listing of a protocol's market, by its address."""
@@ -61,6 +65,10 @@ class MarketListings:
     def is_listed(self, protocol: str, market: str) -> bool:
         """Whether a protocol's market is listed, by its address."""
         return self.of(protocol, market).listed
+
+    def protocols_of(self, address: str) -> set[str]:
+        """The names of the protocols for which an address is listed as a market."""
+        return set(self._protocols.get(address, ()))
 
     @property
     def any(self) -> bool:

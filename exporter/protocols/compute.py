@@ -124,8 +124,8 @@ def compute(
 ) -> Tables:
     """The numbers of all markets at a ledger, which closed at ``close_time`` (unix seconds).
 
-    ``listings`` say which markets are listed. A pool without exact totals is unread, and so is a market that two
-    protocols take for theirs (`without_contested`). Any other field that is too large is at its bound.
+    ``listings`` say which markets are listed. A pool without exact totals is unread, and so is a market that
+    several protocols claim (`without_contested`). Any other field that is too large is at its bound.
     """
     readings = without_contested(readings, listings)
     tables = Tables(

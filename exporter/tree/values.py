@@ -99,7 +99,7 @@ class UnreadReason(StrEnum):
     ABSENT = "absent"  # an entry that it needs is not there
     UNDECODABLE = "undecodable"  # an entry has another form than the layout
     OVERFLOW = "overflow"  # a total has more digits than its column, or the market's own math
-    # entries contradict each other, the market's own math divides by zero, or two protocols take it for a market
+    # entries contradict each other, the market's own math divides by zero, or several protocols claim the market
     INCONSISTENT = "inconsistent"
 
 

@@ -1,4 +1,4 @@
-"""Contracts that the readers of several protocols take for a market of theirs."""
+"""Contracts that several protocols claim as a market of theirs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from exporter.deployments.listing import MarketKey, MarketListings
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import Control, Market, Pending, ProtocolReading
 from exporter.protocols.compute import Tables, compute
+from exporter.protocols.contested import without_contested
 from exporter.tables import PoolKey
+from exporter.tree.documents import Unread
+from exporter.tree.values import UnreadReason
 from tests.localnet.recorded import BLEND_V1, BLEND_V2
 from tests.protocols.world import World, contract
 
@@ -66,6 +69,42 @@ def test_a_market_that_nobody_or_two_list(listed: list[MarketKey]) -> None:
     assert {BLEND_V1} == set(tables.pools["market"])
     assert BLEND_V2 not in {item.market for item in tables.controls} | {item.market for item in tables.pending}
     assert BLEND_V2 not in {key.market for key in tables.parameters} | set(tables.backstops["market"])
+
+
+UNDECODABLE = Unread(BLEND_V2, None, "blend", UnreadReason.UNDECODABLE, "it has another form")
+
+
+@pytest.mark.parametrize(
+    "blend",
+    [[ProtocolReading("blend", unread=[UNDECODABLE])], [ProtocolReading("blend")], []],
+    ids=["unread", "skipped", "not run"],
+)
+def test_a_listed_market_that_its_protocol_could_not_read(blend: list[ProtocolReading]) -> None:
+    """Whoever makes a listed market unreadable for its protocol cannot have it published as another one's."""
+    listings = MarketListings([], [MarketKey("blend", BLEND_V2)])
+    *others, k2 = without_contested([*blend, reading_of_k2(BLEND_V2, OTHER)], listings)
+    detail = "it is listed as a market of blend; a contract is a market of one protocol"
+
+    assert blend == others
+    assert [OTHER] == [market.address for market in k2.markets]
+    assert [OTHER] == [control.market for control in k2.controls]
+    assert [OTHER] == [pending.market for pending in k2.pending]
+    assert [Unread(BLEND_V2, None, "k2", UnreadReason.INCONSISTENT, detail)] == k2.unread
+
+
+@pytest.mark.parametrize(
+    ("listed", "markets"),
+    [((), [BLEND_V2]), (("k2",), [BLEND_V2]), (("k2", "blend"), [])],
+    ids=["nobody", "its own", "two"],
+)
+def test_only_what_reads_or_lists_an_address_claims_it(listed: tuple[str, ...], markets: list[str]) -> None:
+    """That another reader fails is no claim: the market stays that of its only reader, unless a second one lists it."""
+    listings = MarketListings([], [MarketKey(name, BLEND_V2) for name in listed])
+    blend = ProtocolReading("blend", unread=[UNDECODABLE])
+    first, k2 = without_contested([blend, reading_of_k2(BLEND_V2)], listings)
+
+    assert blend == first
+    assert markets == [market.address for market in k2.markets]
 
 
 def test_two_readings_of_one_protocol() -> None:
