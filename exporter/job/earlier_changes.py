@@ -2,7 +2,8 @@
 
 Each run goes on from two files: the table of all changes, and the list of the newest ones. Somebody may have put an
 older copy of one back, or lost it. To go on from it would lose changes without a word. So both are compared with the
-digests that the published run lists. A file that differs is made again from the other one, if that has all of it.
+digests that the published run lists. A file that differs is made again from the other one, if that has all of it. A
+table with rows of a later run, as in a copy that somebody made while that run published, is whole without these rows.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def read_earlier_changes(store: Store, run_id: str, before: int) -> EarlierChang
         rows = rows_before(files[TABLE_KEY], published_before)
     except DecodeError as error:
         if TABLE_KEY not in changed:
-            raise StoreError(f"{TABLE_KEY}: {error}. {_RESTORE}") from None
+            raise StoreError(f"{TABLE_KEY}: {error}. {_advice(NO_ROWS)}") from None
     changes = earlier_changes(files[LIST_KEY], published_before)
     if TABLE_KEY in changed:
         rows = _rows_again(store, run_id, rows, None if LIST_KEY in changed else changes, files, warnings)
@@ -73,10 +74,16 @@ def read_earlier_changes(store: Store, run_id: str, before: int) -> EarlierChang
     return EarlierChanges(rows, [change for change in changes if change.observed_ledger < before], warnings)
 
 
-_RESTORE = (
-    "No other file has all changes of earlier runs, so nothing was published: restore the newest copy of it. If there "
-    f"is none, remove it and {LIST_KEY}, and the next run begins a new one"
-)
+def _advice(rows: pa.Table) -> str:
+    """What the operator can do, if the table has these rows and they may not be all."""
+    otherwise = f"If there is none, remove it and {LIST_KEY}, and the next run begins a new one"
+    if rows.num_rows:
+        count = pluralize(rows.num_rows, "row")
+        otherwise = f"If this is the newest, remove only {LIST_KEY}, and the next run goes on with its {count}"
+    return (
+        "No other file has all changes of earlier runs, so nothing was published: restore the newest copy of it. "
+        f"{otherwise}"
+    )
 
 
 def _is_as_published(store: Store, run_id: str, key: str, data: bytes | None) -> bool:
@@ -101,25 +108,38 @@ def _rows_again(
     files: dict[str, bytes | None],
     warnings: list[str],
 ) -> pa.Table:
-    """The rows of the published table, made of the rows that are there and of the list. ``warnings`` gets what to say.
+    """The rows of the published table, made of ``rows`` and, if need be, of the list. ``warnings`` gets what to say.
 
-    ``changes`` are None if the list is not as it was published either. A list that is missing says that somebody wants
-    to go on without what is lost.
+    ``rows`` are those in the file up to the published ledger. ``changes`` are None if the list is not as it was
+    published either. A list that is missing says that somebody wants to go on without what is lost.
+
+    Rows are proven by the bytes of the table that they make. Another version of pyarrow may write other bytes for the
+    same rows. Then rows that are whole are not proven, and the error says how to go on with them.
     """
     is_missing = files[TABLE_KEY] is None
-    fault = "is missing" if is_missing else f"is not as run {run_id} published it, but maybe an older copy"
+    fault = "is missing" if is_missing else f"is not as run {run_id} published it"
+    listing = read_listing(store, RUN.key(run_id=run_id))
+    published_digest = None if listing is None else listing.sha256_of(TABLE_KEY)
+    if published_digest == _digest_of(rows):
+        warnings.append(f"{TABLE_KEY} {fault}; it is made again, whole; rows of later ledgers do not count")
+        return rows
+    if not is_missing:
+        fault += ", but maybe an older copy"
     if changes is not None:
-        listing = read_listing(store, RUN.key(run_id=run_id))
         again = joined_changes(rows, changes)
-        data = render_changes_table(again, []).data
-        if listing is not None and listing.sha256_of(TABLE_KEY) == etag_of(data):
+        if published_digest == _digest_of(again):
             warnings.append(f"{TABLE_KEY} {fault}; it is made again, whole, with the help of {LIST_KEY}")
             return again
     elif files[LIST_KEY] is None:
         count = pluralize(rows.num_rows, "row")
         warnings.append(f"{TABLE_KEY} {fault}, and {LIST_KEY} is missing, too; the table goes on with {count}")
         return rows
-    raise StoreError(f"{TABLE_KEY} {fault}. {_RESTORE}")
+    raise StoreError(f"{TABLE_KEY} {fault}. {_advice(rows)}")
+
+
+def _digest_of(rows: pa.Table) -> str:
+    """The SHA-256 of the table that has these rows, as this version writes it."""
+    return etag_of(render_changes_table(rows, []).data)
 
 
 def _newest_in(rows: pa.Table) -> list[RunChange]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+
 import msgspec
+import polars as pl
 import pytest
 
 from exporter.errors import StoreError
@@ -28,10 +31,13 @@ def list_of(changes: list[RunChange]) -> bytes:
     return render_document(ChangeList(103, changes)).data
 
 
-def publish(store: Store, ledger: int, changes: list[RunChange], *, second: int = 0) -> str:
-    """Write what a run leaves: both files, its listing, and its manifest. Returns its id."""
+def publish(store: Store, ledger: int, changes: list[RunChange], *, second: int = 0, table: bytes | None = None) -> str:
+    """Write what a run leaves: both files, its listing, and its manifest. Returns its id.
+
+    ``table`` are the bytes of the table, if it is not written as this version does.
+    """
     run_id = f"{ledger}-{second:012x}"
-    files = {TABLE_KEY: table_of(changes), LIST_KEY: list_of(changes)}
+    files = {TABLE_KEY: table_of(changes) if table is None else table, LIST_KEY: list_of(changes)}
     listing = RunListing.of(ManifestFile(key, "document", len(data), etag_of(data)) for key, data in files.items())
     manifest = {
         "files_key": f"v1/runs/{run_id}.parquet",
@@ -89,12 +95,73 @@ def test_a_table_that_the_list_makes_whole(store: MemoryStore, table: bytes | No
     assert [True] == [f"it is made again, whole, with the help of {LIST_KEY}" in text for text in earlier.warnings]
 
 
-@pytest.mark.parametrize("table", [table_of([at(101)]), None, b"damaged"], ids=["older", "missing", "damaged"])
+NEWER = [at(104), *CHANGES]
+"""What a later run found that a copy of the tree has no manifest of."""
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [list_of(NEWER), list_of(CHANGES[2:]), None, b"{"],
+    ids=["newer", "older", "missing", "damaged"],
+)
+def test_a_newer_table_is_whole_whatever_the_list_is(store: MemoryStore, listed: bytes | None) -> None:
+    """In a copy that was made while a run published, the table without that run's rows proves itself."""
+    earlier = continued(store, {TABLE_KEY: table_of(NEWER), LIST_KEY: listed}, RUN_ID)
+
+    assert table_of(CHANGES) == render_changes_table(earlier.rows, []).data
+    assert [change for change in CHANGES if change.listed] == earlier.changes
+    assert [
+        f"{TABLE_KEY} is not as run {RUN_ID} published it; it is made again, whole; rows of later ledgers do not count",
+        f"{LIST_KEY} is not as run {RUN_ID} published it; it is made again from {TABLE_KEY}, "
+        "without changes of unlisted markets and changes that were queued",
+    ] == earlier.warnings
+
+
+def test_a_newer_table_next_to_the_published_list(store: MemoryStore) -> None:
+    """The list stays as it is, with its changes of unlisted markets."""
+    earlier = continued(store, {TABLE_KEY: table_of(NEWER)}, RUN_ID)
+
+    assert ([101, 102, 103], CHANGES) == (earlier.rows["observed_ledger"].to_pylist(), earlier.changes)
+    assert [TABLE_KEY] == [text.partition(" ")[0] for text in earlier.warnings]
+
+
+def written_by_other_software(changes: list[RunChange]) -> bytes:
+    """The table with the same rows in other bytes."""
+    file = io.BytesIO()
+    pl.read_parquet(io.BytesIO(table_of(changes))).write_parquet(file, compression="snappy")
+    return file.getvalue()
+
+
+def test_a_newer_table_that_other_software_wrote(store: MemoryStore) -> None:
+    """If the same rows have other bytes, nothing is proven; what the error says to do keeps every row."""
+    run_id = publish(store, 103, CHANGES, second=1, table=written_by_other_software(CHANGES))
+    with pytest.raises(StoreError, match=rf"newest, remove only {LIST_KEY}, and the next run goes on with its 3 rows$"):
+        continued(store, {TABLE_KEY: written_by_other_software(NEWER), LIST_KEY: list_of(NEWER)}, run_id)
+    earlier = continued(store, {LIST_KEY: None}, run_id)
+
+    assert table_of(CHANGES) == render_changes_table(earlier.rows, []).data
+
+
+@pytest.mark.parametrize(
+    ("table", "otherwise"),
+    [
+        (
+            table_of([at(101)]),
+            f"If this is the newest, remove only {LIST_KEY}, and the next run goes on with its 1 row",
+        ),
+        (None, f"If there is none, remove it and {LIST_KEY}, and the next run begins a new one"),
+        (b"damaged", f"If there is none, remove it and {LIST_KEY}, and the next run begins a new one"),
+    ],
+    ids=["older", "missing", "damaged"],
+)
 @pytest.mark.parametrize("listed", [CHANGES[:2], None], ids=["cut", "older"])
 def test_a_table_that_nothing_makes_whole(
-    store: MemoryStore, table: bytes | None, listed: list[RunChange] | None
+    store: MemoryStore, table: bytes | None, otherwise: str, listed: list[RunChange] | None
 ) -> None:
-    """If the list lacks a row, or is not as published either, the run refuses, names the file, and says what to do."""
+    """If the list lacks a row, or is not as published either, the run refuses, names the file, and says what to do.
+
+    It never says to remove a table whose rows can be read.
+    """
     if listed is not None:  # the published list had no room for the change at ledger 102
         run_id = publish(store, 103, CHANGES, second=1)
         store.put(LIST_KEY, list_of(listed))
@@ -109,7 +176,7 @@ def test_a_table_that_nothing_makes_whole(
         run_id = RUN_ID
         store.put(LIST_KEY, list_of(CHANGES[2:]))
 
-    with pytest.raises(StoreError, match=rf"^{TABLE_KEY} is .*restore the newest copy of it.*remove it and {LIST_KEY}"):
+    with pytest.raises(StoreError, match=rf"^{TABLE_KEY} is .*restore the newest copy of it\. {otherwise}$"):
         continued(store, {TABLE_KEY: table}, run_id)
 
 
