@@ -121,7 +121,7 @@ _UNDER_A_PREFIX = (
     "add('link',{rel:'icon',href:r+'/static/icon.svg'});"
     "add('link',{rel:'stylesheet',href:r+'/static/site.css',blocking:'render'});"
     "add('script',{src:r+'/static/site.js'});d.addEventListener('DOMContentLoaded',function(){d.body.dataset.root=r+'/';"
-    "for(var a of d.links)a.href=r+a.getAttribute('href');for(var i of d.images)i.src=r+i.getAttribute('src')})"
+    "for(var a of d.links)a.href=r+a.getAttribute('href');for(var i of d.images)i.src=r+i.dataset.src})"
 )
 """A script that makes the links of a page work that a static host sends for any missing address.
 
@@ -142,7 +142,8 @@ def missing_page(public_url: str | None) -> str:
         "script-src 'self'", f"script-src 'self' 'sha256-{digest}'"
     )
     own = f"<script>{_UNDER_A_PREFIX}</script><noscript>{MISSING_PAGE_ASSETS.partition('<script')[0]}</noscript>"
-    return MISSING_PAGE.replace(MISSING_PAGE_ASSETS, policy + own)
+    # An image with an address would be asked for before the script knows the prefix.
+    return MISSING_PAGE.replace(MISSING_PAGE_ASSETS, policy + own).replace("<img src=", "<img data-src=")
 
 
 def static_files(public_url: str | None) -> Iterator[RenderedFile]:

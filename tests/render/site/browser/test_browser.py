@@ -439,7 +439,7 @@ def test_a_missing_page_leads_home_from_any_prefix(
         page.goto(f"{url}/{missing}")
         page.get_by_role("searchbox").fill("usdc")
         page.wait_for_selector(".found li")
-        links = page.eval_on_selector_all("nav a, main a", "(links) => links.map((link) => link.href)")
+        links = page.eval_on_selector_all("nav a, main a:not(.found a)", "(links) => links.map((link) => link.href)")
         found = page.eval_on_selector_all(".found a", "(links) => links.map((link) => link.href)")
 
         assert f"{url}{root}/" == links[-1]
