@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -284,6 +284,28 @@ class ProtocolReading(Struct):
 
         It may be called more than once. Here nothing depends on it.
         """
+
+    def remove_markets(self, removed: Collection[str]) -> None:
+        """Remove markets from the reading, by address, and everything that is computed or shown of them.
+
+        Who holds their roles and queued changes stay out with them. That they are genuine, and that they run unknown
+        code, are true of markets that do not count, too: the next run remembers the one, and a notice says the other.
+        Every collection is made anew, so a shallow copy of the reading keeps what it had.
+        """
+        self.markets = [market for market in self.markets if market.address not in removed]
+        self.pools = [pool for pool in self.pools if pool.market.address not in removed]
+        self.unread = [item for item in self.unread if item.market not in removed]
+        self.controls = [item for item in self.controls if item.market not in removed]
+        self.pending = [item for item in self.pending if item.market not in removed]
+        self.backstops = {market: row for market, row in self.backstops.items() if market not in removed}
+        self.entry_keys = {pool: keys for pool, keys in self.entry_keys.items() if pool.market not in removed}
+        self.archived = {pool for pool in self.archived if pool.market not in removed}
+        self.frozen = {pool: reason for pool, reason in self.frozen.items() if pool.market not in removed}
+        self.parameters = {pool: values for pool, values in self.parameters.items() if pool.market not in removed}
+        self.price_limits = {pool: limits for pool, limits in self.price_limits.items() if pool.market not in removed}
+        self.reward_prices = {
+            token: price for token, price in self.reward_prices.items() if token.market not in removed
+        }
 
 
 class ComputedPool(Struct, frozen=True):

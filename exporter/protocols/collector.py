@@ -173,24 +173,8 @@ class Collector:
         return keys
 
     def _remove(self, market: str) -> None:
-        """Remove a market from the reading, and everything that is computed or shown of it.
-
-        Who holds its roles and queued changes stay out with it. That it is genuine, and that it runs unknown code, are
-        true of a market that cannot be read, too: the next run remembers the one, and a notice says the other.
-        """
         self._failed.add(market)
-        reading = self.reading
-        reading.markets[:] = [item for item in reading.markets if item.address != market]
-        reading.pools[:] = [item for item in reading.pools if item.market.address != market]
-        reading.unread[:] = [item for item in reading.unread if item.market != market]
-        reading.controls[:] = [item for item in reading.controls if item.market != market]
-        reading.pending[:] = [item for item in reading.pending if item.market != market]
-        reading.backstops.pop(market, None)
-        for by_pool in (reading.entry_keys, reading.parameters, reading.price_limits):
-            for pool in [pool for pool in by_pool if pool.market == market]:
-                del by_pool[pool]
-        for token in [token for token in reading.reward_prices if token.market == market]:
-            del reading.reward_prices[token]
+        self.reading.remove_markets([market])
 
     def notice(self, text: str) -> None:
         """Tell the operator something."""

@@ -9,8 +9,7 @@ all other protocols in the same way, even if the listed protocol's own reader fa
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from msgspec.structs import replace
+from copy import copy
 
 from exporter.deployments.listing import MarketListings
 from exporter.protocols.base import ProtocolReading
@@ -49,24 +48,11 @@ def _contradiction(readers: set[str], listed_for: set[str]) -> str:
 def _without(reading: ProtocolReading, lost: dict[str, str]) -> ProtocolReading:
     """A reading without some markets, which become unread. ``lost`` says why, by address."""
     unread = [
-        Unread(
-            market.address,
-            None,
-            reading.protocol,
-            UnreadReason.INCONSISTENT,
-            lost[market.address],
-        )
+        Unread(market.address, None, reading.protocol, UnreadReason.INCONSISTENT, lost[market.address])
         for market in reading.markets
         if market.address in lost
     ]
-    return replace(
-        reading,
-        markets=[market for market in reading.markets if market.address not in lost],
-        pools=[pool for pool in reading.pools if pool.market.address not in lost],
-        unread=[item for item in reading.unread if item.market not in lost] + unread,
-        frozen={key: reason for key, reason in reading.frozen.items() if key.market not in lost},
-        parameters={key: values for key, values in reading.parameters.items() if key.market not in lost},
-        controls=[item for item in reading.controls if item.market not in lost],
-        pending=[item for item in reading.pending if item.market not in lost],
-        backstops={market: backstop for market, backstop in reading.backstops.items() if market not in lost},
-    )
+    reading = copy(reading)
+    reading.remove_markets(lost)
+    reading.unread += unread
+    return reading
