@@ -23,7 +23,7 @@ from exporter.render.change_list import MAX_CHANGES, bounded, earlier_changes, i
 from exporter.stores.store import Store, etag_of
 from exporter.tree.documents import RunChange, timestamp
 from exporter.tree.families import CHANGES, CHANGES_TABLE, RUN
-from exporter.tree.run_listing import ledger_of
+from exporter.tree.run_listing import RunListing, ledger_of
 
 TABLE_KEY, LIST_KEY = CHANGES_TABLE.only_key, CHANGES.only_key
 
@@ -50,9 +50,11 @@ def read_earlier_changes(store: Store, run_id: str, before: int) -> EarlierChang
     """
     published_before = ledger_of(run_id) + 1
     files = {key: None if (stored := store.get(key)) is None else stored.data for key in (TABLE_KEY, LIST_KEY)}
-    changed, warnings = set[str](), list[str]()
+    changed, warnings, published_digest = set[str](), list[str](), None
     try:
-        changed |= {key for key, data in files.items() if not _is_as_published(store, run_id, key, data)}
+        listing = _published_listing(store, run_id)
+        published_digest = listing.sha256_of(TABLE_KEY)
+        changed |= {key for key, data in files.items() if not _is_as_published(store, run_id, listing, key, data)}
     except StoreError as error:
         warnings.append(f"whether {TABLE_KEY} and {LIST_KEY} are as published is not known: {error}")
     rows = NO_ROWS
@@ -63,7 +65,7 @@ def read_earlier_changes(store: Store, run_id: str, before: int) -> EarlierChang
             raise StoreError(f"{TABLE_KEY}: {error}. {_advice(NO_ROWS)}") from None
     changes = earlier_changes(files[LIST_KEY], published_before)
     if TABLE_KEY in changed:
-        rows = _rows_again(store, run_id, rows, None if LIST_KEY in changed else changes, files, warnings)
+        rows = _rows_again(run_id, published_digest, rows, None if LIST_KEY in changed else changes, files, warnings)
     if LIST_KEY in changed:
         changes = _newest_in(rows)
         warnings.append(
@@ -72,6 +74,18 @@ def read_earlier_changes(store: Store, run_id: str, before: int) -> EarlierChang
         )
     rows = rows.filter(pc.less(rows["observed_ledger"], before))
     return EarlierChanges(rows, [change for change in changes if change.observed_ledger < before], warnings)
+
+
+def rows_of_copy(store: Store, before: int) -> pa.Table:
+    """The rows below the ledger ``before`` where no run is known, because somebody put a copy of ``history/`` back.
+
+    Raises `StoreError` if the table cannot be read.
+    """
+    table = store.get(TABLE_KEY)
+    try:
+        return rows_before(None if table is None else table.data, before)
+    except DecodeError as error:
+        raise StoreError(f"{TABLE_KEY}: {error}. Restore it from a copy, or remove it to begin a new one") from None
 
 
 def _advice(rows: pa.Table) -> str:
@@ -86,14 +100,16 @@ def _advice(rows: pa.Table) -> str:
     )
 
 
-def _is_as_published(store: Store, run_id: str, key: str, data: bytes | None) -> bool:
-    """Whether a file is the one that the published run wrote, or a later run that was not published.
-
-    Raises `StoreError` if the listing of the published run is missing or damaged.
-    """
+def _published_listing(store: Store, run_id: str) -> RunListing:
+    """The listing of the published run. Raises `StoreError` if it is missing or damaged."""
     listing = read_listing(store, RUN.key(run_id=run_id))
     if listing is None:
         raise StoreError(f"run {run_id} has no manifest")
+    return listing
+
+
+def _is_as_published(store: Store, run_id: str, listing: RunListing, key: str, data: bytes | None) -> bool:
+    """Whether a file is the one that the published run listed, or that a later run wrote which was not published."""
     expected = listing.sha256_of(key)
     if expected is None or (data is not None and expected == etag_of(data)):
         return True  # a run of an earlier version may list no such file
@@ -101,14 +117,16 @@ def _is_as_published(store: Store, run_id: str, key: str, data: bytes | None) ->
 
 
 def _rows_again(
-    store: Store,
     run_id: str,
+    published_digest: str | None,
     rows: pa.Table,
     changes: list[RunChange] | None,
     files: dict[str, bytes | None],
     warnings: list[str],
 ) -> pa.Table:
     """The rows of the published table, made of ``rows`` and, if need be, of the list. ``warnings`` gets what to say.
+
+    ``published_digest`` is the SHA-256 of the published table.
 
     ``rows`` are those in the file up to the published ledger. ``changes`` are None if the list is not as it was
     published either. A list that is missing says that somebody wants to go on without what is lost.
@@ -118,8 +136,6 @@ def _rows_again(
     """
     is_missing = files[TABLE_KEY] is None
     fault = "is missing" if is_missing else f"is not as run {run_id} published it"
-    listing = read_listing(store, RUN.key(run_id=run_id))
-    published_digest = None if listing is None else listing.sha256_of(TABLE_KEY)
     if published_digest == _digest_of(rows):
         warnings.append(f"{TABLE_KEY} {fault}; it is made again, whole; rows of later ledgers do not count")
         return rows

@@ -25,20 +25,17 @@ from exporter.console import Console
 from exporter.deployments.networks import network_id, network_of
 from exporter.errors import (
     CheckError,
-    DecodeError,
     ExitCode,
     ExporterError,
     PublishedCheckError,
     SourceError,
-    StoreError,
     pluralize,
 )
 from exporter.event_loops import refuse_running_loop
-from exporter.history.changes_table import rows_before
 from exporter.history.liquidations_table import restore_table
 from exporter.history.manifest import find_damage, find_lost_rollups, read_history_manifest
 from exporter.history.series import Series, catch_up, files_before, load_series, save_series
-from exporter.job.earlier_changes import read_earlier_changes
+from exporter.job.earlier_changes import read_earlier_changes, rows_of_copy
 from exporter.job.evidence import Evidence
 from exporter.job.inputs import RunInputs, run_settings
 from exporter.job.known_markets_file import load_memory, save_memory
@@ -387,7 +384,7 @@ class Job(Struct, frozen=True):
         """
         run_id = run_before(held, before)
         if run_id is None:
-            return PreviousRun(None, [], self._rows_of_a_copy(held, before))
+            return PreviousRun(None, [], rows_of_copy(held, before))
         watched = None
         if self.replaced_ledger is None:
             before = ledger_of(run_id) + 1
@@ -397,16 +394,6 @@ class Job(Struct, frozen=True):
         for text in earlier.warnings:
             self.log.warning(text)
         return PreviousRun(watched, earlier.changes, earlier.rows)
-
-    @staticmethod
-    def _rows_of_a_copy(held: HeldStore, before: int) -> pa.Table:
-        """The rows of the table of changes where no run is known: somebody put a copy of ``history/`` back."""
-        key = families.CHANGES_TABLE.only_key
-        table = held.get(key)
-        try:
-            return rows_before(None if table is None else table.data, before)
-        except DecodeError as error:
-            raise StoreError(f"{key}: {error}. Restore it from a copy, or remove it to begin a new one") from None
 
     def publish(self, held: HeldStore, accepted: AcceptedRun, inputs: RunInputs) -> RunIdentity:
         """Render and publish the tree. The run's files are checked before anything that readers can find is replaced.
