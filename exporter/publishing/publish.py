@@ -311,15 +311,19 @@ class Publication:
                 raise ImmutableKeyError(immutable_key_message(file.key))
         self._list(file)
 
+    def _died_run(self) -> Intent | None:
+        """The run that last began to replace documents and was not published; None if there is none."""
+        return died_run(self._published, read_intent(self._store))
+
     def _taken_back_from(self) -> int | None:
         """The lowest ledger that this run takes back, or that runs took back that died since the published run."""
-        died = died_run(self._published, read_intent(self._store))
+        died = self._died_run()
         ledgers = (self._replaced_ledger, None if died is None else died.replaced_ledger)
         return min((ledger for ledger in ledgers if ledger is not None), default=None)
 
     def _file_of_died_run(self) -> dict[str, str]:
         """The id of a run that died before the history's manifest named its Parquet file, keyed by that file."""
-        died = died_run(self._published, read_intent(self._store))
+        died = self._died_run()
         named = {file.key for file in self.history_manifest.files}.union(self._superseded)
         if died is None or died.history_key is None or died.history_key in named:
             return {}
