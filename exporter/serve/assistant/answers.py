@@ -201,7 +201,7 @@ class Answers:
             cursor: the next_cursor of an earlier answer, which goes on with the list.
         """
         times, said = await self._period(since, until)
-        every = await self._tree.document(CHANGES.template)
+        every = await self._tree.document(CHANGES.only_key)
         address = None if market is None else (await self._market(market))["market"]
         matching = [
             change

@@ -17,8 +17,11 @@ MOST_CANDIDATES = 10
 MOST_ASKED = 80
 """The most characters of a question's name that are compared with others or shown."""
 
-
 MOST_MEANT = 3
+"""The most names that are suggested."""
+
+SHORTEST_PART = 3
+"""The fewest characters of a question's name for which it may be a part of the name that was meant."""
 
 
 def meant(asked: str, names: Iterable[str]) -> str:
@@ -30,7 +33,7 @@ def meant(asked: str, names: Iterable[str]) -> str:
     wanted = asked.lower()[:MOST_ASKED]
     words = re.findall(r"[^\s,;]+", wanted)
     close = difflib.get_close_matches(wanted, known, n=MOST_MEANT, cutoff=0.7)
-    parts = [name for name in known if len(wanted) >= MOST_MEANT and wanted in name]
+    parts = [name for name in known if len(wanted) >= SHORTEST_PART and wanted in name]
     similar = dict.fromkeys([*(word for word in words if word in known), *parts, *close])
     shown = " or ".join(cut(known[name]) for name in [*similar][:MOST_MEANT])
     return f"; did you mean {shown}?" if shown else ""

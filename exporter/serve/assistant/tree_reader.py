@@ -44,12 +44,12 @@ class TreeReader:
         The column ``common_symbol`` is not in the tree: it has the symbols that people use.
         """
         native = await self.native()  # which refuses a tree of another format
-        data = await self._file(LATEST_PARQUET.template)
+        data = await self._file(LATEST_PARQUET.only_key)
         try:
             open_parquet(data)
             table = pl.read_parquet(io.BytesIO(data))
         except (UnreadableError, pl.exceptions.PolarsError) as error:
-            raise SourceError(f"{self._source.uri}: {LATEST_PARQUET.template} cannot be read: {error}") from error
+            raise SourceError(f"{self._source.uri}: {LATEST_PARQUET.only_key} cannot be read: {error}") from error
         lacking = {name: dtype for name, dtype in POOLS_SCHEMA.items() if name not in table.columns}
         table = table.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in lacking.items())
         return with_common_symbols(table, native)
