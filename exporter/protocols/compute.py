@@ -356,6 +356,8 @@ _WEIGHTS_OF_MEANS = {
     "supply": "supplied_usd_cents",
     "total_supply": "supplied_usd_cents",
     "borrow": "borrowed_usd_cents",
+    "comparable_supply": "supplied_usd_cents",
+    "comparable_borrow": "borrowed_usd_cents",
 }
 """The yields whose mean over its pools a market has, with the column that is the weight."""
 

@@ -343,6 +343,8 @@ class MarketFrameRow(TypedDict):
     mean_supply_apy_bps: int | None
     mean_total_supply_apy_bps: int | None
     mean_borrow_apy_bps: int | None
+    mean_comparable_supply_apy_bps: int | None
+    mean_comparable_borrow_apy_bps: int | None
     oracle: str | None
     config_hash: str
     wasm_hash: str | None

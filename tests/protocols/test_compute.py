@@ -148,7 +148,13 @@ class TestFrames:
         rows = tables.pools.filter((pl.col("market") == BLEND_V2) & pl.col("supplied_usd_cents").is_not_null())
         means = tables.markets.rows_by_key("market", named=True, unique=True)
 
-        for rate, side in (("supply", "supplied"), ("total_supply", "supplied"), ("borrow", "borrowed")):
+        for rate, side in (
+            ("supply", "supplied"),
+            ("total_supply", "supplied"),
+            ("borrow", "borrowed"),
+            ("comparable_supply", "supplied"),
+            ("comparable_borrow", "borrowed"),
+        ):
             weights = rows[f"{side}_usd_cents"].to_list()
             whole = sum(rate * weight for rate, weight in zip(rows[f"{rate}_apy_bps"], weights, strict=True))
             assert means[BLEND_V2][f"mean_{rate}_apy_bps"] == whole // sum(weights) > 0

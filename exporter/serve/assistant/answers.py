@@ -56,11 +56,13 @@ MOST_UTILIZATION_BPS = 10**9
 """The largest utilization that can be asked for. Published ones are far smaller."""
 
 SHORT_BUCKET = (
-    *("start_time", "supply_apy_bps", "realized_supply_apy_bps", "borrow_apy_bps", "utilization_bps"),
-    *("mean_supply_apy_bps", "mean_borrow_apy_bps", "best_supply_apy_bps", "best_borrow_apy_bps"),
+    *("start_time", "comparable_supply_apy_bps", "realized_supply_apy_bps"),
+    *("comparable_borrow_apy_bps", "realized_borrow_apy_bps", "utilization_bps"),
+    *("mean_comparable_supply_apy_bps", "mean_comparable_borrow_apy_bps"),
+    *("best_comparable_supply_apy_bps", "best_comparable_borrow_apy_bps"),
     *("tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents", "observation_count"),
 )
-"""The fields of a bucket in short histories."""
+"""The fields of a bucket in short histories. Its yields are compounded alike, because an answer may compare protocols."""
 
 FOR_PROGRAMS = (
     *("format", "manifest_key", "manifest_sha256", "evidence_key", "risk_key", "risk_sha256", "previous_run_id"),

@@ -170,7 +170,7 @@ class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
         BasisPoints | None,
         doc(
             "Mean `supply_apy_bps`, compounded as the protocol does it, weighted by USD supplied, in basis points; to "
-            "compare protocols take `mean_total_supply_apy_bps`; null if nothing is supplied."
+            "compare protocols take `mean_comparable_supply_apy_bps`; null if nothing is supplied."
         ),
     ]
     mean_total_supply_apy_bps: Annotated[
@@ -183,8 +183,22 @@ class MarketEntry(Struct, frozen=True, forbid_unknown_fields=True):
     mean_borrow_apy_bps: Annotated[
         BasisPoints | None,
         doc(
-            "Mean `borrow_apy_bps`, compounded as the protocol does it, weighted by USD borrowed, in basis points; "
-            "null if nothing is borrowed."
+            "Mean `borrow_apy_bps`, compounded as the protocol does it, weighted by USD borrowed, in basis points; to "
+            "compare protocols take `mean_comparable_borrow_apy_bps`; null if nothing is borrowed."
+        ),
+    ]
+    mean_comparable_supply_apy_bps: Annotated[
+        BasisPoints | None,
+        doc(
+            "Mean `comparable_supply_apy_bps`, compounded daily, alike for every protocol, weighted by USD supplied, "
+            "in basis points; null if nothing is supplied."
+        ),
+    ]
+    mean_comparable_borrow_apy_bps: Annotated[
+        BasisPoints | None,
+        doc(
+            "Mean `comparable_borrow_apy_bps`, compounded daily, alike for every protocol, weighted by USD borrowed, "
+            "in basis points; null if nothing is borrowed."
         ),
     ]
 

@@ -104,6 +104,15 @@ def test_the_past_is_told_by_hour_and_day(ask: Ask, tree: Tree) -> None:
         assert tree.document(f"v1/{key}/history/1d")["data"] == published(totals) != []
 
 
+def test_a_short_history_has_yields_of_one_basis(ask: Ask, tree: Tree) -> None:
+    """Short histories have what was paid and the comparable yields: protocols compound their own differently."""
+    row = tree.pools(symbol="USDC")[0]
+    for given in ({name: row[name] for name in ("market", "pool")}, {"token": "EURC"}, {"protocol": "blend"}, {}):
+        names = [name for name in ask("history", **given)["buckets"][-1] if "_apy_" in name]
+
+        assert [] == [name for name in names if "comparable" not in name and "realized" not in name] != names
+
+
 def test_the_best_rates_and_the_tokens(ask: Ask, tree: Tree) -> None:
     """Questions about a token: where it earns most or costs least, which is meant, and who issues it."""
     [token] = [token for token in tree.document("v1/tokens")["data"] if token["symbol"] == "USDC"]
