@@ -62,7 +62,7 @@ SHORT_BUCKET = (
     *("best_comparable_supply_apy_bps", "best_comparable_borrow_apy_bps"),
     *("tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents", "observation_count"),
 )
-"""The fields of a bucket in short histories. Its yields are compounded alike, because an answer may compare protocols."""
+"""The fields of a bucket in short histories. Yields are compounded alike, because an answer may compare protocols."""
 
 FOR_PROGRAMS = (
     *("format", "manifest_key", "manifest_sha256", "evidence_key", "risk_key", "risk_sha256", "previous_run_id"),
