@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 import jsonschema_rs
 
@@ -15,6 +15,11 @@ from exporter.tree.documents import OpenApiDocument
 
 MAX_SCHEMA_FAULTS = 20
 """Largest number of faults that are reported of one document that does not match its schema."""
+
+_DOCUMENT = "urn:exporter:openapi"
+"""The name by which compiled schemas refer to their document. It is read once for all of them."""
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schemas = dict[str, jsonschema_rs.Draft202012Validator]
 """Compiled schemas, by the names of the models that they describe."""
@@ -31,19 +36,26 @@ def schemas_of(components: Mapping[str, Any]) -> Schemas:
 
     Raises `CheckError` for a schema that cannot be compiled.
     """
+    document = jsonschema_rs.Registry([(_DOCUMENT, {"components": {"schemas": components}})], retriever=_fetch_nothing)
     compiled = {}
     for name, schema in components.items():
         if not isinstance(schema, dict):
             raise CheckError(f"$.components.schemas: {name} is not a schema")
         try:
+            jsonschema_rs.meta.validate({**schema, "$schema": _DIALECT})
             compiled[name] = jsonschema_rs.Draft202012Validator(
-                {**schema, "components": {"schemas": components}},
+                {"$ref": f"{_DOCUMENT}#/components/schemas/{name}"},
+                registry=document,
                 offline=True,
                 pattern_options=jsonschema_rs.RegexOptions(),  # the one engine that never backtracks
             )
         except ValueError as error:
             raise CheckError(f"$.components.schemas: {name} is not known here: {_first_line(error)}") from error
     return compiled
+
+
+def _fetch_nothing(uri: str) -> NoReturn:
+    raise ValueError(f"{uri} is outside of the document")
 
 
 def schema_faults(schemas: Schemas, name: str, value: Any) -> Iterator[str]:
