@@ -16,7 +16,7 @@ _HOME = {
     "Certificate": "ledger.view",
     "ExporterError": "errors",
     "FromArchive": "past.archive_source",
-    "LedgerTables": "job.reading",
+    "LedgerTables": "job.library",
     "CheckSummary": "audit.check_summary",
     "RunResult": "job.run",
     "Settings": "config",
@@ -24,7 +24,7 @@ _HOME = {
     "TreeFaultsError": "publishing.faults",
     "check_tree": "audit.check",
     "load_settings": "config",
-    "read": "job.reading",
+    "read": "job.library",
     "run": "job.run",
     "scan_history": "history.export",
 }

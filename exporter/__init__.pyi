@@ -4,8 +4,8 @@ from exporter.config import Settings as Settings
 from exporter.config import load_settings as load_settings
 from exporter.errors import ExporterError as ExporterError
 from exporter.history.export import scan_history as scan_history
-from exporter.job.reading import LedgerTables as LedgerTables
-from exporter.job.reading import read as read
+from exporter.job.library import LedgerTables as LedgerTables
+from exporter.job.library import read as read
 from exporter.job.run import RunResult as RunResult
 from exporter.job.run import run as run
 from exporter.ledger.view import Certificate as Certificate

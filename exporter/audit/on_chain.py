@@ -21,7 +21,7 @@ from exporter.discovery import discover_context
 from exporter.discovery.known_markets import Memory
 from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.job.known_markets_file import load_memory
-from exporter.job.reading import read_protocols, reading_deadline, view_limits
+from exporter.job.scope_reading import read_protocols, reading_deadline, view_limits
 from exporter.job.sources import Source
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE

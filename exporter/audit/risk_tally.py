@@ -19,7 +19,7 @@ from exporter.config import Settings
 from exporter.deployments.identified_tokens import identities
 from exporter.deployments.networks import network_of
 from exporter.errors import DecodeError, ExactError
-from exporter.job.reading import read_protocols, search_scope, view_limits
+from exporter.job.scope_reading import read_protocols, search_scope, view_limits
 from exporter.job.sources import OpenSource
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import key_of_entry

@@ -10,15 +10,15 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from exporter.bounds import EVIDENCE_BYTES, EVIDENCE_LINE_BYTES, gzip_lines
-from exporter.deployments import MARKET, Deployment
-from exporter.deployments.listing import MarketKey, MarketListings
+from exporter.deployments import Deployment
+from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_id
 from exporter.discovery.candidates import listings_of
 from exporter.discovery.known_markets import LearnedContract
 from exporter.errors import DecodeError, SnapshotFileError, SourceError
+from exporter.job.search_scope import SearchScope
 from exporter.ledger.codec.entries import ARCHIVED
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
@@ -59,73 +59,6 @@ The third field of an entry is `ARCHIVED` if it is archived. Of other entries th
 live. Somebody may have extended that between the ledger and the reading, which changes nothing else of the entry, so
 two readings of one ledger could differ.
 """
-
-
-class SearchScope(Struct, frozen=True):
-    """Where a run looks for markets.
-
-    Attributes:
-        candidates: the addresses that should be markets or pools, by protocol.
-        deployments: the deployments of the package's lists, with the contracts that the chain added to them.
-        compared_lists: the deployments of the lists that the run compares with the chain. Empty if it compares none.
-        listings: says which markets are listed.
-        excluded: the addresses that the operator excluded.
-        skipped: the markets that are not read because they are excluded, or because the evidence says so.
-    """
-
-    candidates: Mapping[str, Sequence[Candidate]]
-    deployments: Sequence[Deployment]
-    compared_lists: Sequence[Deployment]
-    listings: MarketListings
-    excluded: frozenset[str] = frozenset()
-    skipped: Sequence[SkippedMarket] = ()
-
-    def without(self, excluded: Iterable[str]) -> SearchScope:
-        """This scope without the excluded markets; those among the candidates count as skipped."""
-        excluded = frozenset(excluded)
-        candidates = dict[str, Sequence[Candidate]]()
-        skipped = dict[MarketKey, SkippedMarket]()
-        for name, own in self.candidates.items():
-            candidates[name] = [item for item in own if item.address not in excluded]
-            for item in own:
-                if item.address in excluded:
-                    skipped[MarketKey(name, item.address)] = SkippedMarket(item.address, name, SkipReason.EXCLUDED)
-        return replace(self, candidates=candidates, excluded=excluded, skipped=[*self.skipped, *skipped.values()])
-
-    def admits(self, candidate: Candidate) -> bool:
-        """Whether a run may read this market: it is neither excluded nor skipped."""
-        skipped = {MarketKey(item.protocol, item.market) for item in self.skipped}
-        return (
-            candidate.address not in self.excluded and MarketKey(candidate.protocol, candidate.address) not in skipped
-        )
-
-    def listed_alone(self) -> SearchScope:
-        """The scope of the listed markets. The lists' markets that are not listed are not compared with the chain."""
-        listed = {
-            name: [item for item in own if self.listings.is_listed(name, item.address)]
-            for name, own in self.candidates.items()
-        }
-        lists = [
-            replace(item, contracts=tuple(each for each in item.contracts if each.role != MARKET or each.listed))
-            for item in self.compared_lists
-        ]
-        return replace(self, candidates=listed, compared_lists=lists)
-
-    def others(self) -> list[Candidate]:
-        """The candidates that are not listed."""
-        return [
-            item
-            for name, own in self.candidates.items()
-            for item in own
-            if not self.listings.is_listed(name, item.address)
-        ]
-
-    def with_more(self, more: Iterable[Candidate]) -> SearchScope:
-        """This scope with more candidates."""
-        candidates = {name: list(own) for name, own in self.candidates.items()}
-        for item in more:
-            candidates[item.protocol].append(item)
-        return replace(self, candidates=candidates)
 
 
 # The repr has no fields, because `asyncio.run` makes that of its result: here it would be as large as the network.

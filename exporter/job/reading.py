@@ -1,114 +1,40 @@
-"""Reads every market at one ledger.
-
-`read` is for callers of the library, and `read_markets` for a run: it also discovers markets, and gives the evidence.
-"""
+"""Reads every market at one ledger, as a run does: it also discovers markets, and returns the evidence."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 from msgspec.structs import replace
 
-from exporter.config import NetworkSettings, Settings, load_settings
+from exporter.config import NetworkSettings, Settings
 from exporter.deployments import MARKET
 from exporter.deployments.listing import MarketListings
-from exporter.deployments.networks import network_id
 from exporter.discovery import (
     Discovered,
     DiscoveryContext,
-    candidates,
     discover_context,
     learn,
     remember_named,
     remembered,
 )
-from exporter.discovery.candidates import check_lists, listings_of
 from exporter.discovery.known_markets import LearnedContract, Memory
-from exporter.durations import duration_text
-from exporter.errors import ConfigError, SourceError
-from exporter.event_loops import refuse_running_loop
-from exporter.job.evidence import Evidence, SearchScope
+from exporter.job.evidence import Evidence
 from exporter.job.exclude import remove_excluded
-from exporter.job.sources import OpenSource, RpcEndpoints, StoredLedger, open_evidence
+from exporter.job.scope_reading import read_scope, reading_deadline, search_scope, view_limits
+from exporter.job.search_scope import SearchScope
+from exporter.job.sources import OpenSource, open_evidence
 from exporter.job.unlisted import Budget, UnlistedMarkets, budget_of, unread_of
-from exporter.ledger.checkpoints import CHECKPOINT_LEDGERS
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
-from exporter.ledger.view import Certificate, LedgerView, ViewLimits, gather_or_cancel
-from exporter.protocols import PROTOCOLS, oracle_forms
+from exporter.ledger.view import Certificate, LedgerView, gather_or_cancel
+from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import LEARNED, Candidate, ProtocolReading
 from exporter.protocols.compute import Tables, compute
-from exporter.protocols.containment import read_contained
-from exporter.protocols.frozen_keys import SETTING_KEY, mark_frozen
-from exporter.protocols.price_sources import watch_prices_contained
 from exporter.tree.documents import SkippedMarket
-from exporter.user_files import user_path
-
-
-class LedgerTables(NamedTuple):
-    """The numbers of all markets, and a certificate that they are the state of one ledger.
-
-    >>> tables.ledger == certificate.ledger
-    True
-    >>> tables.unread
-    []
-    """
-
-    tables: Tables
-    certificate: Certificate
-
-
-def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
-    """Read every market at one ledger, and write nothing.
-
-        >>> tables, certificate = read(rpc_url)
-        >>> tables.pools.select("protocol", "symbol", "total_supplied").sort("protocol", "symbol").row(0)
-        ('alula', 'EURC', 4776600000000)
-
-    ``Tables.controls`` has the admins and the code of markets. Who is behind their prices is read by runs only, which
-    compare it.
-
-    Args:
-        source: the URL of a Stellar RPC, or the path of a ledger snapshot file.
-        settings: the network, its limits, and the markets. If omitted, they are loaded from the environment.
-
-    Raises:
-        SourceError: the source cannot be read, or is of another network.
-        ConfigError: the source is not a URL or a path, there is nothing to read by the settings, or an event loop runs
-            in this thread.
-    """
-    refuse_running_loop("read")
-    settings = load_settings() if settings is None else settings
-    _refuse_other_types(source, settings)
-    is_url = isinstance(source, str) and "://" in source
-    if is_url:
-        if not (settings.discovery.enabled or settings.markets):
-            raise ConfigError("there is nothing to read: discovery.enabled is false, and markets names no market")
-        settings = structs.replace(settings, network=structs.replace(settings.network, rpc_urls=(str(source),)))
-
-    async def work() -> MarketsRead:
-        async with (RpcEndpoints() if is_url else StoredLedger(user_path(source))).open(settings) as opened:
-            memory = Memory(network_id(settings.passphrase)) if opened.discovers(settings) else None
-            return (await read_markets(settings, opened, memory, with_price_sources=False))[0]
-
-    markets = asyncio.run(work())
-    return LedgerTables(markets.tables(), markets.certificate)
-
-
-def _refuse_other_types(source: object, settings: object) -> None:
-    """Raise `ConfigError` for what a caller without a type checker gives by mistake. A source is not quoted."""
-    if not isinstance(source, (str, Path)) or source == "":
-        what = "an empty text" if source == "" else f"of type {type(source).__name__}"
-        raise ConfigError(f"the source is {what}; give the URL of a Stellar RPC, or the path of a ledger snapshot file")
-    if not isinstance(settings, Settings):
-        what = f"of type {type(settings).__name__}"
-        raise ConfigError(f"the settings are {what}; give what exporter.load_settings returns")
 
 
 def read_again(evidence: Evidence) -> tuple[MarketsRead, Evidence]:
@@ -170,7 +96,6 @@ async def read_markets(
     (`exporter.job.unlisted`). ``memory`` has what earlier runs discovered, and gets what is new; None turns discovery
     off. Without ``with_price_sources`` nobody looks for who is behind prices, which no number needs: runs compare it.
     """
-    confirmed_before = set() if memory is None else memory.confirmed()
     search = _Search(settings, opened, memory, with_price_sources=with_price_sources)
     view = LedgerView(opened.source, view_limits(settings), search.scope.excluded)
     unlisted = UnlistedMarkets(
@@ -189,16 +114,9 @@ async def read_markets(
     readings = [*reading.result, *gathered.readings]
     for each in readings:
         remove_excluded(each, scope.excluded)
-    listed = [item for group in scope.listed_alone().candidates.values() for item in group]
-    read_candidates = [*listed, *gathered.read]
-
-    notices = list(opened.notices if opened.evidence is None else opened.evidence.notices)
-    discovered: list[Discovered] = []
-    if memory is not None and search.context is not None:
-        memory.notices.clear()  # the context has those from before
-        discovered = learn(memory, readings, read_candidates, confirmed_before, ledger)
-        remember_named(memory, search.readings, ledger)
-        notices += [*search.context.notices, *memory.notices]
+    read_candidates = [*search.listed_candidates(), *gathered.read]
+    discovered = search.learn(readings, read_candidates, ledger)
+    notices = search.notices()
 
     skipped = sorted([*scope.skipped, *gathered.skipped], key=lambda item: (item.market, item.protocol))
     entries = {**reading.entries, **gathered.entries}
@@ -268,6 +186,7 @@ class _Search:
         self._settings, self._opened, self._memory = settings, opened, memory
         self._with_price_sources = with_price_sources
         self._began = monotonic()
+        self._confirmed_before = set() if memory is None else memory.confirmed()
         remembers = None if memory is None else remembered(opened.network, memory)
         self.scope = search_scope(settings, opened, remembers)
         self.context: DiscoveryContext | None = None
@@ -292,6 +211,10 @@ class _Search:
             self.readings = await self._read_scope(view)
         return self.readings
 
+    def listed_candidates(self) -> list[Candidate]:
+        """The candidates that are listed."""
+        return [item for group in self.scope.listed_alone().candidates.values() for item in group]
+
     def unlisted_candidates(self) -> Iterable[Candidate]:
         """The candidates that are not listed, with those that the protocols' contracts name."""
         others = self.scope.others()
@@ -305,13 +228,29 @@ class _Search:
         pools = sum(len(market.members) for reading in self.readings for market in reading.markets)
         return budget_of(self._deadline, monotonic() - self._began, pools)
 
+    def learn(self, readings: Sequence[ProtocolReading], read: Sequence[Candidate], ledger: int) -> list[Discovered]:
+        """Put what was read into the memory for later runs. Returns what neither the lists nor an earlier run named."""
+        if self._memory is None or self.context is None:
+            return []
+        self._memory.notices.clear()  # the context has those from before
+        discovered = learn(self._memory, readings, read, self._confirmed_before, ledger)
+        remember_named(self._memory, self.readings, ledger)
+        return discovered
+
+    def notices(self) -> list[str]:
+        """What the operator should know of the source and of discovery, after `learn`."""
+        source = self._opened if self._opened.evidence is None else self._opened.evidence
+        if self._memory is None or self.context is None:
+            return list(source.notices)
+        return [*source.notices, *self.context.notices, *self._memory.notices]
+
     @property
     def _deadline(self) -> float:
         """The time limit of the whole reading, in seconds."""
         return self._settings.network.read_deadline.total_seconds()
 
     def _read_scope(self, view: LedgerView) -> Coroutine[Any, Any, list[ProtocolReading]]:
-        return _read_scope(
+        return read_scope(
             view,
             self.scope.listed_alone(),
             has_all_contracts=self._opened.has_all_contracts,
@@ -344,102 +283,3 @@ def _learned_contracts(scope: SearchScope) -> list[LearnedContract]:
         for contract in deployment.contracts
         if contract.source == LEARNED
     ]
-
-
-async def read_protocols(
-    view: LedgerView,
-    settings: Settings,
-    opened: OpenSource,
-    context: DiscoveryContext | None = None,
-    *,
-    listed_alone: bool = False,
-) -> list[ProtocolReading]:
-    """Read all markets, listed or not, in one transaction. Raises `SourceError`.
-
-    Use this only if strangers cannot slow the source down, as with a file. For RPC endpoints ask for ``listed_alone``,
-    or read as a run does (`read_markets`). If the source has no listed market, all markets are read in any case.
-    ``context`` has what earlier runs and events name.
-    """
-    scope = search_scope(settings, opened, context)
-    if listed_alone:
-        listed = await _read_scope(view, scope.listed_alone(), has_all_contracts=opened.has_all_contracts)
-        if any(reading.markets for reading in listed):
-            return listed
-    read = await _read_scope(view, scope, has_all_contracts=opened.has_all_contracts)
-    named = [item for reading in read for item in reading.named if scope.admits(item)]
-    return (
-        await _read_scope(view, scope.with_more(named), has_all_contracts=opened.has_all_contracts) if named else read
-    )
-
-
-def search_scope(settings: Settings, opened: OpenSource, context: DiscoveryContext | None = None) -> SearchScope:
-    """Where to look for markets: in lists, and where earlier runs and events say. Evidence has what its run used."""
-    if opened.evidence is not None:
-        return opened.evidence.search_scope(opened.network.deployments)
-    lists = opened.network.deployments if settings.discovery.enabled else ()
-    deployments = lists if context is None else context.deployments
-    by_protocol = candidates(
-        settings, opened.network, PROTOCOLS, opened.instances, () if context is None else context.candidates
-    )
-    every = [candidate for group in by_protocol.values() for candidate in group]
-    listings = listings_of(opened.network.deployments, every)
-    return SearchScope(by_protocol, deployments, lists, listings).without(settings.exclude)
-
-
-async def _read_scope(
-    view: LedgerView,
-    scope: SearchScope,
-    *,
-    has_all_contracts: bool,
-    early: Sequence[bytes] = (),
-    with_price_sources: bool = True,
-) -> list[ProtocolReading]:
-    """The readings of the protocols that have a market or a list in the scope, or of all if none has.
-
-    ``early`` are keys that the readers will probably ask for later.
-    """
-    deployments = {name: [item for item in scope.deployments if item.protocol == name] for name in PROTOCOLS}
-    names = [name for name in PROTOCOLS if scope.candidates.get(name) or deployments[name]] or list(PROTOCOLS)
-    drifts, _, _, *read = await gather_or_cancel(
-        check_lists(view, scope.compared_lists, has_all_contracts=has_all_contracts),
-        view.read_early(early),
-        view.read_early([SETTING_KEY], alone=True),
-        *(read_contained(PROTOCOLS[name], view, scope.candidates[name], deployments[name]) for name in names),
-    )
-    if with_price_sources:
-        await watch_prices_contained(view, read, oracle_forms())
-    notice = await mark_frozen(view, read)
-    if notice is not None:
-        read[0].notices.append(notice)
-    for reading in read:
-        reading.notices += [
-            drift.notice
-            for drift in drifts
-            if drift.protocol == reading.protocol
-            and drift.address not in reading.unknown_code  # the reader reported that code already
-        ]
-    return read
-
-
-def view_limits(settings: Settings) -> ViewLimits:
-    """How often and how long a view reads again until everything is of one ledger."""
-    network = settings.network
-    return ViewLimits(
-        max_rounds=network.max_rounds,
-        max_seconds=network.read_deadline.total_seconds(),
-        spacing=CHECKPOINT_LEDGERS if network.prefer_checkpoint else 1,
-    )
-
-
-@asynccontextmanager
-async def reading_deadline(settings: Settings) -> AsyncIterator[None]:
-    """Raise `SourceError` if what is inside takes longer than ``network.read_deadline``."""
-    deadline = settings.network.read_deadline
-    try:
-        async with asyncio.timeout(deadline.total_seconds()):
-            yield
-    except TimeoutError:
-        raise SourceError(
-            f"reading took longer than network.read_deadline = {duration_text(deadline)}; use a faster endpoint, "
-            "or raise that, network.max_in_flight or network.requests_per_second"
-        ) from None

@@ -16,7 +16,7 @@ from exporter.audit import on_chain as job
 from exporter.audit.on_chain import ChainCheck, StorageRuleComparison, compare_storage_rules
 from exporter.deployments.networks import network_id
 from exporter.errors import CheckError
-from exporter.job.reading import read_protocols
+from exporter.job.scope_reading import read_protocols
 from exporter.job.sources import OpenSource, open_snapshot
 from exporter.ledger.codec.scval_encode import encode_scval, i128, struct_map, u64
 from exporter.ledger.snapshot_file import LedgerSnapshot

@@ -21,7 +21,7 @@ from exporter.discovery import DiscoveryContext
 from exporter.errors import DecodeError, ExporterError
 from exporter.history.manifest import HistoryPart
 from exporter.history.parquet import render_history
-from exporter.job.reading import read_protocols, view_limits
+from exporter.job.scope_reading import read_protocols, view_limits
 from exporter.job.sources import OpenSource
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import is_instance_key
