@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 
+from exporter.job import rendering
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from tests import made_once
 from tests.audit.trees import Files, good_tree
@@ -86,6 +88,15 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the settings of the machine out of the tests: no variable of the exporter or of AWS reaches one."""
     for name in [name for name in os.environ if name.startswith(("EXPORTER_", "AWS_"))]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="module")
+def without_pages() -> Iterator[None]:
+    """Runs render no web pages: for the tests of a module that look at none. Pages are a third of a run's time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(made_once, "trees_are_whole", False)
+        patch.setattr(rendering, "render_site", lambda *_: iter(()))
+        yield
 
 
 @pytest.fixture(scope="session")

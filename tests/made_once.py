@@ -13,10 +13,13 @@ T = TypeVar("T")
 shared_folder: Path | None = None
 """The folder that all workers of this run have; set before the first test."""
 _made: dict[str, Any] = {}
+trees_are_whole = True
+"""False while runs leave out the web pages (fixture `without_pages`). Nothing is shared then."""
 
 
 def once(name: str, make: Callable[[], T]) -> T:
     """The result of ``make``, made by the first worker that asks for it under this name. Nobody may change it."""
+    assert trees_are_whole, f"a test without web pages may not make the {name} that all tests share"
     if name not in _made:
         _made[name] = make() if shared_folder is None else _shared(shared_folder / name, make)
     made: T = _made[name]

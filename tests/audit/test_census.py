@@ -50,6 +50,8 @@ from tests.job_runs import run, settings_for
 from tests.localnet.recorded import BLEND_V2, LISTED, only
 from tests.past.archive.simulated_archive import SimulatedArchive
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 MARKETS = frozenset(market for _, market in LISTED)
 SLENDER, ALULA, K2 = (dict(LISTED)[name] for name in ("slender", "alula", "k2"))
 XOXNO, PERIDOT = dict(LISTED)["xoxno"], dict(LISTED)["peridot"]

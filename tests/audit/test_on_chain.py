@@ -35,6 +35,8 @@ from tests.job_runs import direct, on_chain, read_tables, settings_for
 from tests.localnet.recorded import BLEND_V2, only, pools_of
 from tests.protocols.protocol_facts import all_facts, recorded_pools
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 
 def compare(network: RecordedNetwork, *names: str, behaviour: Behaviour | None = None, **flags: Any) -> ChainCheck:
     with running(create_app(network, behaviour or Behaviour())) as url:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from exporter.config import Settings
@@ -24,6 +25,8 @@ from exporter.localnet.server import Behaviour, create_app, running
 from tests.job_runs import run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, LISTED, only
 from tests.protocols.made_ledger import entry
+
+pytestmark = pytest.mark.usefixtures("without_pages")
 
 LOCAL = NETWORKS[NETWORK]
 

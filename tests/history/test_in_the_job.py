@@ -27,6 +27,8 @@ from exporter.tree.files import RenderedFile
 from tests.job_runs import NOW, run, settings_for
 from tests.localnet.recorded import BLEND_V1, only, pools_of
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 WEEK = 7 * 86_400
 STATE_PREFIX = STATE_KEY.removesuffix(".bin")
 

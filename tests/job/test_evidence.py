@@ -23,6 +23,8 @@ from exporter.localnet.server import Behaviour, create_app, running
 from exporter.stores.memory import MemoryStore
 from tests.job_runs import NOW, run, settings_for
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:

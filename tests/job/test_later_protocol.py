@@ -20,6 +20,8 @@ from exporter.localnet.server import create_app, running
 from tests.job_runs import run, settings_for
 from tests.localnet.recorded import only
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 
 @pytest.mark.parametrize(("later", "count"), [pytest.param(0, 0, marks=pytest.mark.slow), (1, 1)])
 def test_what_can_be_read_is_published_with_a_notice(tmp_path: Path, later: int, count: int) -> None:

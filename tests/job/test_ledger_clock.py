@@ -20,6 +20,8 @@ from tests.audit.trees import read
 from tests.job_runs import run, settings_for
 from tests.localnet.recorded import only
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 LEDGER, CLOSED = 5_000, datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TIME = int(CLOSED.timestamp())
 DAY = 86_400

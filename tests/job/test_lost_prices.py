@@ -17,6 +17,8 @@ from exporter.tables import PoolKey
 from tests.job_runs import run, settings_for
 from tests.localnet.recorded import only
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 DAY = 86_400
 BEGIN = 1_790_000_000
 

@@ -21,6 +21,8 @@ from tests.job_runs import run, settings_for
 from tests.localnet.recorded import BLEND_V2, only, without_oracle
 from tests.stores.bucket_simulator import BucketSimulator
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 BLEND_ALONE: dict[str, Any] = only("blend")
 
 

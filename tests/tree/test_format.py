@@ -28,6 +28,8 @@ from tests.audit.trees import tree_of, write
 from tests.job_runs import settings_for
 from tests.localnet.recorded import BLEND_V1, only
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 EARLIER, LATER = "was made by an earlier version", "was made by a later version"
 
 READERS = (

@@ -41,6 +41,8 @@ from exporter.tree.documents import Transitions
 from exporter.tree.families import JOURNAL_KEY
 from tests.past.backfill.recorded_lake import RecordedLake, history_of, make_lake
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 LEDGERS, EVERY = 50, 2 * 3600
 BOUNDARIES = 4  # the ledgers 12, 24, 36 and 48
 GAP, BEFORE_GAP = 32, 2
