@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,25 +22,11 @@ from exporter.cli.common import (
     reporting,
 )
 from exporter.console import Console, own_command
-from exporter.durations import duration_text
 from exporter.errors import ConfigError, ExitCode
 from exporter.user_files import user_path
 
 if TYPE_CHECKING:
     from exporter.serve.edge import Platform
-
-CLOSE_SECONDS = 5
-QUIET_LEDGERS = 30 * 86_400 // CLOSE_SECONDS
-FIRST_MOVES = 3
-"""How often every pool moves before anything is published, so that markets have their usual size."""
-
-PAST_CLOSE_SECONDS = 4 * 3_600
-PAST_EVERY_SECONDS = 8 * 3_600
-ON_ICE = 3
-"""The status of Blend's markets in a new demo's first run, so that its second run has changes to show."""
-
-_FIRST_LEDGER = 65_000_000
-_FIRST_TIME = 1_790_000_000
 
 
 @click.command(epilog=exit_codes({ExitCode.DONE: "the server was stopped"}))
@@ -120,82 +104,9 @@ def demo(console: Console, out: str, pools: int | None, seed: int, past: timedel
     The markets were recorded and then changed at random, as every page says. If the output is new, it also gets a
     history.
     """
-    import exporter
-    from exporter.config import load
-    from exporter.history.manifest import read_history_manifest
-    from exporter.ledger.codec.entries import instance_key
-    from exporter.ledger.codec.scval_encode import symbol
-    from exporter.localnet.player import NETWORK, RecordedNetwork, copies_for
-    from exporter.localnet.server import Behaviour, create_app, running
-    from exporter.protocols.movement import NumberField
-    from exporter.publishing.published_state import refuse_files_of_others
-    from exporter.stores import open_store
+    from exporter.localnet.demo import run_demo
 
-    # The ledger follows from the wall clock, so that a later demo into the same output has a later ledger. Events are
-    # kept for a month, so that the later demo misses none. An output with a history keeps it. The network moves through
-    # the same past again, so that the markets are where the earlier demo left them.
-    now = int(time.time())
-    ledger = _FIRST_LEDGER + (now - _FIRST_TIME) // CLOSE_SECONDS
-    console.event("demo", f"a recorded network, at ledger {ledger}", ledger=ledger)
-    store = open_store(out)
-    new = read_history_manifest(store, older=True) is None
-    if new:
-        refuse_files_of_others(store)
-    past_ledgers = past // timedelta(seconds=PAST_CLOSE_SECONDS)
-    flags: dict[str, object] = {
-        "network.name": NETWORK,
-        "network.requests_per_second": 1000.0,  # the network is on this machine
-        "output.uri": out,
-        "output.report": report,
-    }
-    before = past_ledgers + FIRST_MOVES
-    network = RecordedNetwork(
-        copies=copies_for(pools),
-        seed=seed,
-        start_ledger=ledger - before,
-        start_time=now - now % CLOSE_SECONDS - before * PAST_CLOSE_SECONDS,
-        close_seconds=PAST_CLOSE_SECONDS,
-        window=QUIET_LEDGERS,
-        quiet_ledgers=QUIET_LEDGERS,
-    )
-    # No list names the copies, so the settings do.
-    flags["markets"] = [{"protocol": "blend", "address": market} for market in network.copies]
-
-    def publish(behaviour: Behaviour) -> exporter.RunResult:
-        with running(create_app(network, behaviour)) as url:
-            settings = load(None, flags | {"network.rpc_urls": [url]}, environment={}).settings
-            return exporter.run(settings, console=console)
-
-    network.settle(FIRST_MOVES)
-    if past_ledgers:
-        from exporter.localnet.lake_writer import live_into_lake, live_through, remember
-
-        settings = load(None, flags, environment={}).settings
-        with (
-            console.step("past", f"simulating {duration_text(past)}{' and replaying them' if new else ''}") as facts,
-            tempfile.TemporaryDirectory(prefix="exporter-lake-") as folder,
-        ):
-            facts.update(ledgers=past_ledgers)
-            if new:
-                state = live_into_lake(network, past_ledgers - 2, Path(folder))
-                added = remember(network, state, Path(folder), PAST_EVERY_SECONDS, settings, store)
-                facts.update(observations=added.added, rows=added.rows)
-            else:
-                live_through(network, past_ledgers - 2)
-        markets = {pool.market for pool in network.pools if pool.protocol == "blend"}
-        statuses = [NumberField(instance_key(market), (symbol("Config"), symbol("status"))) for market in markets]
-        usual = {status.key: network.look(status.key) for status in statuses}
-
-        def close(written: dict[bytes, bytes | None]) -> None:
-            time_of_ledger = network.chain.close_time(network.chain.latest) + PAST_CLOSE_SECONDS
-            network.close(written | network.prices.advance(time_of_ledger))
-
-        close({status.key: status.write(network.look, ON_ICE) for status in statuses})
-        if new:
-            publish(Behaviour())
-        close(usual)
-    network.close_seconds = CLOSE_SECONDS
-    result = publish(Behaviour(advance_every_seconds=CLOSE_SECONDS))
+    result = run_demo(console, out, pools=pools, seed=seed, past=past, report=report)
     look = ("check", out) if "://" in out else ("serve", "--out", out)
     console.event("demo", f"view it with: {own_command(*look)}")
     sys.exit(result.exit_code)
