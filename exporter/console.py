@@ -27,6 +27,19 @@ def own_command(*arguments: str) -> str:
     return shlex.join([*program, *arguments])
 
 
+def harmless(text: str) -> str:
+    """The text of a message, which may quote strangers, without what a terminal or a workflow would obey.
+
+    Control, format and surrogate characters become spaces, except ends of lines. GitHub obeys a line that begins with
+    ``::``, and ``##[`` anywhere, so these get a space inside.
+    """
+    lines = []
+    for line in text.split("\n"):
+        shown = "".join(character if character.isprintable() else " " for character in line).replace("##[", "## [")
+        lines.append(shown.replace("::", ": :", 1) if shown.lstrip().startswith("::") else shown)
+    return "\n".join(lines)
+
+
 def _echo(text: str, stream: TextIO) -> None:
     """Write a text at once. A closed log stops nothing. A closed standard output raises ``BrokenPipeError``."""
     try:
@@ -67,7 +80,9 @@ class Console:
         if self._json:
             stamp = at.isoformat(timespec="milliseconds")
             line = json.dumps({"time": stamp, "event": name, "message": message, **facts}, default=str)
+            line = line.replace("##[", r"##\u005b")  # see `harmless`
         else:
+            message = harmless(message)
             line = f"{at:%Y-%m-%dT%H:%M:%SZ} {message}" if self._stamped else message
         before, after = ("\r\x1b[2K", self._doing) if self._doing else ("", "")
         _echo(f"{before}{line}\n{after}", self._stream)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from exporter.errors import ConfigError
+from exporter.user_files import no_folder
 
 if TYPE_CHECKING:
     import httpx
@@ -130,7 +131,7 @@ def check_aws() -> None:
     if os.environ.get("SSLKEYLOGFILE"):
         tls_context()
     variable = "AWS_WEB_IDENTITY_TOKEN_FILE"
-    if (path := os.environ.get(variable)) and not Path(path).is_file():
+    if (path := os.environ.get(variable)) and not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises if the user may not look there
         raise ConfigError(f"{variable}: there is no file {path!r}; correct or unset it")
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     check_requests_to(endpoint or "https://s3.amazonaws.com")
@@ -212,6 +213,6 @@ def _trusted() -> tuple[str | None, str | None]:
     file, folder = _certificates("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     if file:
         return file, None
-    if folder and not all(Path(one).is_dir() for one in folder.split(os.pathsep)):
+    if folder and any(no_folder(Path(one)) for one in folder.split(os.pathsep)):
         raise ConfigError(f"SSL_CERT_DIR: {folder!r} is not a folder; correct or unset it")
     return None, folder or None

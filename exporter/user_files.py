@@ -36,6 +36,22 @@ def user_path(text: str | Path) -> Path:
         raise ConfigError(f"{str(text)!r}: this home is not known; write the path without ~, or put ./ first") from None
 
 
+def no_folder(path: Path) -> str:
+    """Why a path cannot be used as a folder, in words that follow its name. Empty if it can.
+
+    ``Path.is_dir`` raises if the user may not look there, or if the name is too long.
+    """
+    try:
+        is_folder = stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        is_folder = False
+    except OSError as error:
+        return f"cannot be looked at ({error.strerror})"
+    except ValueError:  # a NUL
+        is_folder = False
+    return "" if is_folder else "is not a folder"
+
+
 def is_written_into(target: Path) -> bool:
     """Whether the target is standard output, a device, a pipe or a socket, which stays what it is."""
     # Somebody holds a regular file behind /dev/stdout open, and would not notice that it is replaced.

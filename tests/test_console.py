@@ -96,3 +96,20 @@ def test_own_command_can_be_typed(started: str, typed: str, monkeypatch: pytest.
     monkeypatch.setattr(sys, "argv", [started])
 
     assert f"{typed} serve --out 'my tree'" == own_command("serve", "--out", "my tree")
+
+
+def test_nothing_in_a_message_is_obeyed() -> None:
+    """What strangers wrote cannot steer a terminal or a workflow: controls are spaces, ``::`` and ``##[`` are cut."""
+    stream = io.StringIO()
+    console = Console("text", stream)
+
+    console.warning("the key \x1b]0;title\x07x\r\u202e\udcff")
+    console.error("unknown key\n ::set-output name=exit-code::0\n##[error]x", 2)
+
+    assert "warning: the key  ]0;title x   \nerror: unknown key\n : :set-output name=exit-code::0\n## [error]x\n" == (
+        stream.getvalue()
+    )
+    stream = io.StringIO()
+    Console("json", stream).warning("##[error]x")
+    assert "##[" not in stream.getvalue()
+    assert "##[error]x" == json.loads(stream.getvalue())["message"]

@@ -10,7 +10,7 @@ import pytest
 
 from exporter import user_files
 from exporter.errors import ConfigError
-from exporter.user_files import user_path, write_text, writing
+from exporter.user_files import no_folder, user_path, write_text, writing
 
 
 @pytest.fixture
@@ -105,3 +105,12 @@ def test_the_root_of_the_file_system_is_no_file() -> None:
     """The root of the file system is refused as a file: it has no name to put a temporary file next to."""
     with pytest.raises(ConfigError, match=r"output\.report: cannot write '/': Is a directory"):
         write_text(Path("/"), "new", "output.report")
+
+
+def test_a_path_that_cannot_be_a_folder_has_a_reason(tmp_path: Path) -> None:
+    """A path is a folder, or there are words for why not, also where the system does not let one look."""
+    (tmp_path / "file").write_text("")
+
+    assert "" == no_folder(tmp_path)
+    assert ["is not a folder"] * 3 == [no_folder(tmp_path / name) for name in ("file", "nothing", "a\0b")]
+    assert "cannot be looked at (File name too long)" == no_folder(tmp_path / ("x" * 5000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from exporter.console import LOG_FORMATS, Console
+from exporter.console import LOG_FORMATS, Console, harmless
 from exporter.durations import DurationRange
 from exporter.errors import ConfigError, ExitCode, ExporterError, without_keys
 from exporter.user_files import user_path
@@ -70,6 +71,8 @@ class MainGroup(click.Group):
     """
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a path need not be text, and a locale may lack a character
+            sys.stdout.reconfigure(errors="backslashreplace")
         with _keyless(), _until_output_closes():
             return super().make_context(*args, **kwargs)
 
@@ -223,6 +226,6 @@ def ending(console: Console) -> Iterator[None]:
         raise  # `MainGroup` handles it
     except Exception as error:
         if not console.is_json:
-            click.echo(without_keys(traceback.format_exc()), err=True, nl=False)
+            click.echo(harmless(without_keys(traceback.format_exc())), err=True, nl=False)
         console.error(f"unexpected, and a bug: {type(error).__name__}: {error}", ExitCode.UNEXPECTED)
         sys.exit(ExitCode.UNEXPECTED)

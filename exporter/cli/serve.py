@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +28,18 @@ from exporter.user_files import user_path
 
 if TYPE_CHECKING:
     from exporter.serve.edge import Platform
+
+
+class _Share(click.FloatRange):
+    """A number from 0 to 1. ``nan`` is refused, which is neither below nor above a bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if math.isnan(number := super().convert(value, param, ctx)):
+            self.fail(f"{value} is not a number from 0 to 1", param, ctx)
+        return number
+
+
+_SHARE = _Share(0, 1)
 
 
 @click.command(epilog=exit_codes({ExitCode.DONE: "the server was stopped"}))
@@ -135,7 +148,7 @@ def demo(console: Console, out: str, pools: int | None, seed: int, past: timedel
     multiple=True,
     help="Add a node that is this many ledgers behind; repeatable.",
 )
-@click.option("--fail-rate", type=click.FloatRange(0, 1), default=0, help="The share of requests that fail.")
+@click.option("--fail-rate", type=_SHARE, default=0, help="The share of requests that fail.")
 def localnet(
     host: str,
     port: int,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import threading
 import time
@@ -178,6 +179,10 @@ def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> Iterator
     Raises `OSError` if the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise OSError(errno.EINVAL, "this cannot be the name of a host") from None
     with socket.create_server((host, port), family=family, backlog=1024) as listener:
         # Connections inherit this option. Without it, every answer on a kept-alive connection waits 40 ms. asyncio sets
         # it only for sockets that name their protocol, which this one does not.

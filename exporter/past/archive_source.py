@@ -29,6 +29,7 @@ from exporter.past.archive.stellar_proof import Proven, check_proof, sha256
 from exporter.past.archive.trusted_organisations import trust_of
 from exporter.past.proof_list import ProvenEntries, add_proofs, proof_entry
 from exporter.protocols import storage_answers
+from exporter.stores.folder import reported
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock
 
@@ -150,12 +151,14 @@ def private_folder(bucket_cache: Path) -> Iterator[Path]:
     Buckets are compared with their digests whenever they are read, so anybody may put them into the cache. An index of
     the state has no such digest, so nobody else may write to its folder.
     """
-    for leftover in bucket_cache.glob(f"{STATE_PREFIX}*"):
-        if leftover.is_dir() and not leftover.is_symlink():
-            shutil.rmtree(leftover)
-        else:
-            leftover.unlink()
-    with tempfile.TemporaryDirectory(prefix=STATE_PREFIX, dir=bucket_cache) as folder:
+    with reported("make a folder in", str(bucket_cache)):
+        for leftover in bucket_cache.glob(f"{STATE_PREFIX}*"):
+            if leftover.is_dir() and not leftover.is_symlink():
+                shutil.rmtree(leftover)
+            else:
+                leftover.unlink()
+        made = tempfile.TemporaryDirectory(prefix=STATE_PREFIX, dir=bucket_cache)
+    with made as folder:
         yield Path(folder)
 
 

@@ -39,6 +39,7 @@ from exporter.tree.headers import (
 from exporter.tree.problems import MAX_URL_LENGTH, METHOD_NOT_ALLOWED, METHODS, URL_TOO_LONG
 from exporter.tree.routes import Served, route
 from exporter.tree.values import Positive
+from exporter.user_files import no_folder
 
 _RANGE = re.compile(r"bytes=\s*([0-9]{0,18})-([0-9]{0,18})\s*", re.IGNORECASE)
 _ABSENT_ERRORS = {
@@ -75,9 +76,9 @@ def run_server(root: Path, host: str, port: int, on_ready: Callable[[str, int], 
     Port 0 stands for any free port. Raises `ConfigError` if there is no such folder, or the address cannot be used, and
     `FormatError` if the tree has another format.
     """
-    if not root.is_dir():
+    if reason := no_folder(root):
         command = own_command("demo")
-        raise ConfigError(f"{root} is not a folder. Name the folder of a published tree, or make one: {command}")
+        raise ConfigError(f"{root} {reason}. Name the folder of a published tree, or make one: {command}")
     page_sizes(root)
     with bind(host, port) as listener:
         address = listener.getsockname()
@@ -94,8 +95,8 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.create_server((str(address[0]), port), family=family)
-    except OSError as error:
-        reason = error.strerror or error
+    except (OSError, UnicodeError) as error:
+        reason = (error.strerror or error) if isinstance(error, OSError) else "this cannot be the name of a host"
         raise ConfigError(f"cannot listen on {host} port {port}: {reason}. Choose another --host or --port") from error
     # Connections inherit this option. Without it, every answer on a kept-alive connection waits 40 ms for the client's
     # delayed acknowledgement. asyncio sets it only for sockets that name their protocol, which this one does not.

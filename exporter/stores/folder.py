@@ -243,9 +243,9 @@ class FolderStore(Store):
         The lock file is opened, but not locked: a lock for a moment would make another run lose that begins to publish
         in that moment.
         """
-        nearest = next(folder for folder in (self.root, *self.root.parents) if folder.exists())
-        trial = nearest / f"{self._temporary_stem}trial"
         with reported("write into", self.uri):
+            nearest = next(folder for folder in (self.root, *self.root.parents) if folder.exists())
+            trial = nearest / f"{self._temporary_stem}trial"
             try:
                 write_file(trial, b"trial")
             finally:

@@ -18,6 +18,7 @@ from exporter.ledger.rpc.endpoints import url_or_none
 from exporter.stores import open_store
 from exporter.stores.folder import FolderStore
 from exporter.stores.store import Store
+from exporter.user_files import no_folder
 
 MAX_IN_FLIGHT = 8
 CONNECT_SECONDS = 10.0
@@ -168,8 +169,8 @@ async def open_tree(uri: str) -> AsyncIterator[TreeSource]:
         raise ConfigError(f"this is not the URI of a tree: {error}") from None
     if parts.scheme not in ("http", "https"):
         store = open_store(uri)
-        if isinstance(store, FolderStore) and not store.root.is_dir():
-            raise SourceError(f"{store.uri} is not a folder; name the folder or the URL of a published tree")
+        if isinstance(store, FolderStore) and (reason := no_folder(store.root)):
+            raise SourceError(f"{store.uri} {reason}; name the folder or the URL of a published tree")
         yield StoreSource(store)
         return
     url = url_or_none(uri)

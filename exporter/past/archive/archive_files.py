@@ -13,6 +13,7 @@ from typing import IO, Final, Protocol, cast
 
 from exporter.bounds import ARCHIVE_RECORD_BYTES
 from exporter.errors import ArchiveError, ArchiveFileMissingError
+from exporter.user_files import no_folder
 
 NEWEST_STATE: Final = ".well-known/stellar-history.json"
 
@@ -37,8 +38,8 @@ class FolderFiles:
     def __init__(self, folder: Path, label: str | None = None) -> None:
         self._folder = folder
         self.label = label or f"history archive {folder.name}"
-        if not folder.is_dir():
-            raise ArchiveFileMissingError(f"{self.label}: there is no such folder")
+        if reason := no_folder(folder):
+            raise ArchiveFileMissingError(f"{self.label}: it {reason}; name the folder of a history archive")
 
     def open(self, name: str, max_bytes: int) -> IO[bytes]:
         path = self._folder / name

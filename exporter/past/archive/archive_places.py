@@ -19,6 +19,7 @@ from exporter.errors import ArchiveError, ArchiveFileMissingError
 from exporter.past.archive.archive_files import FolderFiles, records
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.lake.objects import open_place
+from exporter.stores.folder import reported
 from exporter.user_files import user_path
 
 if TYPE_CHECKING:
@@ -111,13 +112,15 @@ class RemoteFiles:
     def open(self, name: str, max_bytes: int) -> IO[bytes]:
         """Open a file. A bucket out of the folder has the content that its digest says.
 
-        Raises `ArchiveFileMissingError` if there is no such file, and `ArchiveError` if it cannot be fetched.
+        Raises `ArchiveFileMissingError` if there is no such file, `ArchiveError` if it cannot be fetched, and
+        `StoreError` if the folder does not take it.
         """
         if self._bucket_folder is not None and name.startswith("bucket/"):
             path = self._bucket_folder / name.rpartition("/")[2]
-            if not path.exists():
-                self._fetch_bucket(name, path, max_bytes)
-            return path.open("rb")
+            with reported("keep buckets in", str(self._bucket_folder)):
+                if not path.exists():
+                    self._fetch_bucket(name, path, max_bytes)
+                return path.open("rb")
         with ExitStack() as stack:
             file = stack.enter_context(TemporaryFile())
             self._fetch(name, file, max_bytes)
@@ -177,6 +180,8 @@ class RemoteFiles:
             except ArchiveError:
                 raise
             except Exception as error:  # obstore's own errors have no common base
+                if isinstance(error, OSError) and error.errno is not None:  # of this machine: a full disk
+                    raise
                 left = self._deadline.left()
                 if file.tell() > begun:
                     tries, last_came_at = 0, monotonic()
@@ -195,9 +200,10 @@ class RemoteFiles:
 def forget_other_buckets(folder: Path, needed: Iterable[bytes]) -> None:
     """Remove archive buckets, whole and partial ones, from the folder unless their digests are ``needed``."""
     names = {digest.hex() for digest in needed}
-    for path in folder.glob("bucket-*.xdr.gz*"):
-        if path.name[7:71] not in names:
-            path.unlink(missing_ok=True)
+    with reported("remove old buckets from", str(folder)):
+        for path in folder.glob("bucket-*.xdr.gz*"):
+            if path.name[7:71] not in names:
+                path.unlink(missing_ok=True)
 
 
 class Archives:
@@ -210,10 +216,11 @@ class Archives:
     def open(cls, uris: Sequence[str], bucket_folder: Path, deadline: Deadline | None = None) -> Archives:
         """Open archives in folders and at URLs. ``bucket_folder`` keeps the archive buckets that are fetched.
 
-        Raises `ConfigError` for an address that no archive can have, and `ArchiveFileMissingError` for a missing
-        folder.
+        Raises `ConfigError` for an address that no archive can have, `ArchiveFileMissingError` for a missing folder,
+        and `StoreError` if the folder for buckets cannot be made.
         """
-        bucket_folder.mkdir(parents=True, exist_ok=True)
+        with reported("make the folder", str(bucket_folder)):
+            bucket_folder.mkdir(parents=True, exist_ok=True)
         deadline, answering = deadline or Deadline(), Answering(len(uris))
         files = [
             RemoteFiles(uri, deadline, bucket_folder, answering) if "://" in uri else FolderFiles(user_path(uri))

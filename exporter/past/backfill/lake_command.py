@@ -49,7 +49,7 @@ def run_lake_backfill(
     if trust is not None and archive is None:
         raise ConfigError("--trust is for --archive, which is not given")
     range_start, range_end = parse_moment(start, "--from"), parse_moment(end, "--to")
-    config = None if lake_config is None else decode_config(lake_config.encode(), "--lake-config")
+    config = None if lake_config is None else decode_config(lake_config.encode(errors="replace"), "--lake-config")
     store = open_store(settings.output.uri)
     try_output(store)
     changes_store = open_store(changes)

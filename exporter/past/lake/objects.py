@@ -17,8 +17,9 @@ from msgspec import Meta, Struct
 from exporter.bounds import LAKE_BATCH_BYTES, LAKE_LEDGER_BYTES, LAKE_OBJECT_BYTES, decompress
 from exporter.errors import ConfigError, DecodeError, LakeError
 from exporter.http_environment import check_aws, check_requests_to
+from exporter.ledger.rpc.endpoints import url_or_none
 from exporter.past.lake.close_meta import end_of, header_of
-from exporter.user_files import user_path
+from exporter.user_files import no_folder, user_path
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore
@@ -39,6 +40,7 @@ PUBLIC_REGION = "us-east-2"
 
 TRIES = 5
 _LAST_LEDGER = 0xFFFFFFFF
+_BUCKET = r"[A-Za-z0-9][A-Za-z0-9._-]{1,62}"
 
 _Size = Annotated[int, Meta(ge=1, le=10_000_000)]
 
@@ -252,7 +254,10 @@ def open_place(
     """
     from obstore.store import HTTPStore, LocalStore, S3Store
 
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # the address is not repeated, because it may hold a secret
+        raise ConfigError(f"this is not the address of a {what}; use a folder, s3:// or https://") from None
     client: ClientConfig = {"allow_http": verified}
     bounds: dict[str, Any] = {}
     if seconds is not None:
@@ -262,14 +267,24 @@ def open_place(
         check_aws()
         if parts.netloc == "aws-public-blockchain":
             bounds |= {"skip_signature": True, "region": PUBLIC_REGION}
-        return S3Store(parts.netloc, prefix=parts.path.strip("/") or None, **bounds), uri
+        if re.fullmatch(_BUCKET, parts.netloc) is None:
+            raise ConfigError(f"this is not the bucket of a {what}; write s3://bucket or s3://bucket/prefix")
+        try:
+            return S3Store(parts.netloc, prefix=parts.path.strip("/") or None, **bounds), uri
+        except ValueError:
+            raise ConfigError(
+                f"this is not the prefix of a {what} in a bucket: it has an empty name, a dot for a name, or a "
+                "character that no key has; write s3://bucket/prefix"
+            ) from None
     if parts.scheme in ("https", "http"):
+        if url_or_none(uri) is None:
+            raise ConfigError(f"this is not the URL of a {what}: its host or port is invalid; write https://host/path")
         check_requests_to(uri)
         store = HTTPStore.from_url(uri.rstrip("/"), **{"client_options": client, **bounds})
         return store, f"the {what} at {parts.hostname}"
     if parts.scheme and len(parts.scheme) > 1:
         raise ConfigError(f"{parts.scheme}:// is not an address of a {what}; use a folder, s3:// or https://")
     folder = user_path(uri)
-    if not folder.is_dir():
-        raise ConfigError(f"{uri} is not a folder, so it is not a {what}")
+    if reason := no_folder(folder):
+        raise ConfigError(f"{uri} {reason}, so it is not a {what}")
     return LocalStore(folder.resolve()), uri

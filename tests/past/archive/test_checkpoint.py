@@ -64,7 +64,7 @@ def test_only_checkpoints_have_a_state(tmp_path: Path) -> None:
         archive.checkpoint(100)
     with pytest.raises(ArchiveFileMissingError, match=r"history/00/00/00/history-000000bf\.json is missing"):
         archive.checkpoint(191)
-    with pytest.raises(ArchiveFileMissingError, match="there is no such folder"):
+    with pytest.raises(ArchiveFileMissingError, match="it is not a folder"):
         FolderFiles(tmp_path / "nothing")
     made.write_state({"currentLedger": 63})
     with pytest.raises(ArchiveError, match=r"history-0000007f\.json: it is of ledger 63"):
