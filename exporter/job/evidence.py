@@ -6,10 +6,10 @@ import gzip
 import hashlib
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from exporter.bounds import EVIDENCE_BYTES, EVIDENCE_LINE_BYTES, gzip_lines
 from exporter.deployments import Deployment
@@ -18,15 +18,28 @@ from exporter.deployments.networks import network_id
 from exporter.discovery.candidates import listings_of
 from exporter.discovery.known_markets import LearnedContract
 from exporter.errors import DecodeError, SnapshotFileError, SourceError
+from exporter.job.evidence_lines import (
+    AbsentLine,
+    CallLine,
+    CandidateLine,
+    ContractLine,
+    EntryLine,
+    ExcludedLine,
+    LedgerLine,
+    Line,
+    LookedLine,
+    NoticeLine,
+    SkippedLine,
+    decode_line,
+)
 from exporter.job.search_scope import SearchScope
 from exporter.ledger.codec.entries import ARCHIVED
 from exporter.ledger.codec.scval import decode_scval
 from exporter.ledger.codec.scval_encode import encode_scval
 from exporter.ledger.contract_storage import StoredSource
-from exporter.ledger.source import LATEST_CLOSE_TIME, ContractCall, RawEntry, SimulationAnswer
+from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
 from exporter.protocols import PROTOCOLS, storage_answers
-from exporter.protocols.base import Candidate, Origin, with_contract
-from exporter.tree.decoding import decode_json
+from exporter.protocols.base import Candidate, with_contract
 from exporter.tree.documents import SkippedMarket
 from exporter.tree.families import EVIDENCE
 from exporter.tree.files import FileKind, RenderedFile
@@ -35,30 +48,11 @@ from exporter.tree.values import SkipReason
 MAGIC = b"\x1f\x8b"
 """The first bytes of a gzip file, and so of evidence. A ledger snapshot file begins with a brace instead."""
 
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
 COMPRESSION_LEVEL = 6
 """Level of gzip compression. Level 9 takes five times as long for 6 % less."""
-
-_U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
-
-
-_FIELDS: dict[str, Any] = {
-    "ledger": tuple[str, _U32, Annotated[int, Meta(ge=1, le=LATEST_CLOSE_TIME)]],
-    "looked": tuple[bool, bool, bool],
-    "candidate": tuple[str, str, Origin, str | None, str | None],
-    "contract": tuple[str, str, str, str],
-    "skipped": tuple[str, str, SkipReason],
-    "excluded": tuple[str],
-    "notice": tuple[str],
-    "entry": tuple[bytes, _U32, Literal[0] | None, bytes],
-    "absent": tuple[bytes],
-    "call": tuple[str, str, list[bytes], bytes | None, str | None],
-}
-"""The kinds of line, and the types of their fields. A line is an array of the kind and the fields (`Evidence._lines`).
-
-The third field of an entry is `ARCHIVED` if it is archived. Of other entries the line does not say until when they
-live. Somebody may have extended that between the ledger and the reading, which changes nothing else of the entry, so
-two readings of one ledger could differ.
-"""
 
 
 # The repr has no fields, because `asyncio.run` makes that of its result: here it would be as large as the network.
@@ -135,31 +129,28 @@ class Evidence(Struct, frozen=True):
         content = self.encode()
         return RenderedFile(EVIDENCE.key(sha256=hashlib.sha256(content).hexdigest()), content, FileKind.PAGE)
 
-    def _lines(self) -> Iterator[tuple[object, ...]]:
-        yield "ledger", self.passphrase, self.ledger, self.close_time
-        yield "looked", self.has_all_contracts, self.lists_compared, self.stored
+    def _lines(self) -> Iterator[Line]:
+        yield LedgerLine(self.passphrase, self.ledger, self.close_time)
+        yield LookedLine(self.has_all_contracts, self.lists_compared, self.stored)
         for c in self.candidates:
-            yield "candidate", c.protocol, c.address, c.origin, c.pool, c.voucher
+            yield CandidateLine(c.protocol, c.address, c.origin, c.pool, c.voucher)
         for item in self.contracts:
-            yield "contract", item.protocol, item.label, item.role, item.address
+            yield ContractLine(item.protocol, item.label, item.role, item.address)
         for skipped in self.skipped:
-            yield "skipped", skipped.protocol, skipped.market, skipped.reason
-        for excluded in self.excluded:
-            yield "excluded", excluded
-        for text in self.notices:
-            yield "notice", text
+            yield SkippedLine(skipped.protocol, skipped.market, SkipReason(skipped.reason))
+        yield from map(ExcludedLine, self.excluded)
+        yield from map(NoticeLine, self.notices)
         for key in sorted(self.entries):
             raw = self.entries[key]
             if raw is None:
-                yield "absent", key
+                yield AbsentLine(key)
             else:
-                archived = ARCHIVED if raw.live_until == ARCHIVED else None
-                yield "entry", key, raw.last_modified, archived, raw.data
+                yield EntryLine(key, raw.last_modified, ARCHIVED if raw.live_until == ARCHIVED else None, raw.data)
         calls = [
-            ("call", call.contract, call.function, [*map(encode_scval, call.arguments)], answer.result, answer.error)
+            CallLine(call.contract, call.function, [*map(encode_scval, call.arguments)], answer.result, answer.error)
             for call, answer in self.calls.items()
         ]
-        yield from sorted(calls, key=lambda call: call[:4])
+        yield from sorted(calls, key=lambda call: (call.contract, call.function, call.arguments))
 
     @classmethod
     def decode(cls, content: bytes, name: str) -> Evidence:
@@ -171,72 +162,59 @@ class Evidence(Struct, frozen=True):
 
     @classmethod
     def _decode(cls, content: Iterator[bytes]) -> Evidence:
-        lines = map(_fields_of, content)
+        lines = map(decode_line, content)
         first, looked = next(lines, None), next(lines, None)
-        if first is None or looked is None or (first[0], looked[0]) != ("ledger", "looked"):
+        if not isinstance(first, LedgerLine) or not isinstance(looked, LookedLine):
             raise DecodeError("it must start with its ledger and the addresses searched")
-        passphrase, ledger, close_time = first[1]
         entries: dict[bytes, RawEntry | None] = {}
         calls: dict[ContractCall, SimulationAnswer] = {}
         candidates, contracts, notices = list[Candidate](), list[LearnedContract](), list[str]()
         skipped, excluded = list[SkippedMarket](), list[str]()
-        for kind, fields in lines:
-            match kind:
-                case "entry":
-                    key, last_modified, archived, data = fields
-                    if last_modified > ledger:
-                        raise DecodeError(f"an entry changed at {last_modified}, after ledger {ledger}")
-                    _add_once(entries, key, RawEntry(data, last_modified, archived))
-                case "absent":
-                    _add_once(entries, fields[0], None)
-                case "call":
-                    contract, function, arguments, result, error = fields
-                    if (result is None) is (error is None):
-                        raise DecodeError(f"{function} of {contract} must have a result or an error")
-                    call = ContractCall(contract, function, tuple(map(decode_scval, arguments)))
-                    _add_once(calls, call, SimulationAnswer(ledger, result, error, (), "evidence"))
-                case "candidate":
-                    protocol, address, origin, pool, voucher = fields
-                    candidates.append(Candidate(protocol, address, origin, pool, voucher))
-                case "skipped":
-                    protocol, market, reason = fields
-                    skipped.append(SkippedMarket(market, protocol, reason))
-                case "excluded":
-                    excluded += fields
-                case "contract":
-                    protocol, label, role, address = fields
-                    contracts.append(LearnedContract(protocol=protocol, label=label, role=role, address=address))
-                case "notice":
-                    notices += fields
-                case _:
+        for line in lines:
+            match line:
+                case EntryLine():
+                    if line.last_modified > first.ledger:
+                        raise DecodeError(f"an entry changed at {line.last_modified}, after ledger {first.ledger}")
+                    _add_once(entries, line.key, RawEntry(line.data, line.last_modified, line.archived))
+                case AbsentLine():
+                    _add_once(entries, line.key, None)
+                case CallLine():
+                    if (line.result is None) is (line.error is None):
+                        raise DecodeError(f"{line.function} of {line.contract} must have a result or an error")
+                    call = ContractCall(line.contract, line.function, tuple(map(decode_scval, line.arguments)))
+                    _add_once(calls, call, SimulationAnswer(first.ledger, line.result, line.error, (), "evidence"))
+                case CandidateLine():
+                    candidates.append(Candidate(line.protocol, line.address, line.origin, line.pool, line.voucher))
+                case SkippedLine():
+                    skipped.append(SkippedMarket(line.market, line.protocol, line.reason))
+                case ExcludedLine():
+                    excluded.append(line.address)
+                case ContractLine():
+                    contracts.append(
+                        LearnedContract(protocol=line.protocol, label=line.label, role=line.role, address=line.address)
+                    )
+                case NoticeLine():
+                    notices.append(line.text)
+                case LedgerLine() | LookedLine():
                     raise DecodeError("it is of more than one ledger")
-        has_all_contracts, lists_compared, stored = looked[1]
         return cls(
-            passphrase,
-            ledger,
-            close_time,
+            first.passphrase,
+            first.ledger,
+            first.close_time,
             entries,
             calls,
             candidates,
             contracts,
             notices,
-            has_all_contracts=has_all_contracts,
-            lists_compared=lists_compared,
-            stored=stored,
+            has_all_contracts=looked.has_all_contracts,
+            lists_compared=looked.lists_compared,
+            stored=looked.stored,
             skipped=skipped,
             excluded=excluded,
         )
 
 
-def _fields_of(line: bytes) -> tuple[str, Any]:
-    """The kind and the fields of a line. Raises `DecodeError` or `msgspec.DecodeError`."""
-    kind, *fields = decode_json(line, list[Any]) or [None]
-    if not isinstance(kind, str) or kind not in _FIELDS:
-        raise DecodeError(f"a line is of an unknown kind, {str(kind)[:40]!r}")
-    return kind, msgspec.convert(fields, _FIELDS[kind])
-
-
-def _add_once(values: dict[Any, Any], key: object, value: object) -> None:
+def _add_once(values: dict[_Key, _Value], key: _Key, value: _Value) -> None:
     if key in values:
         raise DecodeError("an entry or a call is listed twice")
     values[key] = value

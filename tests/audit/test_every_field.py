@@ -22,7 +22,7 @@ from exporter.cli import main
 from exporter.errors import ExitCode
 from exporter.history import liquidations_table
 from exporter.history.manifest import file_reference
-from exporter.job.evidence import _FIELDS as EVIDENCE_FIELDS
+from exporter.job.evidence_lines import LINE_KINDS
 from exporter.publishing.sweep_record import SUPERSEDED_KEY, SweepRecord
 from exporter.tree import documents
 from exporter.tree.families import (
@@ -76,8 +76,8 @@ def test_every_field_has_a_row() -> None:
     """Each field of a record that is not compared whole has one row in docs/proofs.md, and no row is of another."""
     expected = {f"{model.__name__}.{name}" for model in RECORDS for name in model.__struct_fields__}
     expected |= {f"sweep.{name}" for name in SweepRecord.__struct_fields__}
-    for word, fields in EVIDENCE_FIELDS.items():
-        expected |= {f"evidence {word}.{at}" for at in range(1, 1 + len(fields.__args__))}
+    for word, line in LINE_KINDS.items():
+        expected |= {f"evidence {word}.{at}" for at in range(1, 1 + len(line.__struct_fields__))}
     found = table()
 
     assert sorted(expected) == sorted(found)

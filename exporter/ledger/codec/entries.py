@@ -186,7 +186,7 @@ def with_held_code(instance: ContractInstance, held: bytes | None) -> ContractIn
 # An entry is live at a ledger up to and including the last one it lives until. After that a temporary entry is gone,
 # and a persistent one is archived: still given, with its data and a ``live_until`` of 0 (docs/rpc.md, "Ends of lives").
 
-ARCHIVED = 0
+ARCHIVED: Final = 0
 """The `RawEntry.live_until` of an archived entry, because nobody knows when it expired."""
 
 
