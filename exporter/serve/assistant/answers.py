@@ -20,8 +20,15 @@ from exporter.deployments.networks import common_symbol
 from exporter.errors import ConfigError
 from exporter.render.site.risk_sentences import risk_words
 from exporter.render.site.text import cut
-from exporter.serve.assistant.dates import Period, period_of
-from exporter.serve.assistant.form import Detail, Json, listed, place_in, shortened
+from exporter.serve.assistant.dates import Period, is_in, period_of
+from exporter.serve.assistant.form import Detail, Json, listed, shortened
+from exporter.serve.assistant.histories import (
+    History,
+    history_of_pool,
+    history_of_totals,
+    read_buckets,
+    short_bucket,
+)
 from exporter.serve.assistant.names import (
     MOST_CANDIDATES,
     market_named,
@@ -36,33 +43,18 @@ from exporter.stores.tree_sources import TreeSource
 from exporter.tree.documents import timestamp
 from exporter.tree.families import (
     ASSET,
-    BUCKET_PAGE,
     CHANGES,
-    HISTORY,
     MARKET,
     STATUS_KEY,
     TOKEN,
-    TOTALS_PAGE,
-    totals_key,
 )
 from exporter.tree.risk_documents import MarketRisk
 from exporter.tree.values import CONTRACT, POOL
 
 MOST_BUCKETS = 500
-MOST_PAGES = 60
-"""The most pages of a pool's history that are followed for one answer."""
 
 MOST_UTILIZATION_BPS = 10**9
 """The largest utilization that can be asked for. Published ones are far smaller."""
-
-SHORT_BUCKET = (
-    *("start_time", "comparable_supply_apy_bps", "realized_supply_apy_bps"),
-    *("comparable_borrow_apy_bps", "realized_borrow_apy_bps", "utilization_bps"),
-    *("mean_comparable_supply_apy_bps", "mean_comparable_borrow_apy_bps"),
-    *("best_comparable_supply_apy_bps", "best_comparable_borrow_apy_bps"),
-    *("tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents", "observation_count"),
-)
-"""The fields of a bucket in short histories. Yields are compounded alike, because an answer may compare protocols."""
 
 FOR_PROGRAMS = (
     *("format", "manifest_key", "manifest_sha256", "evidence_key", "risk_key", "risk_sha256", "previous_run_id"),
@@ -208,7 +200,7 @@ class Answers:
         matching = [
             change
             for change in every["data"]
-            if address in (None, change["market"]) and _is_in(times, change["ledger_close_time"])
+            if address in (None, change["market"]) and is_in(times, change["ledger_close_time"])
         ]
         kinds = Counter(change["kind"] for change in matching)
         if kind is not None:
@@ -318,35 +310,12 @@ class Answers:
         """
         times, said = await self._period(since, until)
         count = bounded(count, MOST_BUCKETS)
-        if pool is not None:
-            if market is None:
-                raise ConfigError("a pool is asked for with its market")
-            if re.fullmatch(CONTRACT, market) is None or re.fullmatch(POOL, pool) is None:
-                row = one_pool(await self._tree.pools(), market, pool)
-                market, pool = row["market"], row["pool"]
-            key, facts = (
-                HISTORY.key(market=market, pool=pool, bucket=bucket),
-                {"market": market, "pool": pool, "bucket": bucket},
-            )
-        else:
-            if bucket != "1d":
-                raise ConfigError("histories of totals have buckets of a day; ask for one pool to have shorter ones")
-            scope, name = await self._scope(market, token, protocol)
-            key, facts = totals_key(scope, name), {"scope": scope, "id": name, "bucket": bucket}
-        newest = page = await self._tree.document(key)
-        needed = place_in(cursor, newest["observed_ledger"]) + count
-        buckets = [bucket for bucket in page["data"] if _is_in(times, bucket["start_time"])]
-        pages = BUCKET_PAGE if pool is not None else TOTALS_PAGE
-        for _ in range(MOST_PAGES):
-            if page["next_cursor"] is None or len(buckets) >= needed or _begins_before(page["data"], times):
-                break
-            page = await self._tree.document(pages.key(cursor=page["next_cursor"]))
-            buckets = [*(bucket for bucket in page["data"] if _is_in(times, bucket["start_time"])), *buckets]
-        goes_on = page["next_cursor"] is not None and not _begins_before(page["data"], times)
+        history = await self._history(market, pool, token, protocol, bucket)
+        ledger, buckets, goes_on = await read_buckets(self._tree, history, times, count, cursor)
         if detail == "short":
-            buckets = [_short_bucket(bucket) for bucket in buckets]
+            buckets = [short_bucket(bucket) for bucket in buckets]
         answer = listed(
-            {"observed_ledger": newest["observed_ledger"]} | facts | said | {"count": count},
+            {"observed_ledger": ledger} | history.facts | said | {"count": count},
             "buckets",
             buckets[::-1],
             limit=count,
@@ -416,6 +385,21 @@ class Answers:
             )
         said = {"since": since and _written(start), "until": until and _written(end), "dates_counted_from": closed}
         return Period(start, end), {name: value for name, value in said.items() if value is not None}
+
+    async def _history(
+        self, market: str | None, pool: str | None, token: str | None, protocol: str | None, bucket: str
+    ) -> History:
+        """The history that is meant. Raises `ConfigError` if there is none, or if it is not clear which."""
+        if pool is not None:
+            if market is None:
+                raise ConfigError("a pool is asked for with its market")
+            if re.fullmatch(CONTRACT, market) is None or re.fullmatch(POOL, pool) is None:
+                row = one_pool(await self._tree.pools(), market, pool)
+                market, pool = row["market"], row["pool"]
+            return history_of_pool(market, pool, bucket)
+        if bucket != "1d":
+            raise ConfigError("histories of totals have buckets of a day; ask for one pool to have shorter ones")
+        return history_of_totals(*await self._scope(market, token, protocol))
 
     async def _scope(self, market: str | None, token: str | None, protocol: str | None) -> tuple[str, str]:
         if market is not None:
@@ -500,19 +484,6 @@ def _short_change(change: Json) -> Json:
         return short
     meaning = "only the hash of the whole configuration is compared; parameters that are read have changes of their own"
     return {name: value for name, value in short.items() if name not in ("before", "after")} | {"meaning": meaning}
-
-
-def _short_bucket(bucket: Json) -> Json:
-    return {name: bucket[name] for name in SHORT_BUCKET if bucket.get(name) is not None}
-
-
-def _is_in(times: Period | None, written: str) -> bool:
-    """Whether a time as documents have it is in a period; everything is without one."""
-    return times is None or times.start <= datetime.fromisoformat(written) < times.end
-
-
-def _begins_before(buckets: list[Json], times: Period | None) -> bool:
-    return times is not None and bool(buckets) and datetime.fromisoformat(buckets[0]["start_time"]) < times.start
 
 
 def _written(moment: datetime) -> str:

@@ -56,6 +56,11 @@ class Period(NamedTuple):
     end: datetime
 
 
+def is_in(period: Period | None, written: str) -> bool:
+    """Whether a time as documents have it is in a period; everything is, if there is none."""
+    return period is None or period.start <= datetime.fromisoformat(written) < period.end
+
+
 def period_of(text: str, now: datetime) -> Period:
     """The period that a text names, counted from ``now``. Raises `ConfigError`, which says what is accepted.
 
