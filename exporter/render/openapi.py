@@ -40,7 +40,7 @@ from exporter.tree.problems import (
     unknown_symbol,
     unknown_token,
 )
-from exporter.tree.routes import LISTS, MAX_LIMIT, STRKEY_ACCEPTED, UNSUPPORTED_FILTERS
+from exporter.tree.routes import LISTS, MAX_LIMIT, STRKEY_ACCEPTED, SYMBOL_ACCEPTED, UNSUPPORTED_FILTERS
 from exporter.tree.values import BUCKET_NAMES, DEFAULT_BUCKET
 
 MARKET = "CDVQVKOY2YSXS2IC7KN6MNASSHPAO7UN2UR2ON4OI2SKMFJNVAMDX6DP"
@@ -137,6 +137,8 @@ PARAMETERS: Mapping[str, dict[str, Any]] = {
 
 PROBLEMS: Mapping[str, Problem] = {
     "invalid_parameter": invalid_parameter("market", "usdc", STRKEY_ACCEPTED),
+    "invalid_address": invalid_parameter("address", "usdc", STRKEY_ACCEPTED),
+    "invalid_symbol": invalid_parameter("symbol", "$usd", SYMBOL_ACCEPTED),
     **{
         f"not_a_parameter_of_{name}": not_a_parameter("sort", f"/v1/{name}", LISTS[name])
         for name in ("assets", "changes", "markets", "pools", "protocols", "tokens", "yields/pools", "yields/borrow")

@@ -134,7 +134,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "Best rates are those of open pools. With `symbol`, the tokens of that symbol in any case, identified ones "
         "first; `XLM` is the network's own asset.",
         ("symbol",),
-        ("invalid_parameter", "not_a_parameter_of_tokens", "unknown_symbol"),
+        ("invalid_symbol", "not_a_parameter_of_tokens", "unknown_symbol"),
     ),
     "/v1/assets/{market}/{pool}": Operation(
         "getAsset",
@@ -157,7 +157,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "getMarketHistory", "markets", "one market", ("invalid_parameter", "unknown_market")
     ),
     "/v1/tokens/{address}/history": _totals(
-        "getTokenHistory", "tokens", "one token", ("invalid_parameter", "unknown_token")
+        "getTokenHistory", "tokens", "one token", ("invalid_address", "unknown_token")
     ),
     "/v1/protocols/{protocol}/history": _totals("getProtocolHistory", "protocol", "one protocol"),
     "/v1/protocol/summary/history": _totals("getNetworkHistory", "protocol", "all markets together"),
@@ -180,7 +180,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "tokens",
         "One token and the pools that lend it",
         "Symbol and decimals are as the token's contract gives them.",
-        problems=("invalid_parameter", "unknown_token"),
+        problems=("invalid_address", "unknown_token"),
     ),
     "/v1/protocol/summary": Operation(
         "getProtocolSummary",

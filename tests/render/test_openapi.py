@@ -24,7 +24,7 @@ from exporter.tree.families import CENSUS, ERROR, PROOFS, RISK, WATCHED, YIELDS,
 from exporter.tree.pools import PoolSnapshot
 from exporter.tree.problems import encode_problem
 from exporter.tree.read_back import render_document
-from exporter.tree.routes import Served, route
+from exporter.tree.routes import LISTS, Served, route
 from exporter.tree.values import RewardReason
 from tests.examples import examples
 from tests.render.rendering import SIZES, contract
@@ -153,6 +153,20 @@ def test_it_can_refuse(tree: Path) -> None:
         assert refused({"data": [row | {name: -1.5}], "next_cursor": None, "observed_ledger": 1}, "/v1/assets"), name
     assert refused({"data": [row | {"total_supplied": 5}], "next_cursor": None, "observed_ledger": 1}, "/v1/assets")
     assert not refused({"data": [row | {"a_new_field": 5}], "next_cursor": None, "observed_ledger": 1}, "/v1/assets")
+
+
+def test_a_refused_parameter_is_one_of_the_operation() -> None:
+    """An example that says how a parameter must be names a parameter that the operation has."""
+    named = 0
+    for path, item in description()["paths"].items():
+        parameters = {parameter["name"] for parameter in item["get"].get("parameters", ())}
+        parameters.update(LISTS.get(path.removeprefix("/v1/"), ()))
+        refusals = item["get"]["responses"].get("400", {}).get("content", {}).get("application/problem+json", {})
+        for example in refusals.get("examples", {}).values():
+            name, is_one, _ = example["value"]["detail"].partition(" must be ")
+            assert not is_one or name in parameters, (path, name)
+            named += bool(is_one)
+    assert named > 5
 
 
 def test_every_problem_has_its_example() -> None:

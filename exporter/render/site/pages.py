@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 from markupsafe import Markup
 from msgspec import Struct
 
 from exporter.best import MIN_VALUE_CENTS
-from exporter.deployments.identified_tokens import identified_tokens
+from exporter.deployments.identified_tokens import IdentifiedToken, identified_tokens
 from exporter.deployments.networks import native_contract, network_of
 from exporter.history.buckets import NETWORK
 from exporter.history.series import Series
@@ -126,6 +127,13 @@ class _PlottedToken(Struct, frozen=True):
     chart: Markup | None
 
 
+class _TokenSource(NamedTuple):
+    """Where it is said who stands behind a token, and when that was looked up."""
+
+    name: str
+    date: date
+
+
 def _plotted(tokens: Sequence[SiteToken], trends: Mapping[str, Trend]) -> _PlottedToken | None:
     """The identified USDC, or else the first token; None if no listed market has a token."""
     listed = [token for token in tokens if token.listed_count]
@@ -133,7 +141,7 @@ def _plotted(tokens: Sequence[SiteToken], trends: Mapping[str, Trend]) -> _Plott
     for token in (*named, *listed):
         trend = trends[token.address]
         labels = {PoolKey.of(pool): pool["market_name"] for pool in token.pools}
-        chart = borrow_chart(trend, labels) if len(trend.starts) > 2 else None
+        chart = borrow_chart(trend, labels) if trend.has_lines else None
         return _PlottedToken(token.address, token.symbol, chart)
     return None
 
@@ -375,7 +383,9 @@ class _Site:
             if trend.is_priced
         }
         checker = checker_digests(self.common["network_name"])
-        identified = list(identified_tokens(self.common["network_name"]).values())
+        identified: dict[_TokenSource, list[IdentifiedToken]] = {}
+        for token in identified_tokens(self.common["network_name"]).values():
+            identified.setdefault(_TokenSource(token.source, token.date), []).append(token)
         return self._page(
             "about.html",
             "about",

@@ -115,7 +115,7 @@ def api_reference() -> Reference:
     routes = [replace(route, failures=_failures(route.failures, everywhere, common=False)) for route in routes]
     addresses, pages = {Problem.__name__: f"{INDEX_KEY}#{Problem.__name__}"}, []
     for tag, description in TAGS.items():
-        key, own = API_PAGE.key(tag=tag), [route for route in routes if route.tag == tag]
+        key, own = API_PAGE.key(tag=tag), sorted((route for route in routes if route.tag == tag), key=_by_path)
         used = {name for route in own for name in _models_in(route.model, schemas)}
         models = [_model(name, schemas[name]) for name in schemas if name in used and name not in addresses]
         addresses |= {model.name: f"{key}#{model.name}" for model in models}
@@ -127,6 +127,10 @@ def api_reference() -> Reference:
         problem=_model(Problem.__name__, schemas[Problem.__name__]),
         addresses=addresses,
     )
+
+
+def _by_path(route: Route) -> str:
+    return route.path
 
 
 class _StatusDetail(NamedTuple):

@@ -20,6 +20,7 @@ from exporter.render.site.text import (
     cut,
     dollars,
     dollars_at_most,
+    factor_percent,
     harmless,
     is_serious,
     no_price,
@@ -267,7 +268,7 @@ def _collateral(pools: Sequence[NamedPool]) -> SafetyFact:
         return SafetyFact(question, "No token of the market is taken as collateral.", warns=True)
     taken.sort(key=lambda pool: (-(pool["tvl_usd_cents"] or 0), pool["symbol"], pool["pool"]))
     named = ", ".join(
-        f"{cut(pool['symbol'], SYMBOL_LENGTH)} at {percent(pool['collateral_factor_bps'] or 0)}"
+        f"{cut(pool['symbol'], SYMBOL_LENGTH)} at {factor_percent(pool['collateral_factor_bps'] or 0)}"
         for pool in taken[:MAX_NAMED]
     )
     more = f" and {len(taken) - MAX_NAMED} more" if len(taken) > MAX_NAMED else ""

@@ -90,6 +90,7 @@ def environment() -> jinja2.Environment:
             text.compounded,
             text.yields,
             text.rate_percent,
+            text.factor_percent,
             text.first_digits,
             reward_price_words,
         ),

@@ -78,6 +78,11 @@ def exact_percent(basis_points: int) -> str:
     return f"{basis_points // 100:,}.{basis_points % 100:02d}{THIN}%"
 
 
+def factor_percent(basis_points: int) -> str:
+    """A factor of a contract in basis points, without zeros at its end: 9,500 is ``95 %``, and 10,527 ``105.27 %``."""
+    return percent(basis_points) if basis_points >= 10**10 else f"{fixed_point(basis_points, 2)}{THIN}%"
+
+
 @lru_cache(maxsize=1 << 12)
 def dollars(cents: int | None) -> str:
     """US cents in three or four digits: ``$0.05``, ``$987``, ``$1,234``, ``$12.3K``, ``$1.23M``. None is no price."""

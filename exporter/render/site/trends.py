@@ -19,7 +19,18 @@ from exporter.history.buckets import NETWORK, SCOPES, TotalKey, aggregate, obser
 from exporter.history.closed_buckets import Histories, Owner
 from exporter.history.series import Series
 from exporter.history.time_buckets import BUCKETS, DAY, WEEK, Bucket
-from exporter.render.site.charts import COUNT, MONEY, RATE, ChartColumn, Line, Unit, chart, charts_of, table
+from exporter.render.site.charts import (
+    COUNT,
+    FEWEST_POINTS,
+    MONEY,
+    RATE,
+    ChartColumn,
+    Line,
+    Unit,
+    chart,
+    charts_of,
+    table,
+)
 from exporter.render.site.rows import by_value, by_yield
 from exporter.render.site.text import cut
 from exporter.tables import PoolKey, pool_keys
@@ -83,6 +94,11 @@ class Trend(Struct, frozen=True):
     def every(self) -> str:
         """The words for the time between two points, which follow "every"."""
         return _THINNED_WORDS if self.is_thinned else _BUCKET_WORDS[self.bucket]
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether there are more points than those of a history that has just begun, so that charts have lines."""
+        return len(self.starts) > FEWEST_POINTS
 
     @property
     def is_priced(self) -> bool:
@@ -179,31 +195,44 @@ def _integers(column: Sequence[str | None]) -> list[int | None]:
     return [None if value is None else int(value) for value in column]
 
 
-def pool_charts(trend: Trend) -> tuple[Markup, Markup, Markup, Markup]:
-    """Charts of a pool's rates, utilization and value, and their table."""
+def pool_charts(trend: Trend) -> tuple[Markup, ...]:
+    """Charts of a pool's rates, utilization and value, and their table; the table alone before they have lines."""
     starts, columns = trend.starts, _columns(trend, _OF_POOL)
+    numbers = table(starts, columns, "Rates, utilization and value over time")
+    if not trend.has_lines:
+        return (numbers,)
     rates = [Line("Supply APY", 1, 0), Line("Borrow APY", 2, 1)]
     return (
         chart("rates", "Supply and borrow rate", starts, columns, rates),
         chart("use", "Utilization", starts, columns, [Line("Lent out", 3, 2)], area=True),
         chart("value", "Total value", starts, columns, [Line("TVL", 4, 3)], area=True),
-        table(starts, columns, "Rates, utilization and value over time"),
+        numbers,
     )
 
 
 def totals_charts(trend: Trend) -> tuple[Markup, ...]:
-    """Charts of many pools together, and their table: value, what is supplied and borrowed, and mean rates."""
+    """Charts of many pools together, and their table: value, what is supplied and borrowed, and mean rates.
+
+    Before charts have lines, there is the table alone.
+    """
     columns = _columns(trend, _OF_MANY)
-    return (*_drawn_totals(trend, columns, "value"), table(trend.starts, columns, "Totals over time"))
+    drawn = _drawn_totals(trend, columns, "value") if trend.has_lines else ()
+    return (*drawn, table(trend.starts, columns, "Totals over time"))
 
 
 def protocol_charts(trend: Trend, protocol: str) -> tuple[Markup, ...]:
-    """The charts of a protocol without their table. A page with the tables of all protocols would be too large."""
-    return tuple(_drawn_totals(trend, _columns(trend, _OF_MANY), f"value-{protocol}"))
+    """The charts of a protocol without their table. A page with the tables of all protocols would be too large.
+
+    There are none before they have lines.
+    """
+    return tuple(_drawn_totals(trend, _columns(trend, _OF_MANY), f"value-{protocol}")) if trend.has_lines else ()
 
 
 def group_charts(trend: Trend, labels: Mapping[PoolKey, str]) -> tuple[Markup, ...]:
-    """Charts of a market or token, and their table: the totals that are known, and the rates of its greatest pools."""
+    """Charts of a market or token, and their table: the totals that are known, and the rates of its greatest pools.
+
+    Before charts have lines, there is the table alone.
+    """
     columns = _columns(trend, _OF_MANY)
     drawn = list(_drawn_totals(trend, columns, "value")) if trend.is_priced else []
     lines: dict[str, list[Line]] = {each.column: [] for each in _OF_POOL[:3]}
@@ -214,7 +243,7 @@ def group_charts(trend: Trend, labels: Mapping[PoolKey, str]) -> tuple[Markup, .
             columns.append(ChartColumn(f"{label}: {each.title}", each.unit, _aligned(pool, each.column, trend.starts)))
     for identity, each in zip(("supply", "borrow", "use"), _OF_POOL[:3], strict=True):
         drawn.append(chart(identity, each.title, trend.starts, columns, lines[each.column]))
-    return (*drawn, table(trend.starts, columns, "Totals and rates over time"))
+    return (*(drawn if trend.has_lines else ()), table(trend.starts, columns, "Totals and rates over time"))
 
 
 def borrow_chart(trend: Trend, labels: Mapping[PoolKey, str]) -> Markup:

@@ -43,6 +43,8 @@ class Factors(Struct, frozen=True):
 def factors(row: PoolFrameRow) -> Factors | None:
     """Three numbers whose product is the pool's supply rate, with as few digits as multiply out.
 
+    If they multiply out as the rest of the page shows them, they have these digits: a number has one value on a page.
+
     Returns None if nothing is earned, if a number is so small that it would have more than `MAX_DIGITS` digits, or if
     the numbers do not multiply out even with `_MAX_DIGITS`. In that case the contract's rates are of different moments.
     """
@@ -57,8 +59,12 @@ def factors(row: PoolFrameRow) -> Factors | None:
     reserve = row["reserve_factor_bps"]
     shares = [Fraction(10_000 - reserve, 100)] if reserve is not None and reserve < 10_000 else []
     shown = _shown(earned)
-    for digits, own in product(range(_MIN_DIGITS, _MAX_DIGITS + 1), (*shares, min(share, Fraction(100)))):
-        parts = [_rounded(number, digits) for number in (lent, paid, own)]
+    for digits, own in product((None, *range(_MIN_DIGITS, _MAX_DIGITS + 1)), (*shares, min(share, Fraction(100)))):
+        parts = (
+            [_as_elsewhere(lent), _as_elsewhere(paid), _rounded(own, _MIN_DIGITS)]
+            if digits is None
+            else [_rounded(number, digits) for number in (lent, paid, own)]
+        )
         if _shown(Fraction(parts[0]) * Fraction(parts[1]) * Fraction(parts[2]) / 10_000) == shown:
             if max(map(len, parts)) > MAX_DIGITS:
                 return None
@@ -70,6 +76,12 @@ def factors(row: PoolFrameRow) -> Factors | None:
 def _shown(number: Fraction) -> str:
     """A percentage above 0 as the page shows yields: rounded down to basis points."""
     return percent(int(number * 100))
+
+
+def _as_elsewhere(number: Fraction) -> str:
+    """A percentage with the digits that the rest of the page has for it; with three if that has no plain number."""
+    plain = _shown(number).removesuffix(f"{THIN}%")
+    return plain if plain.replace(".", "").isdigit() else _rounded(number, _MIN_DIGITS)
 
 
 def why(row: PoolFrameRow) -> str | None:

@@ -16,7 +16,7 @@ from exporter.render.site.charts import MONEY, RATE, ChartColumn, Line, chart, c
 from exporter.render.site.text import NOTHING
 from exporter.render.site.trends import MAX_POINTS, RECENT_SECONDS, Trend, Trends, thinned
 from tests.render.rendering import contract
-from tests.render.site.made import CLOSE_TIME, LEDGER, big_tables, pool_row, series_of, tables_of, unpriced
+from tests.render.site.made import CLOSE_TIME, LEDGER, big_tables, pool_row, series_of, site_of, tables_of, unpriced
 
 HOUR = 3_600
 START = 1_794_996_000  # 2026-11-18 10:00:00 UTC
@@ -67,6 +67,17 @@ def test_what_is_not_known_is_a_gap() -> None:
         assert "<svg" not in drawn(values)
     assert "no value is known" in drawn([None, None])
     assert "<svg" not in drawn([None, None])
+
+
+def test_a_page_says_once_that_its_history_begins() -> None:
+    """As long as no chart has lines, a page has no empty charts: one sentence, and the numbers as a table."""
+    tables = tables_of([pool_row(0, 0)])
+    for length, is_drawn in ((1, False), (4, True)):
+        pages = site_of(tables, series_of(tables, length, 86_400))
+        for key in (key for key in pages if re.match("(pools|markets|tokens)/C", key)):
+            assert is_drawn is ('class="plot"' in pages[key].partition('id="over-time"')[2]), key
+            assert (0 if is_drawn else 1) == pages[key].count("The history begins here"), key
+            assert 1 == pages[key].count("The same numbers as a table"), key
 
 
 def test_the_drawing_is_described() -> None:

@@ -55,7 +55,7 @@ def test_what_a_deposit_became_follows_from_the_file() -> None:
 
     def became(index: str) -> str:
         tokens = 100 * 10**4 * int(last[index]) // int(first[index])
-        return f"{tokens // 10**4}.{tokens % 10**4:04}".rstrip("0").rstrip(".")
+        return f"{tokens // 10**4}.{tokens % 10**4:04}"
 
     assert 4 == len(days)
     assert [
@@ -63,7 +63,7 @@ def test_what_a_deposit_became_follows_from_the_file() -> None:
         ["Lent", "100 AAA", f"{became('supply_index')} AAA"],
         ["Owed", "100 AAA", f"{became('borrow_index')} AAA"],
     ] == table_of(page)
-    assert ("100", "103.7037") == (became("supply_index"), became("borrow_index"))
+    assert ("100.0000", "103.7037") == (became("supply_index"), became("borrow_index"))
     assert f"100 {TIMES} {last['supply_index']} ÷ {first['supply_index']}" in page
     assert f'href="../../{CSV}"' in page
 
@@ -92,4 +92,4 @@ def test_days_before_the_decimals_changed_are_left_out() -> None:
     days = [(12, 10**12, 10**12), (9, 2 * 10**9, 0), (9, 10**9, 10**9), (9, 5 * 10**8, 10**9), (9, 10**9, 10**9)]
     page, _ = page_and_days(days)
 
-    assert [["", "15 Nov 2026", "17 Nov 2026"], ["Lent", "100 AAA", "25 AAA"]] == table_of(page)
+    assert [["", "15 Nov 2026", "17 Nov 2026"], ["Lent", "100 AAA", "25.0000 AAA"]] == table_of(page)

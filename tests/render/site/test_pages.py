@@ -116,7 +116,8 @@ def test_equal_symbols_have_labels() -> None:
         for hub, label in ((1, None), (2, "Hub 2"))
     ]
     shared = pool_row(1, 1, symbol="USDC", **unpriced())
-    site = site_of(tables := tables_of([*hubs, shared, pool_row(1, 2, symbol="XLM")]), series_of(tables, 2))
+    tables = tables_of([*hubs, shared, pool_row(1, 2, symbol="XLM")])
+    site = site_of(tables, series_of(tables, 3, 86_400))
     ids = [f"{address[:4]}…{address[-4:]}" for address in (token, other)]
 
     for key, labels in {

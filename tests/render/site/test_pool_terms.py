@@ -166,7 +166,7 @@ def test_a_backstop_is_shown_on_the_page_of_its_market() -> None:
         "Worth": "$1,235",
         "Deposited": "5 tokens",
         "These tokens hold": "100 BLND and 10 USDC",
-        "Queued for withdrawal": "0.80364 %",
+        "Queued for withdrawal": "0.80 %",
         "Minimum of the contract": "not met (50.0 %)",
         "Status after the next update": "on ice",
         "Paid to depositors in BLND": "87.3 % a year",

@@ -49,6 +49,18 @@ def test_the_numbers_of_the_sentence_multiply_out() -> None:
     ) == said.replace(THIN, " ")
 
 
+def test_small_numbers_have_the_digits_of_the_page() -> None:
+    """A utilization of 0.931 % and a rate of 0.109 % are 0.93 % and 0.10 % in the sentence, as in the figures above."""
+    small = {"stored_utilization": 93_108, "stored_borrow_apr": 10_932, "stored_supply_apr": 81}
+    said = why_of(**RATES | small | {"comparable_supply_apy_bps": 0, "reserve_factor_bps": 2000})
+
+    assert said is not None
+    assert (
+        "< 0.01 % because 0.93 % is lent, borrowers pay 0.10 % a year, and lenders get 80 % of that: < 0.01 % a year, "
+        "compounded daily."
+    ) == said.replace(THIN, " ")
+
+
 def test_it_multiplies_out_for_every_protocol() -> None:
     """The three numbers of every pool's sentence make its rate, and that compounded daily is the headline."""
     sentences = 0
