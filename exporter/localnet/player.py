@@ -19,7 +19,7 @@ from exporter.localnet import oracle
 from exporter.localnet.chain import DEFAULT_WINDOW, Chain, Change
 from exporter.localnet.mover import Mover
 from exporter.localnet.network import LocalNetwork, PlayedAnswers
-from exporter.localnet.recording import Recording, Rewriting, shipped
+from exporter.localnet.recording import RecordedAnswer, Recording, Rewriting, shipped
 from exporter.protocols.movement import MovingPool
 
 NETWORK: Final = "local"
@@ -89,31 +89,29 @@ class RecordedNetwork(LocalNetwork):
         without: Collection[bytes] = (),
         archived: Collection[bytes] = (),
     ) -> None:
-        recording, self.close_seconds = recording or shipped(), close_seconds
+        recording = recording or shipped()
+        self.close_seconds = close_seconds
         self._random = Random(f"recorded network {seed}")
         self.prices = oracle.Prices.recorded(recording, start_time, self._random)
-        later, ledgers = start_time - recording.close_time, start_ledger - recording.ledger
-        rewriting = Rewriting(lambda address: address, later, recording.close_time)
-        entries = {}
-        for item in map(rewriting.entry, recording.entries) if later else recording.entries:
-            until = None if item.live_until is None else item.live_until + ledgers
-            entries[item.key] = RawEntry(item.data, max(item.last_modified + ledgers, 1), until)
+        entries, answers = _recorded_at(recording, start_ledger, start_time)
         for key, data in self.prices.history().items():
             entries[key] = RawEntry(data, start_ledger, start_ledger + _life(key))
         entries = {key: entry for key, entry in entries.items() if key not in without}
         for key in archived:
             entries[key] = replace(entries[key], live_until=start_ledger - 1)
-        blend = [item for item in NETWORKS[NETWORK].deployments if item.protocol == "blend"]
-        originals = {market: item.address("factory") for item in blend for market in item.markets}
-        self.copies = {
-            derived_address(f"recorded network copy {number} {market}"): factory or ""
-            for number in range(1, copies)
-            for market, factory in originals.items()
-        }
-        copied = [market for _ in range(1, copies) for market in originals]
-        self._labels, self._copied = _labels(), set(self.copies)
-        self._labels |= {copy: self._labels[market] for copy, market in zip(self.copies, copied, strict=True)}
-        entries |= _copies(entries, list(map(CopiedContract, copied, self.copies)))
+
+        originals = _factories_of_blend()
+        self.copies = dict[str, str]()
+        self._labels = _labels()
+        copied = list[CopiedContract]()
+        for number in range(1, copies):
+            for market, factory in originals.items():
+                copy = derived_address(f"recorded network copy {number} {market}")
+                self.copies[copy] = factory
+                copied.append(CopiedContract(market, copy))
+                self._labels[copy] = self._labels[market]
+        entries |= _copies(entries, copied)
+
         chain = Chain(
             entries,
             start_ledger=start_ledger - bool(self.copies),
@@ -124,9 +122,9 @@ class RecordedNetwork(LocalNetwork):
         if self.copies:
             events = [_deployed(factory, market) for market, factory in self.copies.items()]
             chain.close(close_time=start_time, events=events)
-        answers = list(map(rewriting.answer, recording.answers)) if later else recording.answers
         played = PlayedAnswers(answers, start_ledger)
         super().__init__(chain, NETWORKS[NETWORK].passphrase, PROTOCOL_VERSION, played)
+        self._copied = set(self.copies)
         self._mover = Mover(self._random, self.prices, self._labels, self._copied)
         fixed = {*without, *archived}
         self.pools = [pool for pool in self._mover.pools(list(entries), self.look) if not fixed & pool.keys]
@@ -172,6 +170,33 @@ class RecordedNetwork(LocalNetwork):
     def look(self, key: bytes) -> bytes | None:
         entry = self.chain.stored(key)
         return None if entry is None else entry.data
+
+
+def _recorded_at(
+    recording: Recording, ledger: int, close_time: int
+) -> tuple[dict[bytes, RawEntry], list[RecordedAnswer]]:
+    """The entries and answers of a recording, as if it had been made at this ledger, which closed at this time."""
+    seconds, ledgers = close_time - recording.close_time, ledger - recording.ledger
+    recorded, answers = recording.entries, recording.answers
+    if seconds:
+        rewriting = Rewriting(lambda address: address, seconds, recording.close_time)
+        recorded = [*map(rewriting.entry, recorded)]
+        answers = [*map(rewriting.answer, answers)]
+    entries = dict[bytes, RawEntry]()
+    for item in recorded:
+        until = None if item.live_until is None else item.live_until + ledgers
+        entries[item.key] = RawEntry(item.data, max(item.last_modified + ledgers, 1), until)
+    return entries, answers
+
+
+def _factories_of_blend() -> dict[str, str]:
+    """The factory of each recorded market of Blend, keyed by the market; empty for a deployment without one."""
+    return {
+        market: item.address("factory") or ""
+        for item in NETWORKS[NETWORK].deployments
+        if item.protocol == "blend"
+        for market in item.markets
+    }
 
 
 def _labels() -> dict[str, str]:
