@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 from msgspec import Struct
@@ -65,61 +66,96 @@ async def fetch_history(
     for file in now:
         store.put_new(file.key, _readable(file.key, await required(source, file.key, file.sha256)))
     by_key, rows = {file.key: file for file in now}, _Rows(folder)
-    files, gone, spans = list[HistoryFile](), dict[str, str](), list[tuple[int, int]]()
-    for item, (first, last) in _spans(inputs, ledger):
-        spans.append((first, last))
+    files, gone = list[HistoryFile](), dict[str, str]()
+    spans = _spans(inputs, ledger)
+    for item, span in spans:
         same_key = by_key.get(item.key)
         if same_key is not None and same_key.sha256 == item.sha256:
             files.append(same_key)
             continue
-        holder = next((file for file in now if file.first_ledger <= first and last <= file.last_ledger), None)
-        data = None if same_key is not None else await source.get(item.key, FILE_BYTES)
-        if data is not None and hashlib.sha256(data).hexdigest() != item.sha256:
-            data = None
+        data = None if same_key is not None else await _with_its_digest(source, item)
+        holder = next((file for file in now if file.first_ledger <= span.first and span.last <= file.last_ledger), None)
         if holder is None and data is None:
             gone[item.key] = "it is gone, and the history has no file with its ledgers"
             continue
-        if holder is not None:
-            holder_rows = rows.of(holder, first, last)
-            without_rows = rows.without(holder, first, last)
-            if data is not None:
-                same_rows = _rows_in(item.key, data).sort(ORDER).equals(holder_rows.sort(ORDER))
-                if not same_rows or not _empty_runs_in(item.key, data).items() <= without_rows.items():
-                    raise CheckError(f"{holder.key} does not have the rows of the files that it joins")
-            else:
-                input_file = HistoryFile(item.key, file_reference(item.key), 0, 0, item.sha256, first, last)
-                data = rewritten(holder_rows, without_rows, input_file, network)
-                if data is None or hashlib.sha256(data).hexdigest() != item.sha256:
-                    gone[item.key] = f"it is gone, and the rows of its ledgers in {holder.key} do not give its bytes"
+        if holder is not None and data is not None:
+            _refuse_other_rows(item, data, holder, rows.of(holder, span))
+        elif holder is not None:
+            data = _made_again(item, span, rows.of(holder, span), network)
+            if data is None or not _has_digest(data, item):
+                gone[item.key] = f"it is gone, and the rows of its ledgers in {holder.key} do not give its bytes"
         if same_key is not None:
             files.append(same_key)
         elif data is not None:
             store.put_new(item.key, _readable(item.key, data))
             files.append(history_entry(item.key, data, open_parquet(data).metadata.num_rows))
+    return InputHistory(files, gone, now, _later_rows(now, folder, ledger, [span for _, span in spans]))
+
+
+async def _with_its_digest(source: TreeSource, item: RunInput) -> bytes | None:
+    """The file under an input's key; None if it is gone or has another digest."""
+    data = await source.get(item.key, FILE_BYTES)
+    return data if data is not None and _has_digest(data, item) else None
+
+
+def _has_digest(data: bytes, item: RunInput) -> bool:
+    return hashlib.sha256(data).hexdigest() == item.sha256
+
+
+def _refuse_other_rows(item: RunInput, data: bytes, holder: HistoryFile, held: _HeldRows) -> None:
+    """Raise `CheckError` unless the file that joins an input has the input's rows."""
+    same_rows = _rows_in(item.key, data).sort(ORDER).equals(held.rows.sort(ORDER))
+    if not same_rows or not _empty_runs_in(item.key, data).items() <= held.without_rows.items():
+        raise CheckError(f"{holder.key} does not have the rows of the files that it joins")
+
+
+def _made_again(item: RunInput, span: _Span, held: _HeldRows, network: str) -> bytes | None:
+    """An input, made again from the rows that another file now has of its ledgers. Its bytes may differ.
+
+    None if these rows cannot be an input's.
+    """
+    input_file = HistoryFile(item.key, file_reference(item.key), 0, 0, item.sha256, span.first, span.last)
+    return rewritten(held.rows, held.without_rows, input_file, network)
+
+
+def _later_rows(now: Sequence[HistoryFile], folder: Path, ledger: int, spans: Sequence[_Span]) -> dict[str, int]:
+    """The number of rows of ledgers before this one that no input has, keyed by the file that has them now."""
     later = dict[str, int]()
     for file in now:
         counts = rows_by_ledger((folder / file.key).read_bytes())
-        other_ledgers = [each for each in counts if each < ledger and not _is_in_one(each, spans)]
+        other_ledgers = [each for each in counts if each < ledger and not any(each in span for span in spans)]
         if other_rows := sum(counts[each] for each in other_ledgers):
             later[file.key] = other_rows
-    return InputHistory(files, gone, now, later)
+    return later
 
 
-def _is_in_one(ledger: int, spans: Sequence[tuple[int, int]]) -> bool:
-    """Whether a ledger is in one of these spans."""
-    return any(first <= ledger <= last for first, last in spans)
+class _Span(NamedTuple):
+    """The first and the last ledger of a file."""
+
+    first: int
+    last: int
+
+    def __contains__(self, ledger: object) -> bool:
+        return isinstance(ledger, int) and self.first <= ledger <= self.last
 
 
-def _spans(inputs: Sequence[RunInput], ledger: int) -> list[tuple[RunInput, tuple[int, int]]]:
-    """Each input with its first and last ledger. Raises `CheckError` if no run can have continued these inputs."""
-    spans = list[tuple[RunInput, tuple[int, int]]]()
+class _HeldRows(NamedTuple):
+    """The rows that a file has of some ledgers, and its runs without rows at these."""
+
+    rows: pl.DataFrame
+    without_rows: EmptyRuns
+
+
+def _spans(inputs: Sequence[RunInput], ledger: int) -> list[tuple[RunInput, _Span]]:
+    """Each input with its ledgers. Raises `CheckError` if no run can have continued these inputs."""
+    spans = list[tuple[RunInput, _Span]]()
     for item in inputs:
         ledgers = file_ledgers(item.key)
         if ledgers is None or not ledgers[0] <= ledgers[1] < ledger:
             raise CheckError(f"the run's manifest names the input {item.key}, which is no history before it")
-        spans.append((item, ledgers))
+        spans.append((item, _Span(*ledgers)))
     for (_, earlier), (item, later) in pairwise(spans):
-        if later[0] <= earlier[1]:
+        if later.first <= earlier.last:
             raise CheckError(f"the run's manifest names the input {item.key} after one with its ledgers or later ones")
     return spans
 
@@ -131,15 +167,13 @@ class _Rows:
         self._folder, self._key, self._frame = folder, "", pl.DataFrame()
         self._without_rows: EmptyRuns = {}
 
-    def of(self, file: HistoryFile, first: int, last: int) -> pl.DataFrame:
-        """The rows of a file between two ledgers."""
+    def of(self, file: HistoryFile, span: _Span) -> _HeldRows:
+        """What a file has of some ledgers."""
         self._open(file)
-        return self._frame.filter(pl.col("observed_ledger").is_between(first, last))
-
-    def without(self, file: HistoryFile, first: int, last: int) -> dict[int, int]:
-        """The runs of a file without rows between two ledgers, as `EmptyRuns`."""
-        self._open(file)
-        return {ledger: time for ledger, time in self._without_rows.items() if first <= ledger <= last}
+        return _HeldRows(
+            self._frame.filter(pl.col("observed_ledger").is_between(span.first, span.last)),
+            {ledger: time for ledger, time in self._without_rows.items() if ledger in span},
+        )
 
     def _open(self, file: HistoryFile) -> None:
         if self._key != file.key:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
@@ -42,23 +42,36 @@ def rollup_faults(
         yield from (Fault(kind.key, _UNNAMED) for kind in KINDS if kind.key not in named)
     yield from (Fault(key, _UNNAMED) for key in sorted({*(months or ())} - named.keys()))
     damaged = set[str]()
-    files_of_tables: list[HistoryRollup | LiquidationsFile] = [*manifest.rollups]
+    for fault in _damage(manifest, read):
+        if fault.key != HISTORY_MANIFEST_KEY:
+            damaged.add(fault.key)
+        yield fault
+    lasting = [entry for entry in manifest.rollups if entry.key in LASTING_ROLLUPS]
+    # If ledgers were added to the past, the next run makes the rollups again.
+    if recompute and all(has_same_history(entry, manifest) for entry in lasting):
+        yield from _other_values(manifest, read, named, damaged)
+
+
+def _damage(manifest: HistoryManifest, read: ReadFile) -> Iterator[Fault]:
+    """Faults of the files that the manifest names: missing, or of other bytes; and of the URLs that it gives."""
+    named: list[HistoryRollup | LiquidationsFile] = [*manifest.rollups]
     if manifest.liquidations is not None:
-        files_of_tables.append(manifest.liquidations)
-    for entry in files_of_tables:
+        named.append(manifest.liquidations)
+    for entry in named:
         key = entry.key
         if entry.url != file_reference(key):
             yield Fault(HISTORY_MANIFEST_KEY, f"the url of {key} does not lead to its key")
         data = read(key)
         if data is None:
-            damaged.add(key)
             yield Fault(key, "is missing, though the history's manifest names it")
         elif (len(data), hashlib.sha256(data).hexdigest()) != (entry.bytes, entry.sha256):
-            damaged.add(key)
             yield Fault(key, "does not have the bytes that the history's manifest gives for it")
-    lasting = [entry for entry in manifest.rollups if entry.key in LASTING_ROLLUPS]
-    if not recompute or not all(has_same_history(entry, manifest) for entry in lasting):
-        return  # ledgers were added to the past, and the next run makes the rollups again
+
+
+def _other_values(
+    manifest: HistoryManifest, read: ReadFile, named: Mapping[str, HistoryRollup], damaged: Collection[str]
+) -> Iterator[Fault]:
+    """Faults of rollups that have other values than the files of the history give. Damaged ones are left out."""
     expected = set[str]()
     try:
         _, files = updated_rollups(msgspec.structs.replace(manifest, rollups=[]), read, most_reads=None)

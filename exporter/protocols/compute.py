@@ -149,27 +149,32 @@ def compute(
     tables.pools = pl.concat([tables.pools, *frames]).sort("market", "pool")
     tables.backstops = tables.backstops.sort("market")
     tables.markets = _markets_of(readings, tables)
-    read = set(tables.markets["market"])
     for reading in readings:
-        tables.absent += reading.absent
-        tables.notices += reading.notices
-        tables.controls += reading.controls
-        tables.pending += [item for item in reading.pending if item.market in read]
-        tables.parameters |= reading.parameters
-        tables.frozen |= reading.frozen.keys()
-        tables.tokens |= {
-            address: token
-            for address, token in reading.tokens.items()
-            if token.symbol is not None and (token.issuer or address not in tables.tokens)
-        }
+        _add_facts(reading, tables)
+    unpriced = tables.pools.filter(pl.col("price_reason") != VALID_PRICE)
+    tables.unpriced = [Unpriced(*row) for row in unpriced.select("market", "pool", "price_reason").iter_rows()]
     tables.unread.sort(key=lambda item: (item.market, item.pool or ""))
     tables.absent.sort(key=lambda item: item.market)
     tables.notices.sort()
     tables.pending.sort(key=lambda item: (item.market, item.pool or "", item.kind, item.value))
     tables.bounded.sort(key=lambda item: (item.market, item.pool, item.field))
-    unpriced = tables.pools.filter(pl.col("price_reason") != VALID_PRICE)
-    tables.unpriced = [Unpriced(*row) for row in unpriced.select("market", "pool", "price_reason").iter_rows()]
     return tables
+
+
+def _add_facts(reading: ProtocolReading, tables: Tables) -> None:
+    """Add what a reading has besides numbers. Queued changes count only for markets that have a row."""
+    read = set(tables.markets["market"])
+    tables.absent += reading.absent
+    tables.notices += reading.notices
+    tables.controls += reading.controls
+    tables.pending += [item for item in reading.pending if item.market in read]
+    tables.parameters |= reading.parameters
+    tables.frozen |= reading.frozen.keys()
+    tables.tokens |= {
+        address: token
+        for address, token in reading.tokens.items()
+        if token.symbol is not None and (token.issuer or address not in tables.tokens)
+    }
 
 
 _GROUPS = ("operations", "amounts", "risk", "rewards")
