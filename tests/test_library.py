@@ -21,6 +21,8 @@ from exporter.localnet.server import create_app, running
 from tests.job_runs import settings_for
 from tests.localnet.recorded import only
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 PAGE = Path(__file__).parent.parent / "docs" / "library.md"
 
 

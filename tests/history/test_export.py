@@ -28,6 +28,8 @@ from tests.publishing.held import compact_history
 from tests.publishing.test_compaction import DAY, FIRST_DAY, every_row, keys_of, record, rewrite, without_terms
 from tests.render.rendering import contract
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 NAMES = [column.name for column in COLUMNS]
 START = datetime(2026, 11, 1, tzinfo=UTC)
 

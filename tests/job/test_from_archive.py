@@ -26,6 +26,8 @@ from tests.past.archive.archive_snapshot import archive_snapshot
 from tests.past.archive.simulated_archive import ORGANISATIONS, SimulatedArchive, trust_document, validators
 from tests.snapshot_files import write_snapshot
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[SimulatedArchive, Path, FromArchive]:

@@ -22,6 +22,8 @@ from tests.job_runs import naming, settings_for
 from tests.localnet.recorded import LISTED
 from tests.protocols.protocol_facts import recorded_pools
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 WAVES = (
     "lists: instances, zones, records, Peridot's vaults and the tokens of XOXNO's hub markets",
     "what these name: pools of zones, reserves of K2 and Alula, rate models, XOXNO's hub markets and spokes",

@@ -25,6 +25,8 @@ from tests.protocols.protocol_facts import recorded_pools
 from tests.s3.wire_bucket import WireBucket
 from tests.stores.bucket_simulator import BucketSimulator, Call
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 SLENDER = only("slender")
 """Flags of a run over three pools alone, which takes a third of the time."""
 

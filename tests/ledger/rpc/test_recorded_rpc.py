@@ -19,6 +19,8 @@ from tests.job_runs import on_chain, run, settings_for
 from tests.ledger.rpc.recorded_rpc import RecordedRpc
 from tests.past.archive.archive_snapshot import state_at
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 MARKET = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 ACCRUING = {"accrued_to", "supply_index", "borrow_index", "backstop_credit", "total_supplied", "total_borrowed"}
 MARKETS = [{"protocol": "blend", "address": MARKET}]
