@@ -34,6 +34,8 @@ from tests.s3.places import (
 from tests.s3.wire_bucket import PASSING, Answer, Stored, WireBucket
 
 OLD, NEW, LATER, LAST = 100, 102, 103, 105
+WORKERS = 8
+"""How many cases are done at a time if all are."""
 
 
 def options_for(fault: str, seconds: float = FAST.read_seconds) -> S3Options:
@@ -90,26 +92,31 @@ class Scene:
 
 
 def every_case(names: list[str], case: Callable[[Scene, str, int], bool], stride: int) -> dict[tuple[str, int], bool]:
-    """Do a case for every fault at every call, or a part of them, some at a time, each in a bucket of its own."""
-    with Scene() as scene:
-        calls = scene.calls()
-    assert calls > 40
-    wanted = spread([(name, position) for name in names for position in range(calls)], stride)
-    workers = 8 if stride == 1 else 2
+    """Do a case for every fault at every call, some at a time, each in a bucket of its own; or few, in one bucket."""
 
-    def work(start: int) -> dict[tuple[str, int], bool]:
+    def done(scene: Scene, cases: list[tuple[str, int]]) -> dict[tuple[str, int], bool]:
         found = {}
-        with Scene() as scene:
-            for name, position in wanted[start::workers]:
-                try:
-                    found[name, position] = case(scene, name, position)
-                except BaseException as error:
-                    error.add_note(f"{name} at call {position}: {scene.bucket.calls_of('disturbed')}")
-                    raise
+        for name, position in cases:
+            try:
+                found[name, position] = case(scene, name, position)
+            except BaseException as error:
+                error.add_note(f"{name} at call {position}: {scene.bucket.calls_of('disturbed')}")
+                raise
         return found
 
-    with ThreadPoolExecutor(workers) as pool:
-        return {key: result for found in pool.map(work, range(workers)) for key, result in found.items()}
+    with Scene() as scene:
+        calls = scene.calls()
+        assert calls > 40
+        wanted = spread([(name, position) for name in names for position in range(calls)], stride)
+        if stride > 1:
+            return done(scene, wanted)
+
+    def work(start: int) -> dict[tuple[str, int], bool]:
+        with Scene() as scene:
+            return done(scene, wanted[start::WORKERS])
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return {key: result for found in pool.map(work, range(WORKERS)) for key, result in found.items()}
 
 
 def passing(scene: Scene, name: str, position: int) -> bool:
