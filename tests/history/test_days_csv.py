@@ -141,7 +141,7 @@ def test_a_pool_without_a_closed_day_has_a_head() -> None:
     assert [",".join((*EXACT, *APPROXIMATE))] == stored.data.decode().splitlines()
 
 
-@pytest.mark.parametrize("apart", [28, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("apart", [42, pytest.param(12, marks=pytest.mark.slow)])
 def test_a_file_has_all_closed_days_up_to_ten_years(apart: int) -> None:
     """A day that left the pool's newest document stays in the file; a day before the last `MAX_DAYS` does not."""
     historian, place = Historian(MemoryStore()), places(1, 1)

@@ -122,7 +122,7 @@ def test_only_what_closed_is_rendered(monkeypatch: pytest.MonkeyPatch, steps: li
             if seconds:
                 network.close_seconds = seconds
                 network.advance()
-            code, facts = run(settings_for(None, url, **only(BLEND_V1)), into, now=NOW + timedelta(days=30))
+            code, facts = run(settings_for(None, url, **only("alula")), into, now=NOW + timedelta(days=30))
             assert code in (0, 7)  # after a week all prices are stale
             names = {file.key.rpartition("/")[2] for file in rendered}
             lengths = {"1d" if name == "history.csv" else name.removesuffix(".json") for name in names}

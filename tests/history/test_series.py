@@ -40,7 +40,12 @@ def schedule(random: Random, runs: int, mean_minutes: int) -> Iterator[tuple[int
 
 
 @pytest.mark.parametrize(
-    ("runs", "mean_minutes", "pools"), [(16, 5, 3), (14, 3000, 1), pytest.param(200, 60, 2, marks=pytest.mark.slow)]
+    ("runs", "mean_minutes", "pools"),
+    [
+        (12, 5, 2),
+        (12, 3000, 1),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((16, 5, 3), (14, 3000, 1), (200, 60, 2))),
+    ],
 )
 def test_buckets_equal_a_plain_recomputation(runs: int, mean_minutes: int, pools: int) -> None:
     """Over many runs, some of which die or lose their state, every page equals a plain recomputation."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from exporter.deployments.networks import network_id
+from exporter.deployments.networks import RECORDED_PASSPHRASE, network_id
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork
 from exporter.past.archive.state_index import LIVE
 from exporter.past.archive_source import FromArchive
 from tests.past.archive.simulated_archive import ORGANISATIONS, SimulatedArchive, time_to_live, trust_document
-from tests.snapshot_files import write_snapshot
 
 CHECKPOINT = 65_000_063
 
@@ -27,33 +26,37 @@ def records_of(entries: Mapping[bytes, RawEntry]) -> list[bytes]:
     return records
 
 
-def recorded_archive(
-    folder: Path,
-    change: Callable[[dict[bytes, RawEntry]], None] | None = None,
-    newest: Sequence[bytes] = (),
-) -> tuple[SimulatedArchive, FromArchive]:
-    """The archive, and how to read it; the folder also gets ``snapshot.json`` of the same state and ``trust.json``.
-
-    ``change`` may change the entries before they are written; ``newest`` are records of the newest bucket.
-    """
+def recorded_state(change: Callable[[dict[bytes, RawEntry]], None] | None = None) -> LedgerSnapshot:
+    """All entries of the recorded network at the checkpoint. ``change`` may change them."""
     network = RecordedNetwork()
     chain = network.chain
     entries = {key: entry for key in chain.known_keys() if (entry := chain.stored(key)) is not None}
     if change is not None:
         change(entries)
     closed = chain.close_time(chain.latest) + 300
-    snapshot = LedgerSnapshot(28, CHECKPOINT, closed, network_id(network.passphrase), entries)
-    write_snapshot(snapshot, folder / "snapshot.json")
-    records = records_of(entries)
+    return LedgerSnapshot(28, CHECKPOINT, closed, network_id(network.passphrase), entries)
+
+
+def recorded_archive(
+    folder: Path,
+    change: Callable[[dict[bytes, RawEntry]], None] | None = None,
+    newest: Sequence[bytes] = (),
+) -> tuple[SimulatedArchive, FromArchive]:
+    """The archive of `recorded_state`, and how to read it; the folder also gets ``trust.json``.
+
+    ``newest`` are records of the newest bucket.
+    """
+    state = recorded_state(change)
+    records = records_of(state.entries)
     signed = SimulatedArchive(
         folder / "archive",
         [list(newest) or records[: len(records) // 2], [], records],
         hot=[[]],
         version=28,
         checkpoint=CHECKPOINT,
-        time=closed - CHECKPOINT,
-        passphrase=network.passphrase,
+        time=state.close_time - CHECKPOINT,
+        passphrase=RECORDED_PASSPHRASE,
     )
-    (folder / "trust.json").write_bytes(trust_document(ORGANISATIONS, network.passphrase))
+    (folder / "trust.json").write_bytes(trust_document(ORGANISATIONS, RECORDED_PASSPHRASE))
     given = FromArchive((str(signed.folder),), CHECKPOINT, folder / "trust.json", folder / "kept")
     return signed, given

@@ -19,7 +19,7 @@ from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.past.archive_source import FromArchive, open_archive_state
 from exporter.stores.memory import MemoryStore
-from tests.job.recorded_archive import CHECKPOINT, recorded_archive
+from tests.job.recorded_archive import CHECKPOINT, recorded_archive, recorded_state
 from tests.job_runs import run, settings_for
 from tests.localnet.recorded import only
 from tests.past.archive.archive_snapshot import archive_snapshot
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("without_pages")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[SimulatedArchive, Path, FromArchive]:
-    """A recorded network's entries in an archive of protocol 28, and in a snapshot file of the same ledger."""
+    """A recorded network's entries in an archive of protocol 28, in a folder."""
     folder = tmp_path_factory.mktemp("archive")
     signed, given = recorded_archive(folder)
     return signed, folder, given
@@ -41,6 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[SimulatedArchive, Pa
 def test_the_pages_are_those_of_a_run_over_the_same_entries(made: tuple[SimulatedArchive, Path, FromArchive]) -> None:
     """Every page has the same name, so the same content; what is missing is named alike; the report says who signed."""
     _, folder, given = made
+    write_snapshot(recorded_state(), folder / "snapshot.json")
     by_archive, by_file = MemoryStore(), MemoryStore()
     code, facts = run(settings_for(), by_archive, archive=given)
     code_by_file, facts_by_file = run(settings_for(), by_file, snapshot=folder / "snapshot.json")

@@ -80,10 +80,11 @@ def test_a_price_is_the_controllers_never_a_cached_one(real_data: Path, stride: 
     assert priced > len(chosen)
 
 
-def test_allowed_suppliers_may_deposit_up_to_the_cap(real_data: Path) -> None:
+@strides(9)
+def test_allowed_suppliers_may_deposit_up_to_the_cap(real_data: Path, stride: int) -> None:
     """Who may supply may, up to the room under the cap; the search for the most stopped a little below it."""
     capped = 0
-    for state in states(real_data, "peridot"):
+    for state in spread(states(real_data, "peridot"), stride):
         for row, probe in probes(state, "deposit"):
             assert (probe["one"] == SUCCESS) == (row["can_supply"] and row["available_to_supply"] != 0), (state, probe)
             room, most, tried = row["available_to_supply"], int(probe["max"]), int(probe["hi"])
@@ -96,10 +97,11 @@ def test_allowed_suppliers_may_deposit_up_to_the_cap(real_data: Path) -> None:
     assert capped
 
 
-def test_all_shares_are_paid_out_within_the_published_amount(real_data: Path) -> None:
+@strides(9)
+def test_all_shares_are_paid_out_within_the_published_amount(real_data: Path, stride: int) -> None:
     """Whoever has shares gets all of them paid out, which is no more than the published amount."""
     paid = 0
-    for state in states(real_data, "peridot"):
+    for state in spread(states(real_data, "peridot"), stride):
         for row, probe in probes(state, "exit"):
             if probe["pb"] == "0":
                 continue

@@ -229,12 +229,12 @@ class SimulatedArchive:
             return bytes(32)
         content = marked([META, *records])
         digest = hashlib.sha256(content).digest()
-        self.put(bucket_name(digest), gzip.compress(content))
+        self.put(bucket_name(digest), gzip.compress(content, 1))
         return digest
 
     def write(self, category: str, checkpoint: int, records: Sequence[bytes]) -> None:
         """Store a file of records."""
-        self.put(records_name(category, checkpoint), gzip.compress(marked(records)))
+        self.put(records_name(category, checkpoint), gzip.compress(marked(records), 1))
 
     def write_state(self, changes: dict[str, Any]) -> None:
         """Store the state file of the checkpoint, with some fields changed."""
