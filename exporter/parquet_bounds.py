@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -45,6 +46,9 @@ _ENCODINGS: Final = frozenset({0, 2, 3, 4, 5, 6, 8, 9})
 _MAX_PAGE_HEADER: Final = 2**16
 
 Fields = dict[int, Any]
+
+POLARS_ERRORS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What Polars raises if it cannot read a file. For some damage it panics, and a panic is no `Exception`."""
 
 
 class _Budget:
@@ -104,8 +108,13 @@ def open_parquet(data: bytes, columns: Collection[str] | None = None) -> pq.Parq
         return pq.ParquetFile(
             pa.BufferReader(data), thrift_string_size_limit=PARQUET_FOOTER_BYTES, thrift_container_size_limit=2**20
         )
-    except (pa.ArrowException, OSError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (pa.ArrowException, OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise DecodeError(f"it is not a Parquet file that can be read: {str(error)[:200]}") from None
+
+
+def frame_of(table: pa.Table) -> pl.DataFrame:
+    """The rows of a table that was read from a file. Its metadata is left out: Polars panics if it is not UTF-8."""
+    return pl.DataFrame(pl.from_arrow(pa.Table.from_arrays(table.columns, names=table.column_names)))
 
 
 def _check(pages: bytes, footer: Fields, columns: Collection[str] | None) -> None:
@@ -139,7 +148,7 @@ def _column_names(schema: list[Fields]) -> list[str]:
     for element in elements:
         if element.get(_CHILDREN) or element.get(_REPETITION) == _REPEATED or _TYPE not in element:
             raise DecodeError("one of its columns is nested, which none of a history is")
-    return [element[_NAME].decode("utf-8", "replace") for element in elements]
+    return [element[_NAME].decode("utf-8") for element in elements]
 
 
 def _walk(pages: bytes, chunk: Fields, name: str, rows: int, budget: _Budget) -> None:

@@ -11,8 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter import parquet_bounds
-from exporter.errors import DecodeError
-from exporter.parquet_bounds import open_parquet
+from exporter.errors import DecodeError, SourceError
+from exporter.history import export
+from exporter.parquet_bounds import frame_of, open_parquet
+from exporter.tree.documents import HistoryFile
 
 TABLE = pa.table(
     {
@@ -99,6 +101,33 @@ def test_pages_are_counted_and_not_what_the_footer_says(monkeypatch: pytest.Monk
     assert ["ledger"] == open_parquet(data, ["ledger"]).read(["ledger"]).column_names
     with pytest.raises(DecodeError, match="24,200 bytes"):
         open_parquet(data)
+
+
+def test_metadata_that_is_no_text_does_not_make_polars_panic() -> None:
+    """Strangers choose a file's metadata, of the table and of its columns. The rows are read all the same."""
+    fields = [field.with_metadata({b"\xff": b"\xfe"}) for field in TABLE.schema]
+    odd = TABLE.cast(pa.schema(fields, {b"network": b"\xff"}))
+
+    assert frame_of(TABLE).equals(frame_of(open_parquet(written(odd)).read()))
+
+
+def test_a_column_whose_name_is_no_text_is_refused() -> None:
+    """The name of a column is text, and a file that says otherwise is damaged."""
+    data = written(TABLE.slice(0, 5), store_schema=False).replace(b"paused", b"pau\xffed")
+    with pytest.raises(DecodeError, match="codec can.t decode"):
+        open_parquet(data)
+
+
+def test_a_panic_of_polars_is_an_error_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polars panics for some damaged files. That is no ``Exception``, and still ends nothing but the reading."""
+
+    def panic(_: bytes) -> pl.LazyFrame:
+        raise pl.exceptions.PanicException("assertion failed")
+
+    monkeypatch.setattr(export, "scan_rows", panic)
+    file = HistoryFile("history/pools/date=2026-11-29/5.parquet", "", 1, 1, "", 5, 5)
+    with pytest.raises(SourceError, match=r"5\.parquet does not have the columns"):
+        export.rows_of(b"", file)
 
 
 def test_damage_is_refused_with_one_kind_of_error() -> None:

@@ -13,7 +13,7 @@ from exporter.errors import CheckError, DecodeError, SourceError
 from exporter.history.empty_runs import EmptyRuns, empty_runs
 from exporter.history.export import rows_of
 from exporter.history.parquet import ARROW_SCHEMA, render_history, to_frame_types
-from exporter.parquet_bounds import open_parquet
+from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
 from exporter.publishing.compaction import joined_rows
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
 from exporter.tree.families import RUN_PARQUET, family_of
@@ -53,7 +53,7 @@ def check_as_written(data: bytes, file: HistoryFile, network: str) -> bool:
             raise CheckError(
                 f"{file.key} is not what writing its rows gives: its columns, order, metadata or statistics are others"
             )
-    except (*_UNREADABLE, pl.exceptions.PolarsError, DecodeError) as error:
+    except (*_UNREADABLE, *POLARS_ERRORS, DecodeError) as error:
         raise CheckError(f"{file.key} cannot be read as a file of the history: {error}") from None
     return made == data
 

@@ -224,7 +224,11 @@ def ending(console: Console) -> Iterator[None]:
         sys.exit(ExitCode.UNEXPECTED)
     except BrokenPipeError:
         raise  # `MainGroup` handles it
-    except Exception as error:
+    except BaseException as error:
+        # A panic of Polars is a fault like another, but no `Exception`. Its type is told by name: importing Polars
+        # takes long.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         if not console.is_json:
             click.echo(harmless(without_keys(traceback.format_exc())), err=True, nl=False)
         console.error(f"unexpected, and a bug: {type(error).__name__}: {error}", ExitCode.UNEXPECTED)

@@ -29,6 +29,7 @@ from exporter.event_loops import refuse_running_loop
 from exporter.history.manifest import decode_history_manifest, folder_of, span_of
 from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, scan_rows
 from exporter.history.spreadsheet import without_formulas
+from exporter.parquet_bounds import POLARS_ERRORS
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.documents import HistoryFile, HistoryManifest
 from exporter.tree.families import HISTORY_MANIFEST_KEY
@@ -253,7 +254,7 @@ def rows_of(data: bytes, file: HistoryFile) -> pl.DataFrame:
         return scan_rows(data).collect()
     except DecodeError as error:
         raise CheckError(f"{file.key}: {error}") from error
-    except pl.exceptions.PolarsError as error:
+    except POLARS_ERRORS as error:
         raise SourceError(f"{file.key} does not have the columns of a history file: {error}") from error
 
 

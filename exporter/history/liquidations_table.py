@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from exporter.errors import DecodeError, StoreError
 from exporter.history.manifest import data_of
-from exporter.parquet_bounds import open_parquet
+from exporter.parquet_bounds import POLARS_ERRORS, frame_of, open_parquet
 from exporter.stores.store import Store, etag_of
 from exporter.tree.documents import HistoryManifest, LedgerSpan, LiquidationsFile
 from exporter.tree.same_values import same_values
@@ -33,7 +33,7 @@ SCHEMA = pa.schema(
 )
 
 
-_UNREADABLE = (DecodeError, pa.ArrowException, pl.exceptions.PolarsError, OSError, ValueError)
+_UNREADABLE = (DecodeError, pa.ArrowException, *POLARS_ERRORS, OSError, ValueError)
 """The errors of reading a file that is no table of liquidations."""
 
 
@@ -73,7 +73,7 @@ def restore_table(store: Store, manifest: HistoryManifest | None) -> bool:
 def _rows_inside(data: bytes, file: LiquidationsFile) -> bytes | None:
     """The file with the rows whose ledgers are inside the spans of ``file``; None if ``data`` is no such table."""
     try:
-        rows = pl.DataFrame(pl.from_arrow(open_parquet(data).read()))
+        rows = frame_of(open_parquet(data).read())
         return encode_table(rows.filter(_is_inside(file)))
     except _UNREADABLE:
         return None
@@ -92,7 +92,7 @@ def table_fault(data: bytes, file: LiquidationsFile) -> str | None:
     Whether the liquidations really happened cannot be told from the table.
     """
     try:
-        rows = pl.DataFrame(pl.from_arrow(open_parquet(data).read()))
+        rows = frame_of(open_parquet(data).read())
         if not same_values(file.key, encode_table(rows), data):
             return "is not what writing its rows gives: its columns, metadata or statistics are others"
     except _UNREADABLE as error:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from exporter.errors import CheckError, DecodeError
 from exporter.history.approximate import APPROXIMATE_NAMES, arrow_fields, with_approximate
 from exporter.history.manifest import HistoryPart, history_entry
-from exporter.parquet_bounds import open_parquet
+from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
 from exporter.tables import COLUMNS
 from exporter.tree.documents import EXPORTER_VERSION
 from exporter.tree.families import RUN_PARQUET
@@ -111,7 +111,7 @@ def run_file_of_latest(latest: bytes) -> bytes:
             ledger_close_time=int(metadata[b"ledger_close_time"]),
             network=metadata[b"network"].decode(),
         )
-    except (pl.exceptions.PolarsError, CheckError, LookupError, ValueError, ArithmeticError, OSError) as error:
+    except (*POLARS_ERRORS, CheckError, LookupError, ValueError, ArithmeticError, OSError) as error:
         raise DecodeError(f"it is not the table of a run: {error}") from error
     return part.file.data
 
@@ -176,5 +176,5 @@ def _check_written(key: str, data: bytes, pools: pl.DataFrame, metadata: dict[st
         read = pl.read_parquet(io.BytesIO(data), hive_partitioning=False)
         if not to_frame_types(read).equals(pools.select(read.columns)):
             raise CheckError(f"{key}: the file did not read back as the frame it was written from")
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (*POLARS_ERRORS, OSError) as error:
         raise CheckError(f"{key}: Polars cannot read the file back: {error}") from error

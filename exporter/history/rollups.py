@@ -43,7 +43,7 @@ from exporter.history.time_buckets import (
     Bucket,
     Span,
 )
-from exporter.parquet_bounds import open_parquet
+from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
 from exporter.tree.documents import HistoryFile, HistoryManifest, HistoryRollup, timestamp
 from exporter.tree.families import DAILY_ROLLUP, HOURLY_ROLLUP, MONTH_ROLLUP
 
@@ -243,7 +243,7 @@ def _check_written(key: str, data: bytes, rows: int, newest: int) -> None:
     ledger = pl.col("observed_ledger")
     try:
         read = pl.scan_parquet(data).select(pl.len(), ledger.max().fill_null(0)).collect().row(0)
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (*POLARS_ERRORS, OSError) as error:
         raise CheckError(f"{key}: Polars cannot read the rollup back: {error}") from error
     if read != (rows, newest):
         raise CheckError(
@@ -379,7 +379,7 @@ class _Runs:
     ) -> pl.DataFrame:
         try:
             return scan_rows(self._data(file)).filter(where).select(columns).collect()
-        except (DecodeError, pl.exceptions.PolarsError) as error:
+        except (DecodeError, *POLARS_ERRORS) as error:
             raise UnreadableHistoryError(f"{file.key} cannot be read: {error}") from error
 
     def _data(self, file: HistoryFile) -> bytes:

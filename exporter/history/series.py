@@ -25,7 +25,7 @@ from exporter.history.empty_runs import EmptyRuns, empty_runs
 from exporter.history.manifest import data_of
 from exporter.history.parquet import scan_rows, to_frame_types
 from exporter.history.time_buckets import BUCKETS, DAY, HOUR, WEEK
-from exporter.parquet_bounds import open_parquet
+from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
 from exporter.stores.store import Store, StoredObject, read_many
 from exporter.tables import PoolKey, pool_keys
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, HistoryManifest, TotalsHistory
@@ -304,7 +304,7 @@ def _runs_in(stored: StoredObject | None, file: HistoryFile) -> tuple[pl.DataFra
         without_rows = empty_runs(open_parquet(data))
     except DecodeError as error:
         raise StoreError(f"{file.key}: {error}") from error
-    except pl.exceptions.PolarsError as error:
+    except POLARS_ERRORS as error:
         raise StoreError(f"{file.key} does not have the columns of a history file: {error}") from error
     if observations.height != file.rows:
         raise StoreError(

@@ -31,7 +31,7 @@ from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.history.empty_runs import EmptyRuns, empty_runs, listed_in_metadata
 from exporter.history.manifest import HistoryPart, data_of, folder_of, history_entry
 from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER
-from exporter.parquet_bounds import open_parquet
+from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
 from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import read_published, read_whole_history
 from exporter.publishing.sweep_record import forget_named, record_superseded
@@ -71,9 +71,12 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Hi
     if len(networks) != 1:
         raise CheckError(f"{files[0].key} and its neighbours are of different networks: {', '.join(networks)}")
     first, last = files[0].first_ledger, max(file.last_ledger for file in files)
-    data = joined_rows(parts, networks[0], first, last, _empty_runs_of(opened))
     rows = sum(file.rows for file in files)
-    _check_joined(folder, data, parts, rows)
+    try:
+        data = joined_rows(parts, networks[0], first, last, _empty_runs_of(opened))
+        _check_joined(folder, data, parts, rows)
+    except POLARS_ERRORS as error:
+        raise StoreError(f"{files[0].key} or one of its neighbours cannot be read: {error}") from error
     key = f"{folder}{first}-{last}-{hashlib.sha256(data).hexdigest()[:12]}.parquet"
     return HistoryPart(RenderedFile(key, data, FileKind.HISTORY), history_entry(key, data, rows))
 

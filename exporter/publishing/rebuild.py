@@ -29,7 +29,7 @@ from exporter.history.manifest import (
     span_of,
 )
 from exporter.history.parquet import ORDER, run_file_of_latest
-from exporter.parquet_bounds import open_parquet
+from exporter.parquet_bounds import POLARS_ERRORS, frame_of, open_parquet
 from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import Published, read_current_listing, read_published
 from exporter.publishing.sweep_record import SweepRecord, forget_named, read_record
@@ -184,14 +184,13 @@ def _candidate(key: str, data: bytes | None) -> _Candidate:
         if missing:
             raise _UnfitError(f"it lacks the column {min(missing)}")
         rows = parquet.metadata.num_rows
-        columns = pl.from_arrow(parquet.read(["observed_ledger", "ledger_close_time"]))
+        columns = frame_of(parquet.read(["observed_ledger", "ledger_close_time"]))
         network = (parquet.metadata.metadata or {}).get(b"network", b"")
         without_rows = empty_runs(parquet)
     except DecodeError as error:
         raise _UnfitError(str(error)) from error
-    except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
+    except (pa.ArrowException, OSError, *POLARS_ERRORS) as error:
         raise _UnfitError(f"it is not a Parquet file: {error}") from error
-    assert isinstance(columns, pl.DataFrame)
     entry = history_entry(key, data, rows)
     start, end = span_of(folder_of(key))
     ledgers = columns["observed_ledger"].is_between(entry.first_ledger, entry.last_ledger)
@@ -234,7 +233,7 @@ def _from_latest(
     for file in listed:
         if data is not None and etag_of(data) == file.sha256:
             if not dry_run:
-                store.put_new(file.key, data)
+                store.put(file.key, data)  # over a damaged file, too: these bytes have the published digest
             findings[file.key] = Finding(file.key, Fate.RESTORED, f"{LATEST_PARQUET.only_key} has its rows")
             yield _candidate(file.key, data)
 
@@ -269,11 +268,14 @@ def _without_overlaps(
             findings.setdefault(file.key, Finding(file.key, Fate.TAKEN))
             continue
         holder = overlapping[0].entry
-        if len(overlapping) == 1 and _has_runs_of(store, overlapping[0], candidate):
-            findings[file.key] = Finding(file.key, Fate.REPLACED, holder.key)
-        else:
-            reason = f"it has ledgers in common with {holder.key}, which lacks some of its rows or runs"
-            findings[file.key] = Finding(file.key, Fate.LEFT_OUT, reason)
+        reason = f"it has ledgers in common with {holder.key}, which lacks some of its rows or runs"
+        try:
+            if len(overlapping) == 1 and _has_runs_of(store, overlapping[0], candidate):
+                findings[file.key] = Finding(file.key, Fate.REPLACED, holder.key)
+                continue
+        except POLARS_ERRORS as error:
+            reason = f"it has ledgers in common with {holder.key}, and the rows of one of them cannot be read: {error}"
+        findings[file.key] = Finding(file.key, Fate.LEFT_OUT, reason)
     return sorted((each.entry for each in taken), key=lambda file: file.first_ledger)
 
 

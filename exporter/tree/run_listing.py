@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from exporter.errors import CheckError, DecodeError
-from exporter.parquet_bounds import open_parquet
+from exporter.parquet_bounds import POLARS_ERRORS, frame_of, open_parquet
 from exporter.tree.documents import ManifestFile
 from exporter.tree.files import KEY_SEGMENT, MAX_KEY_BYTES, FileKind
 
@@ -39,7 +39,7 @@ class RunListing:
     def frame(self) -> pl.DataFrame:
         """The list as a frame: ``key``, ``kind``, ``bytes`` and ``sha256``."""
         table = open_parquet(self.parquet, _SCHEMA).read([*_SCHEMA], use_threads=False)
-        return pl.DataFrame(pl.from_arrow(table)).select(pl.col(name).cast(kind) for name, kind in _SCHEMA.items())
+        return frame_of(table).select(pl.col(name).cast(kind) for name, kind in _SCHEMA.items())
 
     def __len__(self) -> int:
         return self.frame.height
@@ -110,8 +110,7 @@ class RunListing:
         except (
             DecodeError,
             pa.ArrowException,
-            pl.exceptions.PolarsError,
-            pl.exceptions.PanicException,
+            *POLARS_ERRORS,
             OSError,
             ValueError,
         ) as error:

@@ -10,6 +10,7 @@ from random import Random
 
 import msgspec
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from exporter.audit.published_tree import check_files
@@ -177,6 +178,14 @@ def test_rows_that_no_larger_file_has_are_kept(store: MemoryStore) -> None:
     assert key not in read_record(store).history
 
 
+def with_metadata(data: bytes, metadata: dict[bytes, bytes]) -> bytes:
+    """A Parquet file with these values in its metadata."""
+    table = pq.read_table(io.BytesIO(data))
+    target = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata((table.schema.metadata or {}) | metadata), target)
+    return target.getvalue()
+
+
 def test_what_is_no_file_of_the_history(store: MemoryStore) -> None:
     """Foreign names, other networks, other days and broken files are left out, each with its reason."""
     good = content(store, manifest_of(store).files[0].key)
@@ -188,6 +197,9 @@ def test_what_is_no_file_of_the_history(store: MemoryStore) -> None:
     other = MemoryStore()
     record(other, 902, FIRST_DAY, "another network")
     store.put(f"{folder}/902.parquet", content(other, f"{folder}/902.parquet"))
+    record(store, 903, FIRST_DAY + 5)
+    without(store, [len(manifest_of(store).files) - 1])
+    store.put(f"{folder}/903.parquet", with_metadata(content(store, f"{folder}/903.parquet"), {b"network": b"\xff"}))
     found = {each.key: each.because for each in rebuild_history(store).findings if each.fate is Fate.LEFT_OUT}
 
     expected = {
@@ -196,6 +208,7 @@ def test_what_is_no_file_of_the_history(store: MemoryStore) -> None:
         f"{folder}/901.parquet": "it has runs of other ledgers",
         "history/pools/date=2026-10-31/1000.parquet": "it has runs of other ledgers, or of another day",
         f"{folder}/902.parquet": "it is of another network ('another network')",
+        f"{folder}/903.parquet": "it is of another network ('\N{REPLACEMENT CHARACTER}')",
     }
     assert expected.keys() == found.keys()
     assert all(found[key].startswith(text) for key, text in expected.items())
@@ -243,3 +256,7 @@ def test_a_published_tree(tmp_path: Path) -> None:
     assert Fate.RESTORED in fates(rebuild_history(store))
     assert rows.equals(every_row(store))
     check_files(str(tmp_path))
+    store.put(newest, b"damaged")
+    without(store, [len(manifest.files) - 1])
+    assert Fate.RESTORED in fates(rebuild_history(store))
+    assert rows.equals(every_row(store))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 
 import msgspec
-import polars as pl
 from msgspec import Struct, field
 
-from exporter.errors import CheckError, StoreError
+from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.history.empty_runs import empty_runs
 from exporter.history.manifest import HistoryPart, data_of, extend_history, read_history_manifest
 from exporter.history.parquet import scan_rows
-from exporter.parquet_bounds import open_parquet
+from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
 from exporter.past.backfill.liquidations import Row, with_liquidations
 from exporter.publishing.compaction import compact_files
 from exporter.publishing.publish import replace_history
@@ -107,12 +105,21 @@ def _refuse_other_network(store: Store, manifest: HistoryManifest | None, networ
     """Raise `CheckError` if the newest file of the history is of another network."""
     for file in [] if manifest is None else manifest.files[-1:]:
         stored = store.get(file.key)
-        its_network = None if stored is None else pl.read_parquet_metadata(io.BytesIO(stored.data)).get("network")
+        its_network = None if stored is None else _network_of(file.key, stored.data)
         if its_network != network:
             raise CheckError(
                 f"the history of {store.uri} is of the network {its_network!r}, and the files are of {network!r}; "
                 "use an output for each network"
             )
+
+
+def _network_of(key: str, data: bytes) -> str:
+    """The network that a file of the history states. Raises `StoreError` if the file is damaged."""
+    try:
+        metadata = open_parquet(data).metadata.metadata or {}
+    except DecodeError as error:
+        raise StoreError(f"{key} cannot be read: {error}") from error
+    return str(metadata.get(b"network", b""), errors="replace")
 
 
 def _with_rebuilt(
@@ -125,7 +132,10 @@ def _with_rebuilt(
     """
     holder, column = next(file for file in manifest.files if file.key == key), "observed_ledger"
     data = data_of(store.get(key), holder)
-    ledgers = {*scan_rows(data).select(column).collect()[column].unique(), *empty_runs(open_parquet(data))}
+    try:
+        ledgers = {*scan_rows(data).select(column).collect()[column].unique(), *empty_runs(open_parquet(data))}
+    except (DecodeError, *POLARS_ERRORS) as error:
+        raise StoreError(f"{key} cannot be read: {error}") from error
     fresh = [part for part in parts if part.entry.first_ledger not in ledgers]
     if not fresh:
         return manifest, fresh, {}

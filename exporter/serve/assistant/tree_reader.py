@@ -10,7 +10,7 @@ from msgspec import DecodeError
 from exporter.deployments.networks import native_contract
 from exporter.errors import DecodeError as UnreadableError
 from exporter.errors import SourceError
-from exporter.parquet_bounds import open_parquet
+from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
 from exporter.render.lists import common_symbols
 from exporter.serve.assistant.form import Json
 from exporter.stores.tree_sources import TreeSource
@@ -48,7 +48,7 @@ class TreeReader:
         try:
             open_parquet(data)
             table = pl.read_parquet(io.BytesIO(data))
-        except (UnreadableError, pl.exceptions.PolarsError) as error:
+        except (UnreadableError, *POLARS_ERRORS) as error:
             raise SourceError(f"{self._source.uri}: {LATEST_PARQUET.only_key} cannot be read: {error}") from error
         lacking = {name: dtype for name, dtype in POOLS_SCHEMA.items() if name not in table.columns}
         table = table.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in lacking.items())
