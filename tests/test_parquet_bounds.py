@@ -114,7 +114,7 @@ def test_metadata_that_is_no_text_does_not_make_polars_panic() -> None:
 def test_a_column_whose_name_is_no_text_is_refused() -> None:
     """The name of a column is text, and a file that says otherwise is damaged."""
     data = written(TABLE.slice(0, 5), store_schema=False).replace(b"paused", b"pau\xffed")
-    with pytest.raises(DecodeError, match="codec can.t decode"):
+    with pytest.raises(DecodeError, match="invalid start byte"):
         open_parquet(data)
 
 
