@@ -82,15 +82,50 @@ def classify_all(
 
     Memory grows with the number of contracts, not of entries.
     """
+    forms = _forms(protocols)
+    marks_by_contract = _marks_by_contract(entries, frozenset().union(*(form.marks for form in forms)))
+    bare = [(address, instance._replace(storage=None)) for address, instance in instances]
+    code = market_code(protocols, deployments, bare)
+    counts, lending, codes = Counter[ContractKind](), list[CountedContract](), set[bytes]()
+    for address, instance in bare:
+        kind, protocol = ContractKind.KNOWN_CODE, code.get(instance.wasm_hash or b"")
+        if protocol is None:
+            own_marks = marks_by_contract.get(strkey.decode(address)[1], set())
+            shapes = ((form.kind, form.protocol) for form in forms if form.marks <= own_marks)
+            is_asset = instance.executable == STELLAR_ASSET
+            kind, protocol = (ContractKind.TOKEN, None) if is_asset else next(shapes, (ContractKind.OTHER, None))
+        counts[kind] += 1
+        if instance.wasm_hash is not None:
+            codes.add(instance.wasm_hash)
+        if kind in LENDING:
+            lending.append(CountedContract(address, kind, protocol, instance.wasm_hash))
+    return CensusTaken({kind: counts[kind] for kind in ContractKind}, len(codes), sorted(lending))
+
+
+class _Form(NamedTuple):
+    """A kind of contract that shows in its storage, which then has all these marks.
+
+    A mark is a name, or the index of a group of `LENDING_WORDS`.
+    """
+
+    kind: ContractKind
+    protocol: str | None
+    marks: Set[str | int]
+
+
+def _forms(protocols: Mapping[str, Protocol]) -> list[_Form]:
+    """The forms of contracts, in the order in which they are tried."""
     names_of_markets = {name: protocol.discovery.storage_names for name, protocol in protocols.items()}
-    # A contract has a form if its storage has all marks of it. A mark is a name, or the index of a group of words.
-    forms: list[tuple[ContractKind, str | None, Set[str | int]]] = [
-        *((ContractKind.KNOWN_STORAGE, name, form) for name, form in names_of_markets.items() if form),
-        (ContractKind.LENDING_SHAPED, None, set(range(len(LENDING_WORDS)))),
-        *((ContractKind.ORACLE, None, form) for form in _ORACLE),
-        *((ContractKind.TOKEN, None, form) for form in _TOKEN),
+    return [
+        *(_Form(ContractKind.KNOWN_STORAGE, name, marks) for name, marks in names_of_markets.items() if marks),
+        _Form(ContractKind.LENDING_SHAPED, None, set(range(len(LENDING_WORDS)))),
+        *(_Form(ContractKind.ORACLE, None, marks) for marks in _ORACLE),
+        *(_Form(ContractKind.TOKEN, None, marks) for marks in _TOKEN),
     ]
-    names = frozenset().union(*(form for _, _, form in forms))
+
+
+def _marks_by_contract(entries: Iterable[bytes], names: Set[str | int]) -> Mapping[bytes, set[str | int]]:
+    """The marks in the storage of each contract, keyed by the contract's hash. Only these ``names`` are marks."""
 
     @lru_cache(maxsize=1 << 14)
     def marks_of(text: bytes) -> frozenset[str | int]:
@@ -108,19 +143,4 @@ def classify_all(
         for length, text in _SYMBOL.findall(data):
             if len(text) == length[0] and (marks := marks_of(text)):
                 marks_by_contract[data[12:44]] |= marks
-    bare = [(address, instance._replace(storage=None)) for address, instance in instances]
-    code = market_code(protocols, deployments, bare)
-    counts, lending, codes = Counter[ContractKind](), list[CountedContract](), set[bytes]()
-    for address, instance in bare:
-        kind, protocol = ContractKind.KNOWN_CODE, code.get(instance.wasm_hash or b"")
-        if protocol is None:
-            own_marks = marks_by_contract.get(strkey.decode(address)[1], set())
-            shapes = ((kind, name) for kind, name, form in forms if form <= own_marks)
-            is_asset = instance.executable == STELLAR_ASSET
-            kind, protocol = (ContractKind.TOKEN, None) if is_asset else next(shapes, (ContractKind.OTHER, None))
-        counts[kind] += 1
-        if instance.wasm_hash is not None:
-            codes.add(instance.wasm_hash)
-        if kind in LENDING:
-            lending.append(CountedContract(address, kind, protocol, instance.wasm_hash))
-    return CensusTaken({kind: counts[kind] for kind in ContractKind}, len(codes), sorted(lending))
+    return marks_by_contract

@@ -87,6 +87,22 @@ _ARROW_TYPES = {pa.int64(): "integer", pa.large_string(): "string", pa.timestamp
 """The Data Package's type for each Arrow type. Decimals, which are not here, are numbers."""
 
 
+_FIELDS = {
+    column.name: documents.DataField(column.name, _type(column), column.meaning, {"required": not column.nullable})
+    for column in COLUMNS
+} | {
+    column.name: documents.DataField(column.name, "number", column.meaning, {"required": False})
+    for column in APPROXIMATE
+}
+"""The description of each column in tables of pools: the exact ones, then the approximate ones."""
+
+
+def _pools_resource(name: str, title: str, path: list[str], columns: Iterable[str]) -> documents.DataResource:
+    """Describe a table of pools, which has these columns."""
+    schema = documents.DataSchema([_FIELDS[column] for column in columns], primary_key=list(PRIMARY_KEY))
+    return documents.DataResource(name, title, path, "parquet", CONTENT_TYPES["parquet"], schema)
+
+
 def _resource_of(
     name: str, title: str, key: str, schema: pa.Schema, primary_key: list[str], optional: Iterable[str] = ()
 ) -> documents.DataResource:
@@ -109,28 +125,39 @@ def data_package(
     history: documents.HistoryManifest, close_time: int, *, shows_risk: bool = False
 ) -> documents.DataPackage:
     """The Data Package that describes the tables of a tree. The table of risk is among them if ``shows_risk``."""
-    exact = {
-        column.name: documents.DataField(column.name, _type(column), column.meaning, {"required": not column.nullable})
-        for column in COLUMNS
-    }
-    approximate = {
-        column.name: documents.DataField(column.name, "number", column.meaning, {"required": False})
-        for column in APPROXIMATE
-    }
-
-    def resource(name: str, title: str, path: list[str], columns: Iterable[str]) -> documents.DataResource:
-        fields = [(exact | approximate)[column] for column in columns]
-        schema = documents.DataSchema(fields, primary_key=list(PRIMARY_KEY))
-        return documents.DataResource(name, title, path, "parquet", CONTENT_TYPES["parquet"], schema)
-
-    risk_resource = _resource_of(
-        "risk",
-        "What falling prices would do to each listed market's debt, by checkpoint",
-        RISK_TABLE.only_key,
-        risk_table.SCHEMA,
-        ["checkpoint", "market", "token_address", "fall_bps"],
-        ("token_address", *(name for name in risk_table.SCHEMA.names if name.endswith("_usd_cents"))),
-    )
+    runs = [file.key for file in history.files]
+    resources = [
+        _pools_resource("latest", "Every pool at the newest run", [LATEST_PARQUET.only_key], _FIELDS),
+        _pools_resource("daily", "Every pool at the last run of each closed day", [DAILY.key], DAILY.schema.names),
+        _pools_resource(
+            "hourly",
+            "Every pool at the last run of each closed hour of the last 90 days, in some columns; v1/history.json "
+            "names the files of earlier months",
+            [HOURLY.key],
+            HOURLY.schema.names,
+        ),
+        _pools_resource("history", "Every pool at every run", runs, [column.name for column in COLUMNS]),
+        _resource_of(
+            "changes",
+            "Every change of a listed market since the first run",
+            CHANGES_TABLE.only_key,
+            changes_table.SCHEMA,
+            ["id"],
+            ("pool", "before", "after", "unit"),
+        ),
+    ]
+    if shows_risk:
+        amounts = (name for name in risk_table.SCHEMA.names if name.endswith("_usd_cents"))
+        resources.append(
+            _resource_of(
+                "risk",
+                "What falling prices would do to each listed market's debt, by checkpoint",
+                RISK_TABLE.only_key,
+                risk_table.SCHEMA,
+                ["checkpoint", "market", "token_address", "fall_bps"],
+                ("token_address", *amounts),
+            )
+        )
     return documents.DataPackage(
         schema="https://datapackage.org/profiles/2.0/datapackage.json",
         name="lending-markets",
@@ -139,25 +166,5 @@ def data_package(
         "integer in units of 10^-decimals. Columns of doubles are approximate, for plots.",
         created=documents.timestamp(close_time),
         observed_ledger=history.observed_ledger,
-        resources=[
-            resource("latest", "Every pool at the newest run", [LATEST_PARQUET.only_key], [*exact, *approximate]),
-            resource("daily", "Every pool at the last run of each closed day", [DAILY.key], DAILY.schema.names),
-            resource(
-                "hourly",
-                "Every pool at the last run of each closed hour of the last 90 days, in some columns; v1/history.json "
-                "names the files of earlier months",
-                [HOURLY.key],
-                HOURLY.schema.names,
-            ),
-            resource("history", "Every pool at every run", [file.key for file in history.files], exact),
-            _resource_of(
-                "changes",
-                "Every change of a listed market since the first run",
-                CHANGES_TABLE.only_key,
-                changes_table.SCHEMA,
-                ["id"],
-                ("pool", "before", "after", "unit"),
-            ),
-            *([risk_resource] if shows_risk else []),
-        ],
+        resources=resources,
     )

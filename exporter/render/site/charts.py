@@ -131,18 +131,9 @@ def chart(
     unit = columns[lines[0].column].unit
     drawn = [columns[line.column].values for line in lines]
     present = [[value for value in values if value is not None] for values in drawn]
-    legend, description, greatest = "", f"{moment(starts[0])} to {moment(starts[-1])}.", -1
-    for line, values in zip(lines, present, strict=True):
-        mark, label = f'<li class="k{line.colour}" data-column="{line.column}">', with_addresses(line.name)
-        if not values:
-            legend += f"{mark}<bdi>{label}</bdi> <b>{NOTHING}</b></li>"
-            continue
-        least, most, last = min(values), max(values), values[-1]
-        low, high, now = unit.short(least), unit.short(most), unit.short(last)
-        legend += f'{mark}<bdi>{label}</bdi> <b title="{unit.full(last)}">{now}</b>'
-        legend += "</li>" if least == most else f' <span class="range">(low {low}, high {high})</span></li>'
-        description += f" {escape(line.name)}: from {low} to {high}, last {now}."
-        greatest = max(greatest, most)
+    legend, description = _legend(lines, present, unit)
+    description = f"{moment(starts[0])} to {moment(starts[-1])}.{description}"
+    greatest = max((value for values in present for value in values), default=-1)
     if greatest > unit.shown and (end := _usual_end(present, unit)) < greatest:
         clipped = f"Clipped: values up to {unit.short(greatest)}"
         legend += f'<li title="{unit.full(greatest)}">{clipped}</li>'
@@ -164,6 +155,25 @@ def chart(
         f'<desc id="{name}-d">{description}</desc>'
         f"{_value_axis(unit, top, step)}{axis}{paths}</svg></figure>"
     )
+
+
+def _legend(lines: Sequence[Line], present: Sequence[Sequence[int]], unit: Unit) -> tuple[str, str]:
+    """The items of a legend, and the same as sentences for those who hear the page: range and last value of each line.
+
+    ``present`` has the known values of each line.
+    """
+    items = sentences = ""
+    for line, values in zip(lines, present, strict=True):
+        mark, label = f'<li class="k{line.colour}" data-column="{line.column}">', with_addresses(line.name)
+        if not values:
+            items += f"{mark}<bdi>{label}</bdi> <b>{NOTHING}</b></li>"
+            continue
+        least, most, last = min(values), max(values), values[-1]
+        low, high, now = unit.short(least), unit.short(most), unit.short(last)
+        items += f'{mark}<bdi>{label}</bdi> <b title="{unit.full(last)}">{now}</b>'
+        items += "</li>" if least == most else f' <span class="range">(low {low}, high {high})</span></li>'
+        sentences += f" {escape(line.name)}: from {low} to {high}, last {now}."
+    return items, sentences
 
 
 def _usual_end(lines: Sequence[Sequence[int]], unit: Unit) -> int:

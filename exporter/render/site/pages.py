@@ -25,7 +25,7 @@ from exporter.protocols.compute import Tables, pending_by_market
 from exporter.protocols.numbers import BackstopFrameRow, MarketFrameRow
 from exporter.render.api_examples import Examples, examples_of, filled
 from exporter.render.run_documents import basis_points, rate_curves
-from exporter.render.site.change_rows import change_rows
+from exporter.render.site.change_rows import ChangeRow, change_rows
 from exporter.render.site.charts import curve
 from exporter.render.site.growth import DECIMALS, TOKENS, growths
 from exporter.render.site.reference import INDEX_KEY, api_reference
@@ -250,12 +250,7 @@ class _Site:
         yield from self._pool_pages()
         yield from self._market_pages(markets, pools)
         tokens, trends = token_rows(ranked, pools, self.tables.tokens), self.trends.of_groups("token")
-        for token in tokens:
-            labels = {PoolKey.of(pool): f"{pool['market_name']} {pool['pool_label']}".rstrip() for pool in token.pools}
-            own = sorted(token.pools, key=_by_yield)
-            yield from self._group_pages(
-                f"tokens/{token.address}", "token", own, trends[token.address], labels, token=token
-            )
+        yield from self._token_pages(tokens, trends)
         tokens.sort(key=_by_value)
         yield from self._list_pages("markets", markets)
         yield from self._list_pages("pools", pools)
@@ -273,28 +268,45 @@ class _Site:
             plotted=_plotted(tokens, trends),
             snippets=snippets(),
         )
+        yield from self._api_pages()
+        yield self._about_page()
+        yield self._overview(markets, pools, tokens, listed_changes)
+
+    def _overview(
+        self,
+        markets: Sequence[SiteMarket],
+        pools: Sequence[SitePool],
+        tokens: Sequence[SiteToken],
+        changes: Sequence[ChangeRow],
+    ) -> RenderedFile:
+        total = self.trends.of_groups(NETWORK).get(NETWORK)
+        return self._page(
+            "index.html",
+            "overview",
+            charts=totals_charts(total) if total is not None and total.is_priced else (),
+            bucket=None if total is None else total.every,
+            tokens=[token for token in tokens if token.listed_count],
+            markets=[market for market in markets if market["listed"]],
+            unlisted=[market for market in markets if not market["listed"]],
+            unranked=[pool for pool in pools if pool["listed"]],
+            problems=self.tables.of_listed(),
+            changes=changes[:MAX_NEWEST_CHANGES],
+        )
+
+    def _token_pages(self, tokens: Sequence[SiteToken], trends: Mapping[str, Trend]) -> Iterator[RenderedFile]:
+        for token in tokens:
+            labels = {PoolKey.of(pool): f"{pool['market_name']} {pool['pool_label']}".rstrip() for pool in token.pools}
+            own = sorted(token.pools, key=_by_yield)
+            yield from self._group_pages(
+                f"tokens/{token.address}", "token", own, trends[token.address], labels, token=token
+            )
+
+    def _api_pages(self) -> Iterator[RenderedFile]:
         reference = api_reference()
         for number, tag_page in enumerate(reference.pages):
             operations = _with_requests(_operations(number, self.common["example_base"]), self.examples)
             yield self._page(tag_page.key, "api_tag", page=tag_page, operations=operations)
         yield self._page(INDEX_KEY, "api", reference=reference)
-        yield self._about_page()
-        total = self.trends.of_groups(NETWORK).get(NETWORK)
-        charts = totals_charts(total) if total is not None and total.is_priced else ()
-        bucket = None if total is None else total.every
-        listed = [market for market in markets if market["listed"]]
-        yield self._page(
-            "index.html",
-            "overview",
-            charts=charts,
-            bucket=bucket,
-            tokens=[token for token in tokens if token.listed_count],
-            markets=listed,
-            unlisted=[market for market in markets if not market["listed"]],
-            unranked=[pool for pool in pools if pool["listed"]],
-            problems=self.tables.of_listed(),
-            changes=listed_changes[:MAX_NEWEST_CHANGES],
-        )
 
     def _risk(self, market: str, token: str | None = None) -> RiskWords | None:
         published = self.tables.risk
