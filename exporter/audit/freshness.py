@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from exporter.bounds import DOCUMENT_BYTES
+from exporter.clocks import UNNOTICED_CLOCK_ERROR
 from exporter.errors import CheckError, NothingPublishedError, SourceError, lasting, pluralize, printable
 from exporter.stores.tree_sources import open_tree
 from exporter.tree.decoding import decode_json, refuse_other_format
@@ -25,9 +26,6 @@ READING_SECONDS = 120.0
 
 UNPROMISED_MAX_AGE = timedelta(days=1)
 """Largest age of a run that does not say when the next one is expected."""
-
-CLOCK_TOLERANCE = timedelta(minutes=5)
-"""How far in the future a run may be published. If it is further, the publisher's clock or the reader's is wrong."""
 
 
 class JudgedStatus(msgspec.Struct, frozen=True):
@@ -86,7 +84,7 @@ def judge(
     """
     problems = []
     second = timedelta(seconds=1)
-    if status.published > now + CLOCK_TOLERANCE:
+    if status.published > now + UNNOTICED_CLOCK_ERROR:
         problems.append(
             f"the run says that it was published at {status.generated_at}, but here it is {_time(now)}; "
             "one of the two clocks is wrong"

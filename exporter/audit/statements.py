@@ -9,10 +9,11 @@ they are counted as unproven.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from exporter.audit.fetched_tree import FetchedTree
+from exporter.clocks import MAX_CLOCK_ERROR
 from exporter.deployments.networks import network_of
 from exporter.errors import CheckError
 from exporter.job.evidence import Evidence
@@ -25,16 +26,13 @@ MAX_RETENTION_HOURS: Final = 8_760
 MAX_SHOWN_POOLS: Final = 10_000
 """Largest number of pools in a market's document that a configuration can have."""
 
-CLOCK_TOLERANCE: Final = timedelta(hours=1)
-"""How far the publisher's clock may be behind the network's."""
-
 
 def statements_of(tree: FetchedTree, evidence: Evidence) -> Iterator[str]:
     """All statements in a tree and in its run's evidence. Raises `CheckError` for one that cannot be true."""
     status = tree.status
     yield from (f"the operator excludes {name}" for name in evidence.excluded)
     made = datetime.fromisoformat(status.generated_at)
-    if made < datetime.fromisoformat(status.ledger_close_time) - CLOCK_TOLERANCE:
+    if made < datetime.fromisoformat(status.ledger_close_time) - MAX_CLOCK_ERROR:
         raise CheckError(f"{STATUS_KEY}: $.generated_at {status.generated_at} is before the close of the run's ledger")
     yield f"the run was made at {status.generated_at}"
     if status.next_expected_at is not None:

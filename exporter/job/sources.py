@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 
+from exporter.clocks import UNNOTICED_CLOCK_ERROR
 from exporter.config import Settings
 from exporter.deployments.networks import NETWORKS, Network, network_id, network_of
 from exporter.errors import AllEndpointsFailedError, ConfigError, NetworkMismatchError, SourceError, lasting
@@ -26,9 +27,6 @@ from exporter.protocols import storage_answers
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock
 from exporter.tree.documents import timestamp
-
-TOLERANCE = timedelta(minutes=5)
-"""A ledger's close time may be this far ahead of this machine's clock. If it is further behind, a warning says so."""
 
 OnRequest = Callable[[], None]
 
@@ -193,19 +191,19 @@ def _refuse_other_network(settings: Settings, network: str, what: str) -> None:
 def check_ledger_clock(settings: Settings, ledger: int, close_time: int, now: datetime) -> str | None:
     """Compare a ledger's close time (unix seconds) with this machine's clock.
 
-    Returns the text of a warning if they differ by more than `TOLERANCE`. Raises `SourceError` if the ledger is in the
-    future, or older than ``network.max_ledger_age`` allows.
+    Returns the text of a warning if they differ by more than `UNNOTICED_CLOCK_ERROR`. Raises `SourceError` if the
+    ledger is in the future, or older than ``network.max_ledger_age`` allows.
     """
     behind = now - datetime.fromtimestamp(close_time, UTC)
     seconds, longest = int(abs(behind).total_seconds()), int(settings.max_ledger_age.total_seconds())
     closed = f"ledger {ledger} closed at {timestamp(close_time)}, {lasting(seconds)}"
-    if behind < -TOLERANCE:
+    if behind < -UNNOTICED_CLOCK_ERROR:
         raise SourceError(
             f"{closed} after the time of this machine's clock, {timestamp(int(now.timestamp()))}, and at most "
-            f"{lasting(int(TOLERANCE.total_seconds()))} are allowed. Nothing was published. One of the two clocks is "
-            "wrong: correct this machine's, or use another rpc_url"
+            f"{lasting(int(UNNOTICED_CLOCK_ERROR.total_seconds()))} are allowed. Nothing was published. One of the two "
+            "clocks is wrong: correct this machine's, or use another rpc_url"
         )
-    if behind <= TOLERANCE or not longest:
+    if behind <= UNNOTICED_CLOCK_ERROR or not longest:
         return None
     if seconds > longest:
         raise SourceError(

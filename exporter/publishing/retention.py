@@ -30,6 +30,7 @@ from itertools import islice
 import polars as pl
 from msgspec import Struct, structs
 
+from exporter.clocks import MAX_CLOCK_ERROR
 from exporter.errors import LostRaceError, StoreError
 from exporter.history.manifest import file_ledgers
 from exporter.publishing import published_state
@@ -52,12 +53,6 @@ from exporter.tree.run_listing import RunListing
 
 CACHE_MARGIN = timedelta(minutes=10)
 """Time that is added to the retention time, because a cache may serve a document after it was replaced."""
-
-CLOCK_TOLERANCE = timedelta(hours=1)
-"""Largest difference between the clock of this machine and the close of the run's ledger.
-
-Usually the ledger closed minutes ago. If the difference is larger than this, the clock is wrong or the ledger is an old
-one, and the age of a file cannot be known."""
 
 LEFTOVER_AGE = timedelta(hours=1)
 """Age from which temporary files are removed. Somebody may still write to a younger one."""
@@ -130,7 +125,7 @@ def clock_problem(moment: datetime, closed: int) -> str | None:
     ``moment`` is the time by this machine's clock, ``closed`` when the run's ledger closed, in unix seconds.
     """
     away = moment - datetime.fromtimestamp(closed, UTC)
-    if abs(away) <= CLOCK_TOLERANCE:
+    if abs(away) <= MAX_CLOCK_ERROR:
         return None
     hours = abs(away) / timedelta(hours=1)
     side = "after" if away > timedelta() else "before"
@@ -249,7 +244,7 @@ def _remove_pages(store: Store, plan: _Plan, before: datetime) -> int:
     not be read.
     """
     removed = 0
-    latest_start = int((before + CLOCK_TOLERANCE).timestamp())
+    latest_start = int((before + MAX_CLOCK_ERROR).timestamp())
     needed_runs = (plan.current, *plan.retained)
     may_need_old_pages = [key for key in needed_runs if plan.record.began.get(key, 0) <= latest_start]
     old = _old_pages(store, plan, before)
