@@ -7,7 +7,7 @@ Each command begins in one module and uses those named after it:
   `public_urls`, and `check_summary` for the result.
 - ``exporter check`` and ``exporter verify`` render a run again: `rerender`, `input_history`, `statements`.
 - ``exporter verify`` asks whether its numbers follow from the ledger: `verify`; `fetched_tree`, `earlier_runs`,
-  `evidence_claims`, `evidence_proof`, `unproven`.
+  `evidence_claims`, `evidence_proof`, `unlisted_files`, `unproven`, and `verified` for the result.
 - ``exporter prove`` adds proofs to a tree: `prove`.
 - ``exporter census`` reads a whole checkpoint: `census`, `risk_tally`. `derived_risk` repeats the risk of a run.
 - ``exporter check --on-chain`` asks the contracts themselves: `on_chain`.

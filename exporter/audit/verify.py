@@ -9,14 +9,12 @@ import asyncio
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Struct
 
 from exporter.audit.census import KEYS_OF_READING, Complete, check_complete, run_read
 from exporter.audit.check import other_version
@@ -25,25 +23,22 @@ from exporter.audit.earlier_runs import RepeatedRuns, earlier_rows, judge_inputs
 from exporter.audit.evidence_claims import unproven_evidence, unproven_notices
 from exporter.audit.evidence_proof import Outcome, check_proof_claims, claims_of, hold_against, proof_of
 from exporter.audit.fetched_tree import FetchedTree, fetch, files_of_run
-from exporter.audit.leftovers import Past, judge_leftovers
 from exporter.audit.published_tree import check_files
 from exporter.audit.publisher_records import judge_records
 from exporter.audit.rerender import Rerendered, rerender
 from exporter.audit.statements import statements_of
-from exporter.audit.unproven import MAX_NAME_CHARACTERS, MAX_NAMES, Unproven, UnprovenReason
+from exporter.audit.unlisted_files import judge_unlisted_files
+from exporter.audit.unproven import Unproven, UnprovenReason
+from exporter.audit.verified import Verified
 from exporter.console import Console
 from exporter.errors import (
     CheckError,
     ConfigError,
     RefutedError,
     SourceError,
-    lasting,
-    pluralize,
-    printable,
 )
 from exporter.history.liquidations_table import table_fault
 from exporter.history.manifest import file_ledgers
-from exporter.history.rollups import has_same_history
 from exporter.job.evidence import Evidence
 from exporter.past.archive.archive_places import Archives, Deadline
 from exporter.past.archive.checkpoint_proof import make_proof
@@ -51,107 +46,20 @@ from exporter.past.archive.stellar_proof import Trust
 from exporter.past.archive.trusted_organisations import signed_by, trust_file, trust_of
 from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import Census, timestamp
+from exporter.tree.documents import Census
 from exporter.tree.families import (
     CENSUS,
     HISTORY_FILES_PREFIX,
     HISTORY_MANIFEST_KEY,
     PROOFS,
-    RISK,
-    RISK_TABLE,
-    RUN,
-    RUN_FILES,
-    STATUS_KEY,
     TRUST,
     VERIFIER,
 )
 from exporter.tree.run_listing import ledger_of
 from exporter.tree.verifier import verifier_file
 
-_JUDGED_APART = {
-    *(STATUS_KEY, HISTORY_MANIFEST_KEY, PROOFS.only_key, CENSUS.only_key, VERIFIER.only_key, TRUST.only_key),
-}
-"""The keys of documents that are judged by other checks than those of the run's files."""
-
 EARLIER_RUNS = 5
 """Number of the newest earlier runs that are repeated by default."""
-
-
-class Verified(Struct, frozen=True):
-    """The result of verifying a tree.
-
-    Attributes:
-        run_id: the published run.
-        ledger: its ledger.
-        close_time: when that ledger closed, in unix seconds.
-        age_seconds: how long ago that was.
-        checkpoint: the ledger of the checkpoint with which the evidence was compared.
-        signed_ledger: the ledger whose value the validators signed, which proves the checkpoint.
-        signed: the number of organisations that signed it.
-        entries: the number of entries in the evidence.
-        confirmed: the number of them that the checkpoint confirms.
-        files: the number of files that the run lists.
-        repeated: the number of them that rendering the run again gave byte for byte.
-        earlier_runs: the ids of earlier runs whose rows in the history follow from their evidence.
-        history_rows: the number of rows of earlier ledgers in the history.
-        covered_history_rows: the number of them that follow from the evidence of ``earlier_runs``.
-        trust: the trusted organisations.
-        unproven: what is not proven.
-        statements: what only the publisher can know.
-        waiting: the number of files of earlier runs that the sweep will remove.
-        complete: what comparing with all contracts gave; None if that was not asked for.
-    """
-
-    run_id: str
-    ledger: int
-    close_time: int
-    age_seconds: int
-    checkpoint: int
-    signed_ledger: int
-    signed: int
-    entries: int
-    confirmed: int
-    files: int
-    repeated: int
-    earlier_runs: list[str]
-    history_rows: int
-    covered_history_rows: int
-    trust: Trust
-    unproven: Unproven
-    statements: list[str]
-    waiting: int
-    complete: Complete | None = None
-
-    def lines(self) -> list[str]:
-        """The result in lines for people."""
-        trust, days = self.trust, (datetime.now(UTC).date() - self.trust.date).days
-        closed = f"closed at {timestamp(self.close_time)}, {lasting(self.age_seconds)} ago"
-        return [
-            f"run {self.run_id}: ledger {self.ledger} {closed}",
-            f"{self.signed} of {len(trust.organisations)} organisations signed ledger {self.signed_ledger}, and "
-            f"{trust.needed} must; that proves checkpoint {self.checkpoint}",
-            f"{self.confirmed} of {self.entries} entries of ledger {self.ledger} are proven",
-            f"{self.repeated} of {self.files} files follow from the run's evidence and the history, byte for byte",
-            f"{self.covered_history_rows} of {self.history_rows} earlier rows of the history follow from the evidence "
-            f"of {pluralize(len(self.earlier_runs), 'run')}",
-            *([] if self.complete is None else [self.complete.line()]),
-            f"stated by the publisher, who alone can know: {'; '.join(self._shown_statements())}",
-            f"trusted: {', '.join(trust.organisations)} (a list of {trust.date}, {days} days old: {trust.source})",
-        ]
-
-    def _shown_statements(self) -> list[str]:
-        shown = [printable(text)[:MAX_NAME_CHARACTERS] for text in self.statements[:MAX_NAMES]]
-        more = len(self.statements) - MAX_NAMES
-        return [*shown, f"and {more} more"] if more > 0 else shown
-
-    def as_dict(self) -> dict[str, object]:
-        other_form = ("close_time", "signed_ledger", "trust", "unproven", "complete")
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in other_form} | {
-            "ledger_close_time": timestamp(self.close_time),
-            "trusted": len(self.trust.organisations),
-            "needed": self.trust.needed,
-            "markets": None if self.complete is None else self.complete.markets,
-        }
 
 
 def verify_tree(
@@ -369,7 +277,7 @@ class _Verification:
                 unproven.add(UnprovenReason.HISTORY, [f"{earlier.key} ({missing} rows)"])
         unproven.add(UnprovenReason.HISTORY, _liquidations(tree))
         unproven.add(UnprovenReason.EARLIER, (f"run {run_id}: {why}" for run_id, why in tree.left_out.items()))
-        waiting = _judge_rest(tree, repeated.made, repeated.earlier, compared.trusted, unproven)
+        waiting = judge_unlisted_files(tree, repeated.made, repeated.earlier, compared.trusted, unproven)
         history_keys = (file.key for file in tree.files.under(HISTORY_FILES_PREFIX))
         run_file = next((key for key in history_keys if file_ledgers(key) is not None), "")
         newest = max((file.last_ledger for file in tree.history.files), default=0)
@@ -420,15 +328,6 @@ def refuting() -> Iterator[None]:
         yield
     except CheckError as error:
         raise RefutedError(str(error)) from None
-
-
-def refuse_old(verified: Verified, max_age: int | None) -> None:
-    """Raise `SourceError` if the verified ledger closed more than ``max_age`` seconds ago."""
-    if max_age is not None and verified.age_seconds > max_age:
-        raise SourceError(
-            f"ledger {verified.ledger} closed {lasting(verified.age_seconds)} ago, and --max-age is "
-            f"{lasting(max_age)}; verify a newer run"
-        )
 
 
 def _is_census_of(data: bytes, completeness: Complete | None) -> bool:
@@ -495,31 +394,3 @@ def other_verifiers(records: Mapping[str, bytes], network: str, trust: Path | No
         if key in records and records[key] != own:
             digests = [sha256(data).hexdigest() for data in (records[key], own)]
             yield f"{key} has the SHA-256 {digests[0]}, and the one in use here {digests[1]}"
-
-
-def _judge_rest(tree: FetchedTree, made: Rerendered, repeated: RepeatedRuns, trust: Trust, unproven: Unproven) -> int:
-    """Name the files that no run lists. Returns how many files wait for the sweep."""
-    if tree.keys is None:
-        unproven.add(UnprovenReason.UNLISTED, ["whatever else is there: this tree cannot be listed"])
-    unproven.add(UnprovenReason.UNLISTED, tree.strangers)
-    rest = sorted(set(tree.keys or ()) - _judged_keys(tree, made))
-    past = Past(tree.uri, tree.status.network, repeated.pages, tree.history_manifest.files, trust)
-    leftovers = judge_leftovers(past, rest)
-    for reason, key in leftovers.named:
-        unproven.add(reason, [key])
-    return leftovers.waiting
-
-
-def _judged_keys(tree: FetchedTree, made: Rerendered) -> set[str]:
-    """The keys of all files that were compared, or that other checks judge or name."""
-    history = tree.history_manifest
-    keys = {file.key for file in tree.files} | _JUDGED_APART | tree.publisher_records.keys() | made.bucket_pages
-    keys |= {family.key(run_id=tree.status.run_id) for family in (RUN, RUN_FILES)}
-    keys |= {file.key for file in history.files}
-    keys |= {proof.proof_key for proof in tree.proofs}
-    if all(has_same_history(entry, history) for entry in history.rollups):  # then the check has made all of them again
-        keys |= {entry.key for entry in history.rollups}
-    if history.liquidations is not None:
-        keys.add(history.liquidations.key)
-    keys |= {key for key in tree.keys or () if RISK.pattern.fullmatch(key)} | {RISK_TABLE.only_key}
-    return keys

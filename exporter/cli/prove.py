@@ -161,7 +161,8 @@ def verify(
     URI: a folder, s3://BUCKET/PREFIX or the http(s) URL of a tree's root. Checks every file, repeats runs from their
     evidence, and compares that with what validators signed.
     """
-    from exporter.audit.verify import refuse_old, verify_tree
+    from exporter.audit.verified import refuse_old
+    from exporter.audit.verify import verify_tree
 
     answers = answers_next_to(console)
     verified = verify_tree(uri, console=console, deadline=deadline.total_seconds(), **verify_arguments)

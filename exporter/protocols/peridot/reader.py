@@ -7,7 +7,7 @@ list. The third has the rate models, balances and tokens. What does not follow f
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec import field
@@ -29,6 +29,16 @@ from exporter.protocols.balances import Balance, Holding, balance_key, read_bala
 from exporter.protocols.base import Candidate, Control, Market, Parameter, PoolRead, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, instance_keys
 from exporter.protocols.peridot import layout
+from exporter.protocols.peridot.queued_changes import (
+    ADMIN,
+    OF_CONTROLLER,
+    OF_VAULT,
+    OF_VAULT_AT_CONTROLLER,
+    UPGRADE,
+    QueueableChange,
+    decode_queued,
+    queued_keys,
+)
 from exporter.tables import PoolKey
 from exporter.tree.values import UnreadReason
 
@@ -104,25 +114,30 @@ class _Reader(Collector):
                 f"the exporter refuses those older than {layout.USUAL_AGE_MULTIPLIER} times"
             )
         self.take_admin(market, "admin", market)
-        self.take_queued(market, None, market, layout.OF_CONTROLLER)
+        self.take_queued(market, None, market, OF_CONTROLLER)
         self.reading.controllers[market] = controller
         self.members[market] = sorted({*listed, *(controller.supported or ())})
 
     def take_admin(self, market: str, role: str, contract: str) -> None:
         """Record who is the admin of a contract of a market."""
         with Barrier():
-            entry = self.entries.get(variant_key(contract, layout.ADMIN))
+            entry = self.entries.get(variant_key(contract, ADMIN))
             if entry is not None and entry.value[0] == scval.ADDRESS:
                 self.reading.controls.append(Control(market, "admin", role, entry.value[1]))
 
     def take_queued(
-        self, market: str, pool: str | None, contract: str, changes: Iterable[layout.QueueableChange], *values: ScVal
+        self,
+        market: str,
+        pool: str | None,
+        contract: str,
+        changes: Iterable[QueueableChange],
+        *values: ScVal,
     ) -> None:
         """Record the changes that a contract has queued."""
         for change in changes:
-            value, *time = (self.entries.get(key) for key in layout.queued_keys(contract, (change,), *values))
+            value, *time = (self.entries.get(key) for key in queued_keys(contract, (change,), *values))
             if value is not None:
-                self.take_pending(market, pool, change.kind, partial(layout.decode_queued, change, value, *time))
+                self.take_pending(market, pool, change.kind, partial(decode_queued, change, value, *time))
 
     def take_vaults(self, market: str) -> None:
         """Decode the vaults of a market. A known vault that neither exists nor is listed is left out."""
@@ -142,8 +157,8 @@ class _Reader(Collector):
                 self.notice(f"market {market} does not list the known vault {vault}, or no longer; it was read anyway")
             self.take_code(market, f"vault {vault}", self.entries[instance_key(vault)])
             self.take_admin(market, f"admin of vault {vault}", vault)
-            self.take_queued(market, vault, vault, layout.OF_VAULT)
-            self.take_queued(market, vault, market, layout.OF_VAULT_AT_CONTROLLER, address(vault))
+            self.take_queued(market, vault, vault, OF_VAULT)
+            self.take_queued(market, vault, market, OF_VAULT_AT_CONTROLLER, address(vault))
             with self.record_unread(market, vault):
                 decoded = layout.decode_vault(vault, self.entries)
                 if decoded.controller not in (None, market):
@@ -175,7 +190,7 @@ class _Reader(Collector):
         decoded, controller = self.vaults[PoolKey(market.address, vault)], self.reading.controllers[market.address]
         governed, token = decoded.controller is not None, self.reading.tokens[decoded.token]
         if decoded.model is not None:
-            upgrade = layout.UPGRADE._replace(subject=f"rate model {decoded.model}")
+            upgrade = UPGRADE._replace(subject=f"rate model {decoded.model}")
             self.take_queued(market.address, vault, decoded.model, (upgrade,))
         numbers, curve = decoded.numbers, layout.decode_curve(decoded, self.entries)
         factor = self.entries[layout.collateral_factor_key(market.address, vault)]
@@ -294,9 +309,9 @@ def _keys_of(vaults: Iterable[PoolKey]) -> list[bytes]:
             *layout.vault_keys(vault),
             layout.collateral_factor_key(market, vault),
             *layout.speed_keys(market, vault),
-            variant_key(vault, layout.ADMIN),
-            *layout.queued_keys(vault, layout.OF_VAULT),
-            *layout.queued_keys(market, layout.OF_VAULT_AT_CONTROLLER, address(vault)),
+            variant_key(vault, ADMIN),
+            *queued_keys(vault, OF_VAULT),
+            *queued_keys(market, OF_VAULT_AT_CONTROLLER, address(vault)),
         )
     ]
 
@@ -307,10 +322,29 @@ async def read_markets(
     """Read all Peridot markets. Raises only `SourceError`; what is wrong with a market or vault is in the reading."""
     reader = _Reader(candidates, deployments)
     markets = sorted({candidate.address for candidate in candidates})
+    await _read_states(reader, view, markets)
+    balances = await _read_shared_entries(reader, view)
+    await _read_totals(reader, view)
+    markets_read: dict[str, Market] = {}
+
+    def append_market(market: str) -> None:
+        markets_read[market] = reader.append_market(market)
+
+    reader.each_market(reader.members, append_market)
+    for (market, vault), decoded in reader.vaults.items():
+        if market in markets_read:
+            with reader.record_unread(market, vault):
+                reader.append_vault(markets_read[market], vault, balances[Holding(decoded.token, vault)])
+    await reader.read_prices(view)
+    return reader.reading
+
+
+async def _read_states(reader: _Reader, view: LedgerView, markets: Sequence[str]) -> None:
+    """Read the controllers with the vaults that lists name, then the vaults that the controllers name."""
     keys = _keys_of(PoolKey(market, vault) for market in markets for vault in reader.listed[market])
     for market in markets:
-        keys += [*layout.controller_keys(market), variant_key(market, layout.ADMIN)]
-        keys += layout.queued_keys(market, layout.OF_CONTROLLER)
+        keys += [*layout.controller_keys(market), variant_key(market, ADMIN)]
+        keys += queued_keys(market, OF_CONTROLLER)
     reader.entries |= await view.read(keys)
     reader.each_market(markets, reader.take_market)
     await view.make_room(sum(map(len, reader.members.values())))
@@ -318,6 +352,9 @@ async def read_markets(
     reader.entries |= await view.read(_keys_of(members))
     reader.each_market(reader.members, reader.take_vaults)
 
+
+async def _read_shared_entries(reader: _Reader, view: LedgerView) -> Mapping[Holding, Balance]:
+    """Read tokens, oracles and rate models, which vaults share. Returns what each vault holds of its token."""
     controllers, pools = reader.reading.controllers, reader.vaults.items()
     holdings = [Holding(decoded.token, key.pool) for key, decoded in pools]
     rewarded = [market for market, vault in reader.vaults if any(reader.speeds(market, vault))]
@@ -328,27 +365,19 @@ async def read_markets(
     keys = instance_keys(controller.oracle for controller in controllers.values())
     for model in dict.fromkeys(decoded.model for _, decoded in pools if decoded.model is not None):
         keys += layout.entry_keys(model, layout.CURVE_ENTRIES.values())
-        keys += layout.queued_keys(model, (layout.UPGRADE,))
+        keys += queued_keys(model, (UPGRADE,))
     keys += [_symbol_key(market, decoded.token) for (market, _), decoded in pools]
     keys += [balance_key(*holding) for holding in holdings]
     reader.entries |= await view.read([*keys, *map(instance_key, tokens)])
     reader.reading.tokens = await read_tokens(view, tokens)
-    balances = await read_balances(view, holdings)
+    return await read_balances(view, holdings)
 
-    calls = [ContractCall(vault, "get_total_underlying") for (_, vault), item in pools if not item.cash_is_stored]
+
+async def _read_totals(reader: _Reader, view: LedgerView) -> None:
+    """Ask the vaults whose entries do not say it for what they hold, and for their shares."""
+    vaults = reader.vaults.items()
+    calls = [ContractCall(vault, "get_total_underlying") for (_, vault), item in vaults if not item.cash_is_stored]
     calls += [
-        ContractCall(vault, "get_total_ptokens") for (_, vault), item in pools if item.numbers.receipt_supply is None
+        ContractCall(vault, "get_total_ptokens") for (_, vault), item in vaults if item.numbers.receipt_supply is None
     ]
     reader.answers = dict(zip(calls, await view.call(calls), strict=True))
-    markets_read: dict[str, Market] = {}
-
-    def append_market(market: str) -> None:
-        markets_read[market] = reader.append_market(market)
-
-    reader.each_market(reader.members, append_market)
-    for (market, vault), decoded in pools:
-        if market in markets_read:
-            with reader.record_unread(market, vault):
-                reader.append_vault(markets_read[market], vault, balances[Holding(decoded.token, vault)])
-    await reader.read_prices(view)
-    return reader.reading

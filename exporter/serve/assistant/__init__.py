@@ -1,7 +1,8 @@
 """An MCP server: an assistant asks it about a published tree (docs/assistants.md).
 
-`answers` has the questions, `form` what every answer looks like, `dates` what people call times, `mistakes` what is
-said of a call that cannot be made, and `server` joins them with the SDK, which is an extra and imported late.
+`answers` has the questions, `histories` reads time buckets for them, `form` has what every answer looks like, `dates`
+what people call times, `mistakes` what is said of a call that cannot be made, and `server` joins them with the SDK,
+which is an extra and imported late.
 """
 
 from __future__ import annotations
