@@ -112,8 +112,7 @@ class Series(Struct):
 
         In the lengths in ``unchanged``, which are some of `still_open`, only histories that began since are rendered.
         """
-        begun = self.pools.get("begun")
-        yield from self._newest_documents(self.pools, begun.select("market", "pool", "observed_ledger"), unchanged)
+        yield from self._newest_documents(self.pools, self._pools_begun(), unchanged)
         yield from self._newest_documents(self.totals, self._totals_begun(), unchanged)
 
     def documents_without_pools(self, totals: Iterable[TotalKey]) -> Iterator[RenderedFile]:
@@ -127,6 +126,11 @@ class Series(Struct):
     def keys_of_totals(self) -> frozenset[str]:
         """The keys of the newest documents of all totals in which a pool was observed."""
         return frozenset(totals_key(*row[:2]) for row in self._totals_begun().iter_rows())
+
+    def _pools_begun(self) -> pl.DataFrame:
+        """The first ledger of each pool, whichever token and protocol it had."""
+        keys = PoolKey._fields
+        return self.pools.get("begun").group_by(keys).agg(pl.col("observed_ledger").min()).sort(keys)
 
     def _totals_begun(self) -> pl.DataFrame:
         """The first ledger of each total."""
@@ -158,7 +162,7 @@ class Series(Struct):
     @property
     def pools_first_seen(self) -> dict[PoolKey, int]:
         """The first ledger of each pool."""
-        begun = self.pools.get("begun")
+        begun = self._pools_begun()
         return dict(zip(pool_keys(begun), begun["observed_ledger"], strict=True))
 
     @property

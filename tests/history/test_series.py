@@ -152,6 +152,22 @@ def test_a_pool_that_appears_while_no_bucket_closes() -> None:
     assert all(other[1] in key for key in keys)
 
 
+def test_a_pool_that_changes_its_token_keeps_its_history() -> None:
+    """A pool with another token is no new pool: no document of it is rendered empty, and its first ledger stays."""
+    historian, (place,) = Historian(MemoryStore()), places(1, 1)
+    one, later, now = (observe(Random(1), [place], LEDGER + number, MONDAY + number * 86_400) for number in range(3))
+    historian.run(one, LEDGER, MONDAY)
+    historian.run(later, LEDGER + 1, MONDAY + 86_400)
+    series = load_series(historian.store, read_history_manifest(historian.store), LEDGER + 2)
+    rows = observations_of(frame_of([replace(now[0], token=places(1, 2)[1][1])], LEDGER + 2, MONDAY + 86_400 + 5))
+    unchanged = series.still_open(LEDGER + 1, MONDAY + 86_400 + 5)
+    list(series.extend(rows, LEDGER + 2, MONDAY + 86_400 + 5))
+    keys = [file.key for file in series.newest_documents(unchanged)]
+
+    assert [] == [key for key in keys if place[1] in key]
+    assert {place: LEDGER} == series.pools_first_seen
+
+
 def test_a_pool_that_vanishes_keeps_its_history() -> None:
     """The newest document of a pool that is no longer read stays as it was once its last bucket had closed."""
     random = Random(3)
