@@ -197,17 +197,19 @@ class _Comparison:
                 yield self._change("removed_pool", where, title, _Values(None, None))
 
     def _parameters(self, where: _Place, old: WatchedPool, pool: WatchedPool) -> Iterator[RunChange]:
-        """Parameters of a pool that changed. Nothing is compared with a run of another version of the exporter.
+        """Parameters of a pool that changed, or that the contract did not have before, or has no longer.
 
-        Another version may print the same value in another way.
+        Nothing is compared with a run of another version of the exporter, because that may print the same value in
+        another way. A pool without any parameter is one whose parameters are not known.
         """
-        if self._before.exporter_version != self._now.exporter_version:
+        if self._before.exporter_version != self._now.exporter_version or not (old.parameters and pool.parameters):
             return
-        for name, value in pool.parameters.items():
-            earlier = old.parameters.get(name, value)
-            if earlier != value:
-                title = f"{self._title(where)}: the parameter {name} changed"
-                yield self._change("parameter", where, title, _Values(earlier, value), name)
+        for name in {**old.parameters, **pool.parameters}:
+            values = _Values(old.parameters.get(name), pool.parameters.get(name))
+            if values.before != values.after:
+                event = "is new" if values.before is None else "is gone" if values.after is None else "changed"
+                title = f"{self._title(where)}: the parameter {name} {event}"
+                yield self._change("parameter", where, title, values, name)
 
     def unread(self) -> Iterator[RunChange]:
         """Markets and pools that could not be read now, but could be before.

@@ -109,11 +109,23 @@ def test_a_parameter_is_named_with_both_values() -> None:
     )
     found = between(before, after)
 
-    assert [("r_base", "0.04", "0.05"), ("r_one", "0.04", "no limit")] == [
-        (each.title.split()[-2], each.before, each.after) for each in found
-    ]
+    assert {("r_base", "0.04", "0.05"), ("new", None, "0.05"), ("r_one", "0.04", "no limit")} == {
+        (each.title.split("the parameter ")[1].split()[0], each.before, each.after) for each in found
+    }
     assert {"parameter"} == {each.kind for each in found}
-    assert 2 == len({each.id for each in found})
+    assert 3 == len({each.id for each in found})
+
+
+def test_a_parameter_that_is_gone_is_a_change() -> None:
+    """A parameter that the contract has no longer has no value after; if none of a pool is known, nothing changed."""
+    before, after, unknown = (tables(ledger, [pool()]) for ledger in (1, 2, 2))
+    before.parameters[PoolKey(A, X)] = tuple(Parameter(name, 400, 4) for name in ("r_base", "r_one"))
+    after.parameters[PoolKey(A, X)] = (Parameter("r_base", 400, 4),)
+    (change,) = between(before, after)
+
+    assert ("0.04", None) == (change.before, change.after)
+    assert change.title.endswith("the parameter r_one is gone")
+    assert [] == between(before, unknown)
 
 
 def status(name: str) -> Mapping[str, Row]:
