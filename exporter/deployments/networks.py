@@ -72,7 +72,16 @@ def common_symbol(symbol: str, address: str, native: str | None) -> str:
 
 def lookup_symbols(symbol: str, address: str, native: str | None) -> set[str]:
     """The symbols by which a token is found, in lower case: its contract's own, and that which people use."""
-    return {symbol.lower(), common_symbol(symbol, address, native).lower()}
+    return {in_lower_case(each) for each in (symbol, common_symbol(symbol, address, native))}
+
+
+def in_lower_case(symbol: str) -> str:
+    """A symbol in lower case. Only letters of ASCII have one here.
+
+    Unicode's rules turn the sign for kelvin into the letter k, so that anybody's token would be found by the symbol of
+    another.
+    """
+    return symbol.lower() if symbol.isascii() else symbol
 
 
 def derived_address(label: str) -> str:

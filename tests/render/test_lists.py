@@ -158,7 +158,7 @@ def test_a_token_has_its_pools_counted_and_its_best_rates() -> None:
 def test_tokens_of_a_symbol() -> None:
     """Identified ones come first, whatever their case; XLM is the native asset; other symbols have no file."""
     market = contract(1)
-    symbols = {10: "USDC", 11: "usdc", 12: "UsdC", 13: "native", 14: "XLM", 15: "US DC", 16: "Z" * 33}
+    symbols = {10: "USDC", 11: "usdc", 12: "UsdC", 13: "native", 14: "XLM", 15: "US DC", 16: "Z" * 33, 17: "\u212aALE"}
     rows = [pool(market, contract(number), symbol=symbol) for number, symbol in symbols.items()]
     tables = Tables(LEDGER, CLOSE_TIME, pools_frame(rows), pl.DataFrame(schema=MARKETS_SCHEMA))
     known = {contract(12): TokenIdentity("Circle", "circle.com", stable=True)}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
-from exporter.deployments.networks import lookup_symbols
+from exporter.deployments.networks import in_lower_case, lookup_symbols
 from exporter.errors import ConfigError
 from exporter.render.site.text import cut
 from exporter.serve.assistant.form import Json
@@ -57,12 +57,16 @@ def market_named(market: str, every: Sequence[Json]) -> Json:
 def names_token(token: str, entry: Json, native: str | None) -> bool:
     """Whether a token's address or symbol, in any case, is asked for."""
     symbols = lookup_symbols(entry["symbol"], entry["address"], native)
-    return bool(entry["address"] == token.upper() or token.lower() in symbols)
+    return bool(entry["address"] == token.upper() or in_lower_case(token) in symbols)
 
 
 def is_token(token: str) -> pl.Expr:
     """Whether a pool is of the token with this address or symbol."""
-    symbols = (pl.col(name).str.to_lowercase() == token.lower() for name in ("symbol", "common_symbol"))
+    # Letters that differ only in case have as many bytes, except for a few signs that look like another letter.
+    symbols = (
+        (pl.col(name).str.to_lowercase() == token.lower()) & (pl.col(name).str.len_bytes() == len(token.encode()))
+        for name in ("symbol", "common_symbol")
+    )
     return pl.any_horizontal(pl.col("token_address") == token.upper(), *symbols)
 
 
