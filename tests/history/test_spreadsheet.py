@@ -20,6 +20,14 @@ def test_a_symbol_that_looks_like_a_formula_is_text(text: str) -> None:
     assert {"symbol": f"'{text}"} == row
 
 
+def test_a_formula_inside_a_text_is_text_in_every_spreadsheet() -> None:
+    """Where a semicolon begins a cell, or a line inside a text begins a row, a formula does not run."""
+    text = "a;=1;b;\n @SUM(A1)\r-1; c=1"
+    (row,) = csv.DictReader(io.StringIO(csv_of(pl.DataFrame({"name": [text]})).decode(), newline=""))
+
+    assert {"name": "a;'=1;b;\n' @SUM(A1)\r'-1; c=1"} == row
+
+
 def test_values_are_written_plainly() -> None:
     """Times are RFC 3339, null is nothing, a minus of a number stays one, and large integers have all digits."""
     time = datetime(2026, 11, 23, tzinfo=UTC)
