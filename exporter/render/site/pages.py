@@ -325,6 +325,7 @@ class _Site:
         tables = self.tables
         times = tables.pools.select(time_text(pl.col("price_timestamp"))).to_series()
         curves, trends = rate_curves(tables.pools, tables.parameters, PROTOCOLS), self.trends.of_pools()
+        changed = {change.market for change in self.changes}
         for pool, time, points, trend in zip(self.named_pools, times, curves, trends, strict=True):
             key = PoolKey.of(pool)
             risk, facts = self._risk(key.market, pool["token_address"]), self.facts_of_markets[key.market]
@@ -353,6 +354,7 @@ class _Site:
                 risk=risk,
                 safety=of_pool(pool, facts, has_risk=risk is not None),
                 bucket=trend.every,
+                has_changes=key.market in changed,
             )
 
     def _market_pages(self, markets: Sequence[SiteMarket], rows: Sequence[SitePool]) -> Iterator[RenderedFile]:

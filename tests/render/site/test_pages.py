@@ -751,7 +751,11 @@ def test_changes_are_said_with_both_values() -> None:
         own = Page(site[key]).text
         assert [True] * 5 + [False] == [f"Market 0: {kind.kind}" in own for kind in changes[:6]]
     assert f'href="pools/{contract(100)}/{contract(10_000)}.html">TOK0 in Market 0: utilization' in site["changes.html"]
-    assert "no run since the first has found a change" in site_of(tables_of([pool_row(0, 0)]))["changes.html"]
+    unchanged = site_of(tables_of([pool_row(0, 0)]))
+    assert "no run since the first has found a change" in unchanged["changes.html"]
+    pool = f"pools/{contract(100)}/{contract(10_000)}.html"
+    for pages, link in ((site, f"markets/{contract(100)}.html#changed"), (unchanged, "changes.html")):
+        assert f'<a href="../../{link}">What changed</a></nav>' in pages[pool], "its market's changes, if it has any"
 
 
 def test_every_page_has_a_description_of_its_own(site: dict[str, str]) -> None:
