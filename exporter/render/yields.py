@@ -91,12 +91,12 @@ class YieldsBorrow(_YieldsRow, frozen=True, rename="camel"):
     ] = UNSET
 
 
-Status = Annotated[
-    Literal["success", "error"], doc("`success`, or `error` while no pool of a listed market has a price.")
-]
+Status = Annotated[Literal["success", "error"], doc("`success`, or `error` while there is no pool to give.")]
 Message = Annotated[str | UnsetType, doc("What is missing; left out if `status` is `success`.")]
 
 NO_PRICE = "no pool of a listed market has a valid price at this run's ledger, so nothing can be given in US dollars"
+ALL_INSOLVENT = "every pool of a listed market that has a valid price at this run's ledger is insolvent"
+ALL_CLOSED = "every solvent pool of a listed market that has a valid price at this run's ledger is closed to suppliers"
 
 
 class YieldsPools(Struct, frozen=True):
@@ -141,7 +141,8 @@ def render_yields(pools: pl.DataFrame, native: str | None, protocols: Mapping[st
         rank = pl.col("supplied_usd_cents").rank("ordinal", descending=True)  # equals stay in their order
         largest = shown.filter(rank <= MAX_POOLS)
         rows = [shape(row) for row in rows_as(_OfferedPool, largest)]
-        outcome = {"status": "success"} if priced.height else {"status": "error", "message": NO_PRICE}
+        missing = ALL_CLOSED if solvent.height else ALL_INSOLVENT if priced.height else NO_PRICE
+        outcome = {"status": "success"} if rows else {"status": "error", "message": missing}
         yield RenderedFile(YIELDS.key(yields=name), encode(outcome | {"data": rows}), FileKind.DOCUMENT)
 
 

@@ -333,3 +333,17 @@ def test_yields_without_a_price_are_an_error(tree: Path) -> None:
     answers = [json.loads(file.data) for file in yields.render_yields(rows, None, PROTOCOLS)]
 
     assert [{"status": "error", "message": yields.NO_PRICE, "data": []}] * 2 == answers
+
+
+def test_yields_say_why_they_are_empty(tree: Path) -> None:
+    """If all priced pools are insolvent, or closed to suppliers, a file without rows says so and is no success."""
+    pools = listed_pools(tree).with_columns(pl.col("^.*_usd_cents$").cast(pl.Int128))
+    insolvent = pools.with_columns(pl.lit(1, pl.Int128).alias("shortfall"))
+    closed = pools.with_columns(pl.lit(value=False).alias("can_supply"), pl.lit(0, pl.Int128).alias("shortfall"))
+    no_solvent, (no_open, debts) = (
+        [json.loads(file.data) for file in yields.render_yields(rows, None, PROTOCOLS)] for rows in (insolvent, closed)
+    )
+
+    assert [{"status": "error", "message": yields.ALL_INSOLVENT, "data": []}] * 2 == no_solvent
+    assert {"status": "error", "message": yields.ALL_CLOSED, "data": []} == no_open
+    assert ("success", True) == (debts["status"], bool(debts["data"]))
