@@ -98,9 +98,9 @@ class Console:
         self.event("error", message if self._json else f"error: {message}", exit_code=exit_code)
 
     @contextmanager
-    def step(self, name: str, doing: str) -> Iterator[dict[str, Any]]:
+    def step(self, name: str, doing: str) -> Iterator[dict[str, object]]:
         """Report a step. A terminal shows it while it runs. When it is done, one line has its time and its facts."""
-        facts: dict[str, Any] = {}
+        facts: dict[str, object] = {}
         began = monotonic()
         if self._progress:
             self._doing = f"  {doing} ..."

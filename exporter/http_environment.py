@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -93,7 +93,16 @@ def tls_context() -> ssl.SSLContext:
         ) from None
 
 
-def http_options(urls: Iterable[httpx.URL], limits: httpx.Limits) -> dict[str, Any]:
+class ClientOptions(TypedDict):
+    """Options of an `httpx.AsyncClient`."""
+
+    trust_env: bool
+    verify: ssl.SSLContext | bool
+    limits: httpx.Limits
+    mounts: dict[str, httpx.AsyncBaseTransport | None]
+
+
+def http_options(urls: Iterable[httpx.URL], limits: httpx.Limits) -> ClientOptions:
     """The options of an `httpx.AsyncClient` for some URLs. Raises `ConfigError`.
 
     They stop httpx from reading the environment itself, because it refuses networks in ``NO_PROXY``.
@@ -104,7 +113,7 @@ def http_options(urls: Iterable[httpx.URL], limits: httpx.Limits) -> dict[str, A
     # Loading certificates is slow.
     verify = tls_context() if any(url.scheme == "https" for url in every) else False
     socks = find_spec("socksio") is not None
-    mounts = {}
+    mounts: dict[str, httpx.AsyncBaseTransport | None] = {}
     for url in every:
         if (proxy := proxy_of(str(url), socks=socks)) is not None:
             pattern = f"all://{url.netloc.decode('ascii')}"

@@ -132,9 +132,9 @@ class RunLog:
 
 def report_dead_endpoints(answers: Mapping[str, int], errors: Mapping[str, Mapping[str, int]], log: RunLog) -> None:
     """Warn of each RPC that answered nothing, although the reading succeeded with the answers of others."""
-    for label, names in errors.items():
+    for label, names in sorted(errors.items()):
         if answers and not answers.get(label):
-            counted = ", ".join(f"{name} ({count} times)" for name, count in names.items())
+            counted = ", ".join(f"{name} ({count} times)" for name, count in sorted(names.items()))
             log.warning(
                 f"the RPC {label} gave no usable answer, but another one did, so nothing is lost: {counted}",
                 endpoint=label,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from exporter.publishing.published_state import PublishedTimes
 
-JsonObject = dict[str, Any]
+JsonObject = dict[str, object]
 """An object that is only written as JSON, such as a struct whose fields become keys."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ from exporter.config import Settings
 from exporter.deployments.networks import NETWORKS, Network, network_id, network_of
 from exporter.errors import AllEndpointsFailedError, ConfigError, NetworkMismatchError, SourceError, lasting
 from exporter.job.evidence import MAGIC, Evidence, EvidenceSource
+from exporter.job.run_report import JsonObject
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import CALL_SECONDS, RpcLimits, parse_endpoints
@@ -31,6 +32,14 @@ from exporter.tree.documents import timestamp
 OnRequest = Callable[[], None]
 
 
+class SourceFacts(Protocol):
+    """What a source counts or proves while it is read, for the run report."""
+
+    def as_dict(self) -> dict[str, object]:
+        """The facts as plain values."""
+        ...
+
+
 class OpenSource(Struct):
     """A source that is open for reading, and what the run has to know of it.
 
@@ -39,7 +48,7 @@ class OpenSource(Struct):
         network: the network that the settings name.
         instances: the contracts that a snapshot file or an archive has, by address; empty for other sources.
         label: the name for the report and for messages; it has no URL.
-        facts: counts the requests for the run report; its ``as_dict`` gives plain values. None if nothing is counted.
+        facts: what the run report says of the source; None if that is only its name.
         has_all_contracts: False for a file that has only some contracts of the ledger.
         stored: calls are not run; their results are derived from stored entries.
         evidence: the evidence that is read again, if it is the source.
@@ -51,7 +60,7 @@ class OpenSource(Struct):
     network: Network
     instances: Sequence[tuple[str, ContractInstance]]
     label: str
-    facts: Any = None
+    facts: SourceFacts | None = None
     has_all_contracts: bool = True
     stored: bool = False
     evidence: Evidence | None = None
@@ -62,8 +71,8 @@ class OpenSource(Struct):
         """Whether to look for markets that nobody named. Evidence already has what its run discovered."""
         return settings.discovery.enabled and self.evidence is None
 
-    def report(self) -> dict[str, Any]:
-        """The counters of the source as plain values, for the run report. There is no URL among them."""
+    def report(self) -> JsonObject:
+        """The source's name and facts as plain values, for the run report. There is no URL among them."""
         return {"source": self.label, **(self.facts.as_dict() if self.facts is not None else {})}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -131,7 +131,7 @@ def spokes_with_price(
 
 
 def _spoke_without_price(spoke: SpokeTerms, price: Price, without_price: WithoutPrice) -> SpokeTerms:
-    changes: dict[str, Any] = {}
+    changes: dict[str, bool | int | None] = {}
     for gate, without in without_price.gates.items():
         if not _closes(getattr(spoke, gate), price):
             continue

@@ -15,7 +15,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -132,8 +132,16 @@ def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
     params["headers"].setdefault("Content-MD5", b64encode(digest).decode())
 
 
-def object_headers(key: str, data: bytes) -> Mapping[str, Any]:
-    """The content type, cache lifetime and digest of an object, as boto3 takes them."""
+class ObjectHeaders(TypedDict):
+    """The headers with which an object is written, as boto3 takes them."""
+
+    ContentType: str
+    CacheControl: str
+    Metadata: dict[str, str]
+
+
+def object_headers(key: str, data: bytes) -> ObjectHeaders:
+    """The content type, cache lifetime and digest of an object."""
     family = family_of(key)
     is_private = family is not None and not family.public
     kind = "application/json" if key == LEASE_KEY else content_type(key)
@@ -358,13 +366,13 @@ class S3Client:
                 raise StoreError(f"cannot list {self.uri}/{prefix}: the server's listing does not advance")
             more["ContinuationToken"] = token
 
-    def put(self, key: str, data: bytes, headers: Mapping[str, Any], match: str | None) -> str:
+    def put(self, key: str, data: bytes, headers: ObjectHeaders, match: str | None) -> str:
         """Try once to write an object, and return its etag.
 
         ``match`` is the etag that the object must have; None if there must be no object.
         """
-        condition: Any = {"IfNoneMatch": "*"} if match is None else {"IfMatch": match}
-        answer = self.boto.put_object(Bucket=self.bucket, Key=self.full_key(key), Body=data, **headers, **condition)
+        write = partial(self.boto.put_object, Bucket=self.bucket, Key=self.full_key(key), Body=data, **headers)
+        answer = write(IfNoneMatch="*") if match is None else write(IfMatch=match)
         return _unquoted(answer["ETag"])
 
     def write(

@@ -13,6 +13,7 @@ from exporter.job.reading import MarketsRead, read_markets
 from exporter.job.report import report_dead_endpoints, report_discovered, report_notices
 from exporter.job.sources import check_ledger_clock
 from exporter.job.steps.job import Job
+from exporter.ledger.rpc.client import RpcCounters
 from exporter.tree.files import RenderedFile
 
 
@@ -43,9 +44,9 @@ async def _read_within_source(job: Job) -> tuple[MarketsRead, Evidence]:
             try:
                 read, evidence = await read_markets(settings, opened, memory)
             finally:
-                asked = opened.report()
-                log.add(reading=asked)
-    report_dead_endpoints(asked.get("answers", {}), asked.get("errors", {}), log)
+                log.add(reading=opened.report())
+    if isinstance(opened.facts, RpcCounters):
+        report_dead_endpoints(opened.facts.answers, opened.facts.errors, log)
     certificate = asdict(read.certificate)
     certificate |= asdict(certificate.pop("interval"))
     log.add(certificate=certificate, ledger_close_time=read.close_time)
