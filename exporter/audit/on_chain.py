@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from exporter.config import Settings
 from exporter.deployments.listing import NOTHING_LISTED
 from exporter.deployments.networks import network_id
-from exporter.discovery import discover_context
+from exporter.discovery import DiscoveryContext, discover_context
 from exporter.discovery.known_markets import Memory
 from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.job.known_markets_file import load_memory
 from exporter.job.scope_reading import read_protocols, reading_deadline, view_limits
-from exporter.job.sources import Source
+from exporter.job.sources import OpenSource, Source
 from exporter.ledger.codec.scval import ScVal, decode_scval
 from exporter.ledger.contract_storage import NOT_FROM_STORAGE
 from exporter.ledger.observation import UNCERTIFIED, CallResult
@@ -187,44 +187,15 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
     If discovery is on, the markets are looked for as a run does. Raises `SourceError` if they cannot be read, and
     `CheckError` if nothing could be compared.
     """
-    notices, context = list[str](), None
     async with source.open(settings) as opened, reading_deadline(settings):
-        if settings.discovery.enabled:
-            uri, network = settings.output.uri, network_id(settings.passphrase)
-            try:
-                memory = load_memory(open_store(uri), network)
-            except StoreError as error:
-                notices.append(f"markets that only earlier runs into {uri} know are not compared: {error}")
-                memory = Memory(network)
-            context = await discover_context(
-                LedgerView(opened.source),
-                opened.source,
-                opened.network,
-                PROTOCOLS,
-                memory,
-                settings.network.read_deadline.total_seconds(),
-            )
-            notices += context.notices
-
-        async def program(view: LedgerView) -> _ChainReading:
-            # Only listed markets, because anybody could prevent the check with very many markets of their own, or with
-            # one that changes at every ledger.
-            readings = await read_protocols(view, settings, opened, context, listed_alone=True)
-            both = StorageRuleComparison()
-            if opened.has_all_contracts:
-                both = await compare_storage_rules(view, opened.source.close_time)
-            planned = [(reading.protocol, item) for reading in readings for item in _planned_calls(reading)]
-            without = [item for _, item in planned if isinstance(item, NoView)]
-            asked = [(name, item) for name, item in planned if isinstance(item, ViewCall)]
-            results = await view.call([item.call for _, item in asked])
-            outcomes = [_Outcome(name, item, result) for (name, item), result in zip(asked, results, strict=True)]
-            return _ChainReading(readings, outcomes, without, both)
-
+        context, notices = await _discover(settings, opened)
         # If ledgers close faster than all calls can be made, the calls cannot be brought to one ledger. Trying ends
         # after a third of the time, because the round that is under way may need another third. Then what holds is
         # compared.
         limits = replace(view_limits(settings), max_seconds=settings.network.read_deadline.total_seconds() / 3)
-        reading = await read_at_one_ledger(opened.source, program, limits)
+        reading = await read_at_one_ledger(
+            opened.source, lambda view: _read_and_call(view, settings, opened, context), limits
+        )
         asked_at = {outcome.result.ledger for outcome in reading.result.outcomes}
         times = {ledger: await opened.source.close_time(ledger) for ledger in asked_at}
     check = _compare_all(reading.result, reading.certificate.ledger, times, notices)
@@ -232,6 +203,44 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
         reasons = [item.reason for item in check.failed[:3]] + [item.reason for item in check.without[:3]]
         raise CheckError(f"nothing could be compared with the contracts: {'; '.join(reasons) or 'no market was read'}")
     return check
+
+
+async def _discover(settings: Settings, opened: OpenSource) -> tuple[DiscoveryContext | None, list[str]]:
+    """Where to look for markets besides the lists, as a run does, and notices. None if discovery is off."""
+    if not settings.discovery.enabled:
+        return None, []
+    notices = list[str]()
+    uri, network = settings.output.uri, network_id(settings.passphrase)
+    try:
+        memory = load_memory(open_store(uri), network)
+    except StoreError as error:
+        notices.append(f"markets that only earlier runs into {uri} know are not compared: {error}")
+        memory = Memory(network)
+    seconds = settings.network.read_deadline.total_seconds()
+    context = await discover_context(
+        LedgerView(opened.source), opened.source, opened.network, PROTOCOLS, memory, seconds
+    )
+    return context, [*notices, *context.notices]
+
+
+async def _read_and_call(
+    view: LedgerView, settings: Settings, opened: OpenSource, context: DiscoveryContext | None
+) -> _ChainReading:
+    """Read the listed markets, and call their views.
+
+    Others are left out, because anybody could prevent the check with very many markets of their own, or with one that
+    changes at every ledger.
+    """
+    readings = await read_protocols(view, settings, opened, context, listed_alone=True)
+    both = StorageRuleComparison()
+    if opened.has_all_contracts:
+        both = await compare_storage_rules(view, opened.source.close_time)
+    planned = [(reading.protocol, item) for reading in readings for item in _planned_calls(reading)]
+    without = [item for _, item in planned if isinstance(item, NoView)]
+    asked = [(name, item) for name, item in planned if isinstance(item, ViewCall)]
+    results = await view.call([item.call for _, item in asked])
+    outcomes = [_Outcome(name, item, result) for (name, item), result in zip(asked, results, strict=True)]
+    return _ChainReading(readings, outcomes, without, both)
 
 
 def _planned_calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
 
 from exporter.config import Settings
 from exporter.console import Console
@@ -14,7 +15,7 @@ from exporter.past.backfill.executors import workers_of
 from exporter.past.backfill.lake_job import RANGE_LEDGERS, LakeJob, LakePlan, LakeResult
 from exporter.past.backfill.merge import try_output
 from exporter.past.backfill.start_state import StartState, archive_start, empty_start, ledger_at, snapshot_start
-from exporter.past.lake.objects import Lake, decode_config
+from exporter.past.lake.objects import Lake, LakeConfig, decode_config
 from exporter.stores import open_store
 
 MAX_NAMED = 20
@@ -55,44 +56,43 @@ def run_lake_backfill(
     changes_store = open_store(changes)
     changes_store.try_writing()
 
-    lake = Lake.open(uri, config)
-    if lake.config.network_passphrase != settings.passphrase:
-        raise NetworkMismatchError(
-            f"{lake.label} is of the network {lake.config.network_passphrase!r}, but the backfill is configured for "
-            f"{settings.passphrase!r}; set --network"
-        )
-    first, last, begin_time, end_time = find_range(lake, range_start, range_end)
-    state = _start_state(lake, first, settings, archive, trust, start_snapshot)
-    if state.ledger > first:
+    lake = _open_lake(uri, config, settings.passphrase)
+    span = find_range(lake, range_start, range_end)
+    state = _start_state(lake, span.first, settings, archive, trust, start_snapshot)
+    if state.ledger > span.first:
         if range_start != Moment():
             raise ConfigError(
-                f"--from means ledger {first}, and {state.label} is of ledger {state.ledger}: it has no earlier state; "
-                "begin later, or give an older start"
+                f"--from means ledger {span.first}, and {state.label} is of ledger {state.ledger}: it has no earlier "
+                "state; begin later, or give an older start"
             )
-        first, begin_time = state.ledger, state.close_time
+        span = span._replace(first=state.ledger, begins=state.close_time)
     plan = LakePlan(
         settings,
         uri,
         config,
         state,
-        first,
-        last,
-        begin_time,
-        end_time,
-        int(every.total_seconds()),
-        on_gap,
-        range_ledgers or RANGE_LEDGERS,
+        *span,
+        every=int(every.total_seconds()),
+        on_gap=on_gap,
+        range_ledgers=range_ledgers or RANGE_LEDGERS,
     )
-    description = f"replaying ledgers {state.ledger + 1} to {last} of {lake.label}, from {state.label}"
+    description = f"replaying ledgers {state.ledger + 1} to {span.last} of {lake.label}, from {state.label}"
     with console.step("backfill", description) as facts, starting as executor:
         progress = _Progress(console)
         result = LakeJob(plan, store, changes_store, executor, at_once=at_once, on_progress=progress.report).run()
-        facts.update(ledgers=result.ledgers, touched=result.touched, rounds=result.rounds)
-        facts.update(boundaries=result.boundaries, added=result.added, known=result.present, empty=result.empty)
-        facts.update(refused=len(result.refused), failed=len(result.failed), rows=result.rows)
-        for name in ("confirmed", "differing", "untried"):
-            facts[name] = sum(getattr(result.tally, name).values())
+        facts.update(_counts(result))
     return _exit_code(result, settings, console)
+
+
+def _open_lake(uri: str, config: LakeConfig | None, passphrase: str) -> Lake:
+    """Open the lake at an address. Raises `NetworkMismatchError` if it is of another network."""
+    lake = Lake.open(uri, config)
+    if lake.config.network_passphrase != passphrase:
+        raise NetworkMismatchError(
+            f"{lake.label} is of the network {lake.config.network_passphrase!r}, but the backfill is configured for "
+            f"{passphrase!r}; set --network"
+        )
+    return lake
 
 
 def _start_state(
@@ -104,6 +104,25 @@ def _start_state(
     if archive is not None:
         return archive_start(archive, first, settings.passphrase, settings.network.read_deadline.total_seconds(), trust)
     return empty_start(lake)
+
+
+def _counts(result: LakeResult) -> dict[str, int]:
+    """What a backfill did, in numbers, by their names in the log."""
+    return {
+        "ledgers": result.ledgers,
+        "touched": result.touched,
+        "rounds": result.rounds,
+        "boundaries": result.boundaries,
+        "added": result.added,
+        "known": result.present,
+        "empty": result.empty,
+        "refused": len(result.refused),
+        "failed": len(result.failed),
+        "rows": result.rows,
+        "confirmed": sum(result.tally.confirmed.values()),
+        "differing": sum(result.tally.differing.values()),
+        "untried": sum(result.tally.untried.values()),
+    }
 
 
 class _Progress:
@@ -150,8 +169,17 @@ def _exit_code(result: LakeResult, settings: Settings, console: Console) -> int:
     return ExitCode.UNREAD if surprises else ExitCode.DONE
 
 
-def find_range(lake: Lake, start: Moment, end: Moment) -> tuple[int, int, int, int]:
-    """The first and the last ledger of a range, and its first and last time in unix seconds.
+class LakeRange(NamedTuple):
+    """The first and the last ledger of a range, and its first and last time in unix seconds."""
+
+    first: int
+    last: int
+    begins: int
+    ends: int
+
+
+def find_range(lake: Lake, start: Moment, end: Moment) -> LakeRange:
+    """The ledgers of a lake between two moments.
 
     The first ledger is the last one at or before ``start``. If ``end`` has no limit, or is later than the lake, the
     last ledger is the lake's newest. Raises `ConfigError` if the lake has no ledger in the range, and `LakeError` if it
@@ -182,7 +210,7 @@ def find_range(lake: Lake, start: Moment, end: Moment) -> tuple[int, int, int, i
             f"{lake.label} has no ledger between --from and --to: it goes from ledger {oldest} "
             f"({_shown(time(oldest))}) to {newest} ({_shown(time(newest))})"
         )
-    return first, last, begins, min(ends, time(last)) if last == newest else ends
+    return LakeRange(first, last, begins, min(ends, time(last)) if last == newest else ends)
 
 
 def _shown(time: int) -> str:
