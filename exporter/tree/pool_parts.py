@@ -11,6 +11,7 @@ from exporter.tree.values import (
     BasisPoints,
     Count,
     FixedPoint,
+    PendingKind,
     PoolId,
     Scale,
     Timestamp,
@@ -104,7 +105,7 @@ class PendingChange(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     pool: Annotated[PoolId | None, doc("The pool's id inside its market; null for a change of the market.")]
-    kind: Annotated[Words, doc("What would change: terms, admin, code or oracle.")]
+    kind: Annotated[PendingKind, doc("What would change: terms, admin, code or oracle.")]
     value: Annotated[Words, doc("The value that is queued, as text.")]
     takes_effect: Annotated[
         Timestamp | None, doc("The time from which it can be put into effect; null if none is set, or known.")

@@ -295,6 +295,17 @@ SkipReasonName = Annotated[
 EmissionSourceName = Annotated[
     str, _text("(emitter|backfill|none)", "Where the BLND comes from that a backstop promises next.", "emitter")
 ]
+CHANGE_KINDS = (
+    *("new_market", "new_pool", "listed", "unlisted", "removed_pool", "paused", "resumed", "status", "parameter"),
+    *("configuration", "admin", "oracle", "frozen", "code", "pending", "utilization", "archived", "price"),
+    *("supply_rate", "borrow_rate", "supply_reward", "borrow_reward", "supply_cap", "borrow_cap"),
+    *("supply_cap_filled", "borrow_cap_filled", "unread"),
+)
+"""All kinds of changes from run to run, which docs/api.md describes."""
+
+ChangeKind = Annotated[str, _text(f"({'|'.join(CHANGE_KINDS)})", "What changed.", "price")]
+ChangeUnit = Annotated[str, _text("(usd|basis_points|base_units)", "The unit of a change's two values.", "usd")]
+PendingKind = Annotated[str, _text("(terms|admin|code|oracle)", "What is queued.", "terms")]
 Words = Annotated[str, Meta(description="Text of the protocol's or the contract's own.")]
 BucketName = Annotated[str, _text(f"({'|'.join(BUCKET_NAMES)})", "The length of the buckets.", "1d")]
 Change = Annotated[int, Meta(ge=1 - 2**53, le=2**53 - 1, description="A difference in basis points.", examples=[-12])]

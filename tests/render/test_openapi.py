@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from exporter.render.api_examples import filled
+from exporter.render.changes import UNITS
 from exporter.render.openapi import DESCRIBED, PROBLEMS, YIELDS_MODELS, openapi_document, render_llms
 from exporter.tree.families import CENSUS, ERROR, PROOFS, RISK, WATCHED, YIELDS, family_of
 from exporter.tree.pools import PoolSnapshot
@@ -269,6 +270,17 @@ def test_a_closed_set_of_words_is_an_enum() -> None:
     nullable = schemas["AssetRisk"]["properties"]["liquidation_kind"]["anyOf"]
     assert ["LiquidationKind"] == [part["title"] for part in nullable if "enum" in part]
     assert "pattern" in schemas["PoolSnapshot"]["properties"]["market"]
+
+
+def test_the_kinds_of_changes_are_a_closed_set(project_root: Path) -> None:
+    """A client gets a union of the kinds that docs/api.md describes, and of the kinds of what is queued."""
+    schemas = description()["components"]["schemas"]
+    page = (project_root / "docs/api.md").read_text().partition("\nKind | When\n")[2].partition("\n\n")[0]
+    described = [kind for row in page.splitlines() for kind in re.findall("`([a-z_]+)`", row.partition(" | ")[0])]
+
+    assert sorted(described) == sorted(schemas["RunChange"]["properties"]["kind"]["enum"])
+    assert ["terms", "admin", "code", "oracle"] == schemas["PendingChange"]["properties"]["kind"]["enum"]
+    assert {*UNITS.values()} == {*schemas["RunChange"]["properties"]["unit"]["anyOf"][0]["enum"]}
 
 
 def test_the_index_names_every_endpoint(tree: Path) -> None:

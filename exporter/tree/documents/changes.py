@@ -11,6 +11,8 @@ from exporter.tree.pool_parts import PendingChange
 from exporter.tree.values import (
     Amount,
     BasisPoints,
+    ChangeKind,
+    ChangeUnit,
     ConfigHash,
     Count,
     Ledger,
@@ -32,7 +34,7 @@ class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     id: Annotated[str, Meta(pattern="^urn:uuid:[0-9a-f-]{36}$", description="Identifies the change.")]
-    kind: Annotated[Words, doc("What changed, such as new_market, paused, price or supply_rate.")]
+    kind: Annotated[ChangeKind, doc("What changed, such as new_market, paused, price or supply_rate.")]
     market: MarketAddress
     pool: Annotated[PoolId | None, doc("The pool's id inside its market; null for a change of the market.")]
     listed: Annotated[bool, doc("Whether the market was listed at that run, or when it was last read.")]
@@ -40,7 +42,7 @@ class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
     before: Annotated[Words | None, doc("The value before the change, as text; null if there was none.")]
     after: Annotated[Words | None, doc("The value after the change, as text; null if there is none.")]
     unit: Annotated[
-        Words | None,
+        ChangeUnit | None,
         doc("Unit of `before` and `after`: usd, basis_points or base_units of the token; null for words."),
     ]
     takes_effect: Annotated[
