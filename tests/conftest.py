@@ -12,10 +12,10 @@ import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 
-from exporter.job import rendering
 from exporter.ledger.snapshot_file import LedgerSnapshot
 from tests import made_once
 from tests.audit.trees import Files, good_tree
+from tests.job_runs import leaving_out_pages
 from tools import real_data as real
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
@@ -92,10 +92,8 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def without_pages() -> Iterator[None]:
-    """Runs render no web pages: for the tests of a module that look at none. Pages are a third of a run's time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(made_once, "trees_are_whole", False)
-        patch.setattr(rendering, "render_site", lambda *_: iter(()))
+    """Runs render no web pages: for the tests of a module that look at none."""
+    with leaving_out_pages():
         yield
 
 

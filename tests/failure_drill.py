@@ -25,7 +25,7 @@ from exporter.localnet.player import DEFAULT_START_LEDGER, RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.stores import open_store
 from exporter.stores.folder import write_file
-from tests.job_runs import NOW, run, settings_for
+from tests.job_runs import NOW, leaving_out_pages, run, settings_for
 from tests.made_once import once
 from tests.s3.wire_bucket import Answer, WireBucket
 
@@ -237,7 +237,7 @@ def outcomes() -> tuple[Outcome, dict[str, Outcome]]:
 
 
 def _outcomes() -> tuple[Outcome, dict[str, Outcome]]:
-    with TemporaryDirectory() as folder, published(Path(folder)) as drill:
+    with leaving_out_pages(), TemporaryDirectory() as folder, published(Path(folder)) as drill:
         good, failed = outcome_of(drill, 0, ""), {}
         for number, (name, fail) in enumerate(FAILURES.items()):
             (own_folder := Path(folder, str(number))).mkdir()

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
+
+import pytest
 
 from exporter.audit.on_chain import ChainCheck, check_chain
 from exporter.config import Settings, load
 from exporter.console import Console
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import NETWORKS
+from exporter.job import rendering
 from exporter.job.report import RunLog
 from exporter.job.run import execute
 from exporter.job.scope_reading import read_protocols
@@ -29,6 +32,7 @@ from exporter.protocols.base import ProtocolReading
 from exporter.protocols.compute import Tables, compute
 from exporter.stores import open_store
 from exporter.stores.store import Store
+from tests import made_once
 from tests.localnet.direct_source import DirectSource
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -69,6 +73,15 @@ class Opened(WithoutProof):
     @asynccontextmanager
     async def open(self, settings: Settings, on_request: object = None) -> AsyncIterator[OpenSource]:
         yield self.source
+
+
+@contextmanager
+def leaving_out_pages() -> Iterator[None]:
+    """Runs render no web pages, which are a third of their time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(made_once, "trees_are_whole", False)
+        patch.setattr(rendering, "render_site", lambda *_: iter(()))
+        yield
 
 
 def read_tables(opened: OpenSource) -> Tables:

@@ -37,19 +37,22 @@ class ArchivedRuns:
     def archives(self) -> list[str]:
         return sorted(str(path) for path in self._folder.glob("archive-*"))
 
-    def publish(self, out: Path, number: int, **flags: Any) -> None:
-        """Publish the run of a checkpoint (0, 1, ...) into a folder, a minute after it closed; in ascending order."""
-        ledger, closed = FIRST + 64 * number, BEGAN + APART_SECONDS * number
-        archive = self._folder / f"archive-{number:03}"
+    def archive(self, number: int) -> Path:
+        """The archive of a checkpoint (0, 1, ...); to be asked for in ascending order."""
+        ledger, archive = FIRST + 64 * number, self._folder / f"archive-{number:03}"
         if not archive.exists():
             while self._network.chain.latest < ledger:
                 self._network.advance()
             records = records_of(self._network.chain.state(ledger))
-            made = SimulatedArchive(
-                archive, [records], hot=[[]], version=25, kind=3, checkpoint=ledger, time=closed - ledger
-            )
+            time = BEGAN + APART_SECONDS * number - ledger
+            made = SimulatedArchive(archive, [records], hot=[[]], version=25, kind=3, checkpoint=ledger, time=time)
             if self._stranger is not None:
                 made.sign_trusting(self._stranger)
+        return archive
+
+    def publish(self, out: Path, number: int, **flags: Any) -> None:
+        """Publish the run of a checkpoint into a folder, a minute after it closed; in ascending order."""
+        ledger, closed, archive = FIRST + 64 * number, BEGAN + APART_SECONDS * number, self.archive(number)
         values = {
             "network.passphrase": PASSPHRASE,
             "output.uri": str(out),

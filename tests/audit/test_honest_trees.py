@@ -36,7 +36,8 @@ def test_runs_from_archives(tmp_path: Path, count: int, flags: dict[str, int]) -
     runs, out = ArchivedRuns(tmp_path), tmp_path / "out"
     for number in range(count):
         runs.publish(out, number, **flags)
-    result, allowed = verify(runs, out), verify(runs, out, *ALLOWED)
+    result = verify(runs, out)
+    allowed = result if result.exit_code == ExitCode.DONE else verify(runs, out, *ALLOWED)
 
     assert ExitCode.DONE == allowed.exit_code, allowed.output
     assert (ExitCode.DONE if count < 20 else ExitCode.UNPROVEN) == result.exit_code, result.output
@@ -66,7 +67,7 @@ def test_a_validator_that_the_list_lacks(tmp_path: Path) -> None:
     notices = json.loads((out / "v1/system/status.json").read_bytes())["notices"]
     (tmp_path / "other").mkdir()
     others = ArchivedRuns(tmp_path / "other")
-    others.publish(tmp_path / "other/out", 0)
+    others.archive(0)
     shown, unseen = verify(runs, out), verify(others, out)
 
     assert ["1 validator"] == [text.split(" name ")[1].split(" that ")[0] for text in notices if "quorum sets" in text]

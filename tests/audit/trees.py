@@ -1,6 +1,6 @@
 """A small published tree with everything in it, and how tests break it.
 
-The tree is what ten runs, a day apart, leave of a recorded network: pools of two protocols, one archived, one missing
+The tree is what eight runs leave of a recorded network: pools of two protocols, one archived, one missing
 and two without a price, histories whose older pages are complete, and files of earlier runs that the last one does not
 list.
 """
@@ -33,7 +33,7 @@ from tests.localnet.recorded import BLEND_V1, BLEND_V2, only, pools_of, with_rew
 from tests.made_once import once
 
 SIZES = (1, 2, 5)
-RUNS = 10
+RUNS = 8
 FLAGS = {"output__page_sizes": list(SIZES), "output__default_page_size": 2, "output__market_pools_cap": 2}
 
 Files = dict[str, bytes]

@@ -19,7 +19,7 @@ from tests.render.whole_tree import publish_tree
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree that the job itself published: two days, the first of which was compacted."""
     folder = tmp_path_factory.mktemp("published") / "public"
-    publish_tree(folder, "blend", runs=5)
+    publish_tree(folder, "blend", runs=5, pages=False)
     names = [file.key.rpartition("/")[2] for file in manifest_of(FolderStore(folder)).files]
     assert [True, False, False] == ["-" in name for name in names]  # compacted, and two runs of the second day
     assert len(list((folder / "history").rglob("*.parquet"))) > len(names)  # what is superseded is still there

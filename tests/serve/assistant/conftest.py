@@ -48,7 +48,7 @@ class Tree:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     """Six runs of three protocols. Terms of borrowing and two changes are written into the tree."""
     tree = Tree(tmp_path_factory.mktemp("asked") / "public")
-    publish_tree(tree.folder, "blend", "alula", "slender", runs=6)
+    publish_tree(tree.folder, "blend", "alula", "slender", runs=6, pages=False)
     path = tree.folder / "v1/latest.parquet"
     table = pl.read_parquet(path)
     gates = [(True, False, None)[place % 3] for place in range(table.height)]
