@@ -97,7 +97,7 @@ _NOT_FOUND = WhyUnread("not_found", "the run did not look there")
 _NEWER = WhyUnread("not_found", "the run is of an earlier ledger, and did not look there")
 
 
-class RunRead(Struct, frozen=True):
+class RunCoverage(Struct, frozen=True):
     """What a run read.
 
     Attributes:
@@ -135,7 +135,7 @@ class RunRead(Struct, frozen=True):
         return _NEWER if checkpoint > self.status.observed_ledger else _NOT_FOUND
 
 
-def run_in(store: Store) -> RunRead:
+def coverage_in(store: Store) -> RunCoverage:
     """What the published run of a store read.
 
     Raises `NothingPublishedError` if there is none, and `StoreError` if it is damaged.
@@ -147,10 +147,10 @@ def run_in(store: Store) -> RunRead:
         status = decode_json(files[STATUS_KEY], SystemStatus)
     except msgspec.DecodeError as error:
         raise StoreError(f"{store.uri}: the run cannot be understood: {error}") from None
-    return run_read(files | {status.evidence_key: _get(store, status.evidence_key)}, store.uri)
+    return coverage_of(files | {status.evidence_key: _get(store, status.evidence_key)}, store.uri)
 
 
-def run_read(files: Mapping[str, bytes], uri: str) -> RunRead:
+def coverage_of(files: Mapping[str, bytes], uri: str) -> RunCoverage:
     """What a run read. ``files`` has its status document, its evidence and the files of `KEYS_OF_READING`, by key.
 
     Raises `StoreError` if a file cannot be understood.
@@ -178,7 +178,7 @@ def run_read(files: Mapping[str, bytes], uri: str) -> RunRead:
         MarketKey(item.protocol, item.market): Skipped(item.reason, listings.is_listed(item.protocol, item.market))
         for item in evidence.skipped
     }
-    return RunRead(status, read, pools, frozenset(map(strkey.encode_contract, touched)), reasons, skipped)
+    return RunCoverage(status, read, pools, frozenset(map(strkey.encode_contract, touched)), reasons, skipped)
 
 
 def _take(data: Iterable[bytes], instances: Iterable[tuple[str, ContractInstance]], passphrase: str) -> CensusTaken:
@@ -191,7 +191,7 @@ def census(settings: Settings, archive: FromArchive, store: Store | None, consol
     Raises `NothingPublishedError` if the store has no run, `ConfigError` if its run is of another network, and
     `StoreError` if its tree is damaged.
     """
-    run = None if store is None else run_in(store)
+    run = None if store is None else coverage_in(store)
     if run is not None and run.status.network != settings.passphrase:
         raise ConfigError(f"the run is of the network {run.status.network!r}, not of {settings.passphrase!r}")
     with console.step("census", "taking the census") as facts, open_archive_state(settings, archive) as state:
@@ -308,7 +308,7 @@ def recorded_markets(
     return recorded, vouching
 
 
-def _document(passphrase: str, proven: Proven, taken: CensusTaken, run: RunRead | None) -> Census:
+def _document(passphrase: str, proven: Proven, taken: CensusTaken, run: RunCoverage | None) -> Census:
     codes = Counter((item.kind, item.protocol, item.wasm_hash) for item in taken.lending)
     unread = [
         CensusContract(item.address, str(item.kind), item.protocol, _hex(item.wasm_hash), *why)
@@ -359,7 +359,7 @@ class Complete(Struct, frozen=True):
 
 
 def check_complete(
-    archives: Archives, proven: Proven, folder: Path, network: str, run: RunRead, unproven: Unproven
+    archives: Archives, proven: Proven, folder: Path, network: str, run: RunCoverage, unproven: Unproven
 ) -> Complete:
     """Compare a run with all contracts of its checkpoint.
 
@@ -405,7 +405,7 @@ def _judge_left_out(
     contract: CountedContract,
     recorded: Mapping[str, tuple[str, int]],
     index: StateIndex,
-    run: RunRead,
+    run: RunCoverage,
     unproven: Unproven,
 ) -> None:
     """Judge a contract that the run does not speak of. Raises `RefutedError` if it was a market before the run."""
@@ -423,7 +423,7 @@ def _judge_left_out(
     unproven.add(UnprovenReason.MARKETS, [f"{what}: {why} since ledger {changed}, after the run"])
 
 
-def _check_pools(index: StateIndex, run: RunRead, unproven: Unproven) -> None:
+def _check_pools(index: StateIndex, run: RunCoverage, unproven: Unproven) -> None:
     """Compare the pools of a run with those of protocols whose markets do not list their pools.
 
     The pools of other protocols need no check here: their markets' own entries list them, and the repeated run reads

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from exporter.audit.census import KEYS_OF_READING, Complete, check_complete, run_read
+from exporter.audit.census import KEYS_OF_READING, Complete, check_complete, coverage_of
 from exporter.audit.check import other_version
 from exporter.audit.derived_risk import is_unshown_risk, judge_risk
 from exporter.audit.earlier_runs import RepeatedRuns, earlier_rows, judge_inputs, repeat_earlier
@@ -237,13 +237,13 @@ class _Verification:
         all_contracts = None
         if self._complete:
             with self._console.step("complete", "checking all contracts of the checkpoint") as facts:
-                read = run_read(asyncio.run(files_of_run(tree, KEYS_OF_READING)), self._uri)
+                coverage = coverage_of(asyncio.run(files_of_run(tree, KEYS_OF_READING)), self._uri)
                 all_contracts = check_complete(
                     compared.archives,
                     compared.outcome.proven,
                     self._folder / "state",
                     tree.status.network,
-                    read,
+                    coverage,
                     self.unproven,
                 )
                 facts.update(markets=all_contracts.markets)

@@ -13,7 +13,7 @@ from exporter.deployments.networks import network_id
 from exporter.discovery.known_markets import Memory
 from exporter.errors import ConfigError
 from exporter.event_loops import refuse_running_loop
-from exporter.job.reading import MarketsRead, read_markets
+from exporter.job.reading import MarketsReading, read_markets
 from exporter.job.sources import RpcEndpoints, StoredLedger
 from exporter.ledger.view import Certificate
 from exporter.protocols.compute import Tables
@@ -61,7 +61,7 @@ def read(source: str | Path, settings: Settings | None = None) -> LedgerTables:
             raise ConfigError("there is nothing to read: discovery.enabled is false, and markets names no market")
         settings = replace(settings, network=replace(settings.network, rpc_urls=(str(source),)))
 
-    async def work() -> MarketsRead:
+    async def work() -> MarketsReading:
         async with (RpcEndpoints() if is_url else StoredLedger(user_path(source))).open(settings) as opened:
             memory = Memory(network_id(settings.passphrase)) if opened.discovers(settings) else None
             return (await read_markets(settings, opened, memory, with_price_sources=False))[0]

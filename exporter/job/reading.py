@@ -37,7 +37,7 @@ from exporter.protocols.compute import Tables, compute
 from exporter.tree.documents import SkippedMarket
 
 
-def read_again(evidence: Evidence) -> tuple[MarketsRead, Evidence]:
+def read_again(evidence: Evidence) -> tuple[MarketsReading, Evidence]:
     """Read the markets of a run from its evidence again. Returns them, and the part of the evidence that was used.
 
     Raises `ExporterError`.
@@ -47,7 +47,7 @@ def read_again(evidence: Evidence) -> tuple[MarketsRead, Evidence]:
 
 
 # The repr has no fields, because `asyncio.run` makes that of its result: here it would be as large as the network.
-class MarketsRead(Struct, frozen=True):
+class MarketsReading(Struct, frozen=True):
     """The state of all markets at one ledger, and what the run learned while it read them.
 
     Attributes:
@@ -89,7 +89,7 @@ class MarketsRead(Struct, frozen=True):
 
 async def read_markets(
     settings: Settings, opened: OpenSource, memory: Memory | None, *, with_price_sources: bool = True
-) -> tuple[MarketsRead, Evidence]:
+) -> tuple[MarketsReading, Evidence]:
     """Discover markets, and read all of them at one ledger. Returns them and the evidence. Raises `SourceError`.
 
     The listed markets are read first and decide which ledger it is. All others are read after them, within a budget
@@ -140,7 +140,7 @@ async def read_markets(
         skipped=skipped,
         excluded=sorted(scope.excluded),
     )
-    markets = MarketsRead(
+    markets = MarketsReading(
         protocols=readings,
         listings=scope.listings,
         certificate=certificate,

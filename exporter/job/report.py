@@ -32,7 +32,7 @@ from exporter.tree.values import SkipReason
 from exporter.user_files import is_written_into, write_text
 
 if TYPE_CHECKING:
-    from exporter.job.reading import MarketsRead
+    from exporter.job.reading import MarketsReading
 
 REPORT_VERSION = 1
 
@@ -160,7 +160,7 @@ def report_discovered(discovered: Sequence[Discovered], log: RunLog) -> None:
         log.event("discovered", text, count=len(names))
 
 
-def report_missing(settings: Settings, tables: Tables, read: MarketsRead, log: RunLog) -> list[str]:
+def report_missing(settings: Settings, tables: Tables, reading: MarketsReading, log: RunLog) -> list[str]:
     """Report what the tables lack: what was unread, unpriced, bounded, absent or skipped.
 
     Returns what should have been read and was not, as ``MARKET[/POOL]``. That is all that is unread of listed markets,
@@ -173,14 +173,14 @@ def report_missing(settings: Settings, tables: Tables, read: MarketsRead, log: R
         absent=[structs.asdict(item) for item in tables.absent],
         skipped=[structs.asdict(item) for item in tables.skipped],
     )
-    report_notices(tables.notices, log, read.notices)
+    report_notices(tables.notices, log, reading.notices)
     for item in tables.of_listed().bounded:
         log.warning(f"{item.market}/{item.pool}: {item.field} is capped at {item.bound}")
     surprises: dict[str, None] = {}
     unlisted = 0
     for unread in tables.unread:
         name = unread.market if unread.pool is None else f"{unread.market}/{unread.pool}"
-        if not read.listings.is_listed(unread.protocol, unread.market):
+        if not reading.listings.is_listed(unread.protocol, unread.market):
             unlisted += 1
         elif unread.reason != SkipReason.EXCLUDED and not settings.may_be_unread(name):
             surprises[name] = None

@@ -147,16 +147,16 @@ def execute(
         store = MemoryStore(store)  # it reads what is in the output, and forgets what is written
         before = ReadOnce(store)
     job = Job(settings, before, log, source, replaced_ledger, now)
-    read, evidence = read_ledger(job)
-    keep_discoveries(job, read)
+    reading, evidence = read_ledger(job)
+    keep_discoveries(job, reading)
     with hold(store) as held:
         try:
-            accepted = accept_run(held, read.certificate.ledger, read.close_time, replaced_ledger=replaced_ledger)
+            accepted = accept_run(held, reading.certificate.ledger, reading.close_time, replaced_ledger=replaced_ledger)
         except LedgerNotNewerError as error:
             if error.already_published:
-                return _nothing_to_do(job, held, read.certificate.ledger)
+                return _nothing_to_do(job, held, reading.certificate.ledger)
             raise
-        tables, surprises = compute_tables(job, read, evidence)
+        tables, surprises = compute_tables(job, reading, evidence)
         tables = replace(tables, risk=shown_risk(held, tables, settings.passphrase))
         gathered = gather_inputs(job, held, tables, evidence)
         identity = publish_tree(job, held, accepted, gathered.inputs)
@@ -167,7 +167,7 @@ def execute(
         code = ExitCode.UNREAD if surprises or gathered.lost.too_many else ExitCode.DONE
         if not dry_run:
             read_sample_back(job, store, identity)
-            add_proof(job, held, identity, evidence.key, read)
+            add_proof(job, held, identity, evidence.key, reading)
             remember(job, held, gathered)
             judge_history(job, held, gathered.damage)
             compact_closed(job, held, tables)

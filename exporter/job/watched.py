@@ -67,7 +67,7 @@ def watched_from(evidence: bytes, key: str) -> WatchedFile:
     """The watched values that follow from evidence. Raises `CheckError` if the run cannot be repeated from it."""
     try:
         decoded = Evidence.decode(evidence, key)
-        read, _ = read_again(decoded)
+        reading, _ = read_again(decoded)
     except ExporterError as error:
         raise CheckError(f"{key}: {error}") from None
-    return WatchedFile.of(watched_values(read.tables(), decoded.passphrase))
+    return WatchedFile.of(watched_values(reading.tables(), decoded.passphrase))

@@ -184,7 +184,7 @@ class RewardPrice(Struct, frozen=True):
 State = TypeVar("State")
 
 
-class PoolRead(Struct, Generic[State], frozen=True):
+class PoolReading(Struct, Generic[State], frozen=True):
     """One pool as it was read: its market and token, and the state from which its protocol's math computes."""
 
     market: Market
@@ -212,7 +212,7 @@ class PoolRead(Struct, Generic[State], frozen=True):
         return dict(zip(SHARED, values, strict=True))
 
 
-AnyPool = PoolRead[Any]
+AnyPool = PoolReading[Any]
 """A pool of any protocol."""
 
 NO_REWARDS = Rewards(

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from exporter.audit.census import Complete, RunRead, Skipped, census, check_complete
+from exporter.audit.census import Complete, RunCoverage, Skipped, census, check_complete
 from exporter.audit.published_tree import check_files
 from exporter.audit.unproven import Unproven, UnprovenReason
 from exporter.cli import main
@@ -170,7 +170,7 @@ def compared(
         proven,
         folder / "state",
         passphrase,
-        RunRead(
+        RunCoverage(
             status,
             dict.fromkeys(read, "") | known,
             HUB_POOLS if pools is None else pools,

@@ -13,7 +13,7 @@ from exporter.deployments import FACTORY, MARKET
 from exporter.deployments.networks import NETWORKS, Network, network_id
 from exporter.discovery.known_markets import CandidateKey, Memory
 from exporter.job.known_markets_file import MEMORY_KEY
-from exporter.job.reading import MarketsRead, read_markets
+from exporter.job.reading import MarketsReading, read_markets
 from exporter.job.sources import OpenSource
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval_encode import address, symbol, vec
@@ -51,10 +51,10 @@ class Watched:
         self.network, self.behaviour, self.lists = network, behaviour or Behaviour(), lists
         self.memory = Memory(network_id(LOCAL.passphrase))
 
-    def read(self, *nodes: str, settings: Settings | None = None) -> MarketsRead:
+    def read(self, *nodes: str, settings: Settings | None = None) -> MarketsReading:
         """Look around, read everything without rendering it, and remember what was found."""
 
-        async def work() -> MarketsRead:
+        async def work() -> MarketsReading:
             urls = [url + node for node in nodes or ("",)]
             async with RpcSource(urls, LOCAL.passphrase, limits=RpcLimits(requests_per_second=10_000)) as source:
                 opened = OpenSource(source, self.lists, [], "made", source.counters)
@@ -64,11 +64,11 @@ class Watched:
             return asyncio.run(work())
 
 
-def markets_of(found: MarketsRead) -> set[str]:
+def markets_of(found: MarketsReading) -> set[str]:
     return {market.address for part in found.protocols for market in part.markets}
 
 
-def notices_of(found: MarketsRead) -> list[str]:
+def notices_of(found: MarketsReading) -> list[str]:
     return [notice for part in found.protocols for notice in part.notices]
 
 

@@ -13,7 +13,7 @@ from exporter.ledger.codec import strkey
 from exporter.ledger.codec.scval_encode import u32
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.protocols.base import Market, PoolRead
+from exporter.protocols.base import Market, PoolReading
 from exporter.protocols.blend.layout import STATUS_NAMES, WASM_HASHES, decode_reserve, reserve_config_key
 from exporter.protocols.blend.layout import reserve_data_key as data_key
 from exporter.protocols.blend.math import project
@@ -46,7 +46,7 @@ def published(world: World, asset: str) -> dict[str, Any]:
     status = STATUS_NAMES[settings.u32("status")]
     market = Market(POOL, "blend", "v2", "x", status, None, "", V2_CODE, (asset,))
     reserve = decode_reserve(config, data, settings.u32("bstop_rate"))
-    pool = PoolRead(market, asset, asset, reserve.config.decimals, None, reserve)
+    pool = PoolReading(market, asset, asset, reserve.config.decimals, None, reserve)
     return cast(dict[str, Any], row_of(pool, project(pool, world.info.close_time)))
 
 

@@ -12,7 +12,7 @@ from exporter.ledger.codec.entries import ContractData, encode_contract_data
 from exporter.ledger.codec.scval_encode import address, i128, struct_map, symbol, u32, vec
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.protocols.base import Market, PoolRead
+from exporter.protocols.base import Market, PoolReading
 from exporter.protocols.blend.layout import decode_reserve, reserve_config_key, reserve_data_key
 from exporter.protocols.blend.positions import POSITION_RULES, positions_key
 from exporter.protocols.positions import Position
@@ -36,7 +36,7 @@ def facts(world: World, asset: str, price: int | None) -> PoolFacts:
     config, data = (Entry(key, entry) for key, entry in zip(keys, world.reserve(asset), strict=True))
     reserve = decode_reserve(config, data, world.config().u32("bstop_rate"))
     market = Market(POOL, "blend", "v2", "x", "active", None, "", "", (asset,))
-    pool = PoolRead(market, asset, asset, reserve.config.decimals, None, reserve)
+    pool = PoolReading(market, asset, asset, reserve.config.decimals, None, reserve)
     terms = POSITION_RULES.terms(pool, world.info.close_time)
     return PoolFacts(asset, asset, "X", reserve.config.decimals, terms, price, stable=False)
 

@@ -11,7 +11,7 @@ import pytest
 from exporter.deployments.networks import network_id
 from exporter.job.evidence import Evidence
 from exporter.job.known_markets_file import load_memory, save_memory
-from exporter.job.reading import MarketsRead, read_markets
+from exporter.job.reading import MarketsReading, read_markets
 from exporter.job.sources import RpcEndpoints
 from exporter.ledger.source import MAX_KEYS_PER_REQUEST
 from exporter.localnet.oracle import ORACLE
@@ -35,7 +35,7 @@ WAVES = (
 class Counted(NamedTuple):
     """A run, up to its numbers, its evidence, and what the server was asked for."""
 
-    read: MarketsRead
+    read: MarketsReading
     evidence: Evidence
     methods: Counter[str]
 
@@ -59,7 +59,7 @@ def run(network: RecordedNetwork, store: MemoryStore) -> Counted:
         settings = settings_for(None, url, **naming(network))
         memory = load_memory(store, network_id(settings.passphrase))
 
-        async def work() -> tuple[MarketsRead, Evidence]:
+        async def work() -> tuple[MarketsReading, Evidence]:
             async with RpcEndpoints().open(settings) as opened:
                 return await read_markets(settings, opened, memory)
 

@@ -13,7 +13,7 @@ from exporter.discovery.known_markets import KnownMarket, Memory
 from exporter.errors import SourceError
 from exporter.job import reading
 from exporter.job.evidence import Evidence
-from exporter.job.reading import MarketsRead, read_again, read_markets
+from exporter.job.reading import MarketsReading, read_again, read_markets
 from exporter.job.sources import OpenSource
 from exporter.job.unlisted import MIN_POOLS, Budget, budget_of
 from exporter.ledger.codec.entries import instance_key
@@ -33,7 +33,7 @@ POOLS_EACH = 2
 class Read(NamedTuple):
     """A reading and its evidence."""
 
-    read: MarketsRead
+    read: MarketsReading
     evidence: Evidence
 
     @property

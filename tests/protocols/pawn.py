@@ -21,7 +21,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, ComputedPool, Market, Origin, PoolRead, ProtocolReading
+from exporter.protocols.base import Candidate, ComputedPool, Market, Origin, PoolReading, ProtocolReading
 from exporter.protocols.collector import Collector, config_hash_of, parameters_of, required
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers
 from exporter.protocols.protocol import (
@@ -83,7 +83,7 @@ class _Reader(Collector):
         with self.record_unread(market.address, token):
             pool = Fields.of(required(state, "the pool's entry").value, "Pool")
             loans = Loans(pool.u32("rate"), pool.i128("lent"), pool.i128("held"), pool.u64("time"))
-            read = PoolRead(market, token, token, pool.u32("decimals"), market.oracle, loans)
+            read = PoolReading(market, token, token, pool.u32("decimals"), market.oracle, loans)
             self.append_pool(read, [pool_key(market.address, token)])
             self.reading.parameters[read.key] = tuple(parameters_of(pool, {"rate": 4}))
 
@@ -140,7 +140,7 @@ async def read_shops(
     return reader.reading
 
 
-def project(pool: PoolRead[Loans], close_time: int) -> PoolNumbers:
+def project(pool: PoolReading[Loans], close_time: int) -> PoolNumbers:
     """What is lent grows by simple interest from its time to the close time of its ledger."""
     loans = pool.state
     interest = loans.lent * loans.rate * (close_time - loans.time) // (10_000 * YEAR)

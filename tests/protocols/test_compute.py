@@ -16,7 +16,7 @@ from exporter.ledger.oracles import PriceKey, Quote
 from exporter.ledger.tokens import Token
 from exporter.localnet.player import RecordedNetwork
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import AnyPool, Candidate, Market, PoolRead, ProtocolReading
+from exporter.protocols.base import AnyPool, Candidate, Market, PoolReading, ProtocolReading
 from exporter.protocols.blend.layout import reserve_config_key, reserve_data_key, reward_zone_key
 from exporter.protocols.collector import Collector
 from exporter.protocols.compute import Tables, compute
@@ -232,7 +232,7 @@ def of_other(pools: TwoPools, oracle: str | None, quote: Quote | None = None) ->
     market = Market(contract("O"), "other", "v1", "Other", "active", oracle, "0" * 16, None, ("p-2", "p-1"))
     collector = Collector("other", [])
     for pool in market.members:
-        collector.append_pool(PoolRead(market, pool, token, 7, market.oracle, None), [])
+        collector.append_pool(PoolReading(market, pool, token, 7, market.oracle, None), [])
     quotes = {} if quote is None else {PriceKey(str(oracle), token): quote}
     tokens = {token: Token(token, "USDC", 7)}
     reading = ProtocolReading("other", markets=[market], pools=collector.reading.pools, tokens=tokens, quotes=quotes)

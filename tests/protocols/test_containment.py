@@ -19,7 +19,7 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
 from exporter.protocols import PROTOCOLS
-from exporter.protocols.base import Candidate, Market, PoolRead, ProtocolReading
+from exporter.protocols.base import Candidate, Market, PoolReading, ProtocolReading
 from exporter.protocols.blend import BLEND
 from exporter.protocols.blend.layout import Reserve
 from exporter.protocols.collector import Collector
@@ -69,7 +69,7 @@ class Clumsy:
             self.before(market)
             found = Market(market, "blend", "v2", market, "active", None, "0" * 16, None, (market,))
             collector.reading.markets.append(found)
-            collector.append_pool(PoolRead(found, market, market, 7, None, None), [])
+            collector.append_pool(PoolReading(found, market, market, 7, None, None), [])
 
         def take_more(market: str) -> None:
             self.asked.append(market)
@@ -155,7 +155,7 @@ def test_what_ends_a_run_is_not_contained(error: Exception, at: str) -> None:
         read(Clumsy(**{at: fails}))
 
 
-def project_or_fail(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
+def project_or_fail(pool: PoolReading[Reserve], close_time: int) -> PoolNumbers:
     """What Blend computes, without the pools of one market."""
     if pool.market.address == BLEND_V1:
         raise OverflowError("int too big to convert")

@@ -10,7 +10,7 @@ from exporter.errors import CheckError, PublishedCheckError, pluralize
 from exporter.history.manifest import find_lost_rollups, read_history_manifest
 from exporter.history.series import save_series
 from exporter.job.lost_prices import save_missed
-from exporter.job.reading import MarketsRead
+from exporter.job.reading import MarketsReading
 from exporter.job.steps.gather import Gathered
 from exporter.job.steps.job import Job
 from exporter.protocols.compute import Tables
@@ -32,13 +32,13 @@ def read_sample_back(job: Job, store: Store, identity: RunIdentity) -> None:
         facts.update(files=read_back_sample(store, identity))
 
 
-def add_proof(job: Job, held: HeldStore, identity: RunIdentity, evidence_key: str, read: MarketsRead) -> None:
+def add_proof(job: Job, held: HeldStore, identity: RunIdentity, evidence_key: str, reading: MarketsReading) -> None:
     """Publish the proof of the ledger, if the source has one. The report then has this proof as the newest."""
-    if read.proof is None:
+    if reading.proof is None:
         return
     with job.log.step("prove", "adding the proof of the checkpoint") as facts:
-        network, entries = job.settings.passphrase, read.entry_count
-        job.source.publish_proof(held, network, identity.run_id, evidence_key, entries, read.proof, job.now)
+        network, entries = job.settings.passphrase, reading.entry_count
+        job.source.publish_proof(held, network, identity.run_id, evidence_key, entries, reading.proof, job.now)
         facts.update(entries=entries)
     report_proven(job, held)
 

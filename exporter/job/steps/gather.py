@@ -16,7 +16,7 @@ from exporter.history.series import Series, catch_up, files_before, load_series
 from exporter.job.earlier_changes import read_earlier_changes, rows_of_copy
 from exporter.job.inputs import RunInputs, run_settings
 from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed
-from exporter.job.reading import MarketsRead
+from exporter.job.reading import MarketsReading
 from exporter.job.report import report_missing, report_unpriced
 from exporter.job.steps.job import Job
 from exporter.job.watched import run_before, watched_by
@@ -57,13 +57,13 @@ class PreviousRun(NamedTuple):
     changes_table: pa.Table
 
 
-def compute_tables(job: Job, read: MarketsRead, evidence: RenderedFile) -> tuple[Tables, list[str]]:
+def compute_tables(job: Job, reading: MarketsReading, evidence: RenderedFile) -> tuple[Tables, list[str]]:
     """Compute the numbers. Returns them, and what should have been read and was not (`report_missing`)."""
     with job.log.step("compute", "computing") as facts:
-        tables = read.tables()
+        tables = reading.tables()
         facts.update(evidence=len(evidence.data), markets=tables.markets.height, pools=tables.pools.height)
         facts.update(unpriced=len(tables.unpriced), unread=len(tables.unread))
-        return tables, report_missing(job.settings, tables, read, job.log)
+        return tables, report_missing(job.settings, tables, reading, job.log)
 
 
 def gather_inputs(job: Job, held: HeldStore, tables: Tables, evidence: RenderedFile) -> Gathered:

@@ -48,7 +48,7 @@ class Close(NamedTuple):
     protocol: int
 
 
-class BoundaryRead(NamedTuple):
+class BoundaryReading(NamedTuple):
     """The reading at a boundary.
 
     Attributes:
@@ -102,7 +102,7 @@ class SegmentResult(NamedTuple):
         tally: what comparing formulas with the chain gave.
     """
 
-    outcomes: Mapping[int, BoundaryRead | str | None]
+    outcomes: Mapping[int, BoundaryReading | str | None]
     unwatched: Watch
     tally: Tally
 
@@ -112,7 +112,7 @@ def replay_segment(work: Segment) -> SegmentResult:
     state = ReplayedState(work.entries, work.ledger, work.protocol, wrongly_archived(work.settings.passphrase))
     names = EventNames(work.deployments, work.candidates)
     prover = Prover(work.entries)
-    outcomes: dict[int, BoundaryRead | str | None] = {}
+    outcomes: dict[int, BoundaryReading | str | None] = {}
     unwatched = Watch()
     pending = deque(unpack(work.changes, list[LedgerChanges], work.name))
     for ledger, close_time, protocol in work.boundaries:
@@ -207,7 +207,7 @@ def _ids(addresses: set[str]) -> set[bytes]:
     return {strkey.decode(address)[1] for address in addresses if address.startswith("C")}
 
 
-def _rows(readings: Sequence[ProtocolReading], ledger: int, close_time: int, settings: Settings) -> BoundaryRead:
+def _rows(readings: Sequence[ProtocolReading], ledger: int, close_time: int, settings: Settings) -> BoundaryReading:
     configured = (MarketKey(market.protocol, market.address) for market in settings.markets)
     listings = MarketListings(network_of(settings.passphrase).deployments, configured)
     tables = compute(readings, PROTOCOLS, ledger, close_time, listings)
@@ -216,6 +216,6 @@ def _rows(readings: Sequence[ProtocolReading], ledger: int, close_time: int, set
         part = render_history(
             tables.pools, observed_ledger=ledger, ledger_close_time=close_time, network=settings.passphrase
         )
-    return BoundaryRead(
+    return BoundaryReading(
         part, [item.market if item.pool is None else f"{item.market}/{item.pool}" for item in tables.unread]
     )

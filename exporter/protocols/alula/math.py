@@ -17,7 +17,7 @@ from exporter.errors import ExactOverflowError
 from exporter.ledger.codec.fields import Fields
 from exporter.protocols.accrual import AccrualRule, Step, Transition, changed, is_variant
 from exporter.protocols.alula.layout import CURVE, FROZEN, STATUS_NAMES, Limits, Pool, decode_pool
-from exporter.protocols.base import PoolRead
+from exporter.protocols.base import PoolReading
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
 from exporter.protocols.protocol import RateModel, RateRow
 from exporter.tree.values import RewardReason
@@ -44,7 +44,7 @@ _DEPOSIT, _BORROW, _EVERYTHING = 1, 2, 15
 _REVISION = "whether one can leave a frozen market depends on the contract's revision, and which one runs is not known"
 
 
-def project(pool: PoolRead[Pool], close_time: int) -> PoolNumbers:
+def project(pool: PoolReading[Pool], close_time: int) -> PoolNumbers:
     """The numbers of a pool. No interest is added, as in the contract's own views. Raises `ExactError`."""
     state = pool.state
     borrowed, take_rate = state.total_borrowed, state.rates.take_rate_bps

@@ -18,7 +18,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.tokens import MAX_SYMBOL_LENGTH, Token, read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.alula import layout
-from exporter.protocols.base import Candidate, Market, PoolRead, ProtocolReading
+from exporter.protocols.base import Candidate, Market, PoolReading, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, instance_keys, required
 from exporter.tables import PoolKey
 from exporter.tree.values import UnreadReason
@@ -96,7 +96,7 @@ class _Reader(Collector):
             raise UnreadError(
                 UnreadReason.INCONSISTENT, f"the entry of this pool says that it is of pool {decoded.pool_address}"
             )
-        read = PoolRead(market, pool, decoded.token_address, decoded.decimals, market.oracle, decoded.pool)
+        read = PoolReading(market, pool, decoded.token_address, decoded.decimals, market.oracle, decoded.pool)
         self.pools[read.key] = decoded
         self.append_pool(read, [layout.market_keys(market.address)[1], layout.pool_key(*read.key)])
         self.reading.parameters[read.key] = decoded.shown

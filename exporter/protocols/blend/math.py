@@ -22,7 +22,7 @@ from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.fields import Fields
 from exporter.ledger.codec.scval_encode import encode_scval, symbol
 from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, changed, is_variant
-from exporter.protocols.base import Market, PoolRead
+from exporter.protocols.base import Market, PoolReading
 from exporter.protocols.blend.emissions import RATE_DECIMALS as REWARD_DECIMALS
 from exporter.protocols.blend.layout import (
     GENERATIONS,
@@ -50,7 +50,7 @@ _BORROWING = ("admin_active", "active")
 _SUPPLYING = (*_BORROWING, "admin_on_ice", "on_ice")
 
 
-def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
+def project(pool: PoolReading[Reserve], close_time: int) -> PoolNumbers:
     """The numbers of a reserve at the ledger's close time. Raises `ExactError`."""
     reserve = pool.state
     stored = rates_of(reserve)

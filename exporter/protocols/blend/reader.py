@@ -18,7 +18,15 @@ from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.oracles import PriceKey, quote_calls
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView, gather_or_cancel
-from exporter.protocols.base import Candidate, DeploymentRole, Market, Origin, PoolRead, ProtocolReading, TokenOfMarket
+from exporter.protocols.base import (
+    Candidate,
+    DeploymentRole,
+    Market,
+    Origin,
+    PoolReading,
+    ProtocolReading,
+    TokenOfMarket,
+)
 from exporter.protocols.blend import layout
 from exporter.protocols.blend.backstop import BackstopKeys, PoolBackstop
 from exporter.protocols.blend.emissions import SIDES, decode_emission, plan_key, reserve_emission_key
@@ -188,7 +196,7 @@ class _Reader(Collector):
             layout.reserve_data_key(market.address, asset),
             *emission_keys.values(),
         )
-        pool = PoolRead(market, asset, asset, decimals, market.oracle, reserve)
+        pool = PoolReading(market, asset, asset, decimals, market.oracle, reserve)
         self.append_pool(pool, keys)
         if instance.wasm_hash in layout.PRICE_LIMITS:
             self.reading.price_limits[pool.key] = layout.PRICE_LIMITS[instance.wasm_hash]

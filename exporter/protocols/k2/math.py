@@ -17,7 +17,7 @@ from exporter import exact
 from exporter.errors import ExactOverflowError
 from exporter.ledger.codec.entries import instance_key
 from exporter.protocols.accrual import AccrualRule, Step, Transition, changed, is_variant
-from exporter.protocols.base import PoolRead
+from exporter.protocols.base import PoolReading
 from exporter.protocols.k2 import layout
 from exporter.protocols.k2.layout import (
     BPS,
@@ -43,7 +43,7 @@ SECONDS_PER_YEAR = 31_536_000
 """The contract's year, which has 365 days."""
 
 
-def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
+def project(pool: PoolReading[Reserve], close_time: int) -> PoolNumbers:
     """The numbers of a reserve at the ledger's close time. Raises `ExactError`."""
     reserve = pool.state
     data = reserve.data

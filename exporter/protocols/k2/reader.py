@@ -27,7 +27,7 @@ from exporter.protocols.base import (
     Candidate,
     Market,
     Origin,
-    PoolRead,
+    PoolReading,
     PriceLimits,
     ProtocolReading,
     RewardPrice,
@@ -134,7 +134,7 @@ class _Reader(Collector):
                     reserve = self.reserve_of(market, asset, entries)
                     decimals = reserve.configuration.decimals
                     self.compare_decimals(market, decimals, self.reading.tokens.get(asset))
-                    pool = PoolRead(read_market, asset, asset, decimals, router.oracle, reserve)
+                    pool = PoolReading(read_market, asset, asset, decimals, router.oracle, reserve)
                     self.append_pool(pool, self.keys_of(market, asset))
 
     def configuration_of(self, market: str, asset: str, entries: Entries) -> ScVal:

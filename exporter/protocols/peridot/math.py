@@ -18,7 +18,7 @@ from exporter.errors import ExactDivisionError, ExactOverflowError
 from exporter.ledger.codec import strkey
 from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, is_variant
 from exporter.protocols.balances import balance_key, decode_balance
-from exporter.protocols.base import PoolRead
+from exporter.protocols.base import PoolReading
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Rewards, Risk
 from exporter.protocols.peridot.layout import (
     CURVE_ENTRIES,
@@ -60,7 +60,7 @@ class Accrued(NamedTuple):
     boost_cached: int
 
 
-def project(pool: PoolRead[VaultState], close_time: int) -> PoolNumbers:
+def project(pool: PoolReading[VaultState], close_time: int) -> PoolNumbers:
     """The numbers of a vault at the ledger's close time.
 
     Raises `ExactError` if the contract would refuse: there is no rate, the rate is above 1000 percent, or there are

@@ -26,7 +26,7 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
 from exporter.protocols.balances import Balance, Holding, balance_key, read_balances
-from exporter.protocols.base import Candidate, Control, Market, Parameter, PoolRead, ProtocolReading
+from exporter.protocols.base import Candidate, Control, Market, Parameter, PoolReading, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, instance_keys
 from exporter.protocols.peridot import layout
 from exporter.protocols.peridot.queued_changes import (
@@ -216,7 +216,7 @@ class _Reader(Collector):
             supply_speed=supply_speed,
             borrow_speed=borrow_speed,
         )
-        pool = PoolRead(market, vault, decoded.token, token.decimals, market.oracle, state)
+        pool = PoolReading(market, vault, decoded.token, token.decimals, market.oracle, state)
         self.append_pool(pool, self.keys_of(market.address, vault))
         self.reading.parameters[pool.key] = layout.shown_parameters(state, boosted=decoded.boosted)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from exporter import exact
 from exporter.protocols.accrual import AccrualRule, Step, Transition, changed
-from exporter.protocols.base import NO_REWARDS, PoolRead
+from exporter.protocols.base import NO_REWARDS, PoolReading
 from exporter.protocols.numbers import Amounts, Operations, PoolNumbers, Risk
 from exporter.protocols.slender import layout
 from exporter.protocols.slender.layout import Reserve
@@ -38,7 +38,7 @@ class Lenders(Struct, frozen=True):
     """The annual rate that the lenders earn on all that they own, with 9 decimals."""
 
 
-def project(pool: PoolRead[Reserve], close_time: int) -> PoolNumbers:
+def project(pool: PoolReading[Reserve], close_time: int) -> PoolNumbers:
     """The numbers of a reserve at the ledger's close time. Raises `ExactError`."""
     reserve = pool.state
     accrued = accrue(reserve, close_time)

@@ -17,7 +17,7 @@ from exporter.ledger.observation import Entry
 from exporter.ledger.oracles import PriceKey, read_asset_quotes
 from exporter.ledger.tokens import MAX_TOKEN_DECIMALS, read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Market, PoolRead, PriceLimits, ProtocolReading
+from exporter.protocols.base import Candidate, Market, PoolReading, PriceLimits, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, instance_keys, required
 from exporter.protocols.slender import layout
 from exporter.tree.values import UnreadReason
@@ -45,7 +45,7 @@ class _Reader(Collector):
         self.deployments = deployments
         self.pools: dict[str, layout.PoolInstance] = {}
         self.reserves: list[_DecodedReserve] = []
-        self.pools_read: list[PoolRead[layout.Reserve]] = []
+        self.pools_read: list[PoolReading[layout.Reserve]] = []
 
     def take_market(self, market: str, entry: Entry | None) -> None:
         """Decode a market's instance and the reserves in it. Raises `DecodeError`."""
@@ -102,7 +102,7 @@ class _Reader(Collector):
             raise UnreadError(UnreadReason.UNDECODABLE, f"its token's decimals are {decimals}: {token.failure}")
         self.compare_decimals(market.address, decimals, token)
         oracle = None if feed is None else feed.contract
-        pool = PoolRead(market, asset, asset, decimals, oracle, replace(reserve, cash=cash))
+        pool = PoolReading(market, asset, asset, decimals, oracle, replace(reserve, cash=cash))
         self.append_pool(pool, [decoded.cash_key, instance_key(reserve.s_token)])
         self.pools_read.append(pool)
         if feed is not None:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from exporter import exact
 from exporter.ledger.codec.scval_encode import encode_scval, symbol
 from exporter.protocols.accrual import AccrualRule, Step, Transition, UntriedError, changed, is_variant
-from exporter.protocols.base import NO_REWARDS, PoolRead
+from exporter.protocols.base import NO_REWARDS, PoolReading
 from exporter.protocols.numbers import PoolNumbers
 from exporter.protocols.protocol import RateModel, RateRow
 from exporter.protocols.xoxno import layout
@@ -36,7 +36,7 @@ _DAYS = 365
 _DAYS_NUMERATOR, _DAYS_DENOMINATOR = 15_768_000, 15_778_463
 
 
-def project(pool: PoolRead[HubMarket], close_time: int) -> PoolNumbers:
+def project(pool: PoolReading[HubMarket], close_time: int) -> PoolNumbers:
     """The numbers of a hub market at the ledger's close time. Raises `ExactError`."""
     market, parameters = pool.state, pool.state.parameters
     accrued = accrue(market.state, parameters, close_time * 1_000)

@@ -22,7 +22,7 @@ from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.oracles import PriceKey
 from exporter.ledger.tokens import read_tokens
 from exporter.ledger.view import LedgerView
-from exporter.protocols.base import Candidate, Market, Origin, Parameter, PoolRead, ProtocolReading
+from exporter.protocols.base import Candidate, Market, Origin, Parameter, PoolReading, ProtocolReading
 from exporter.protocols.collector import Collector, UnreadError, instance_keys, required
 from exporter.protocols.xoxno import layout
 from exporter.protocols.xoxno.prices import read_prices
@@ -220,7 +220,7 @@ class _Reader(Collector):
             hub_active=self.hub_active(market.address, pool.hub, entries),
             spokes=self.spokes_of(market.address, pool, entries),
         )
-        read = PoolRead(market, pool.pool, pool.token, parameters.asset_decimals, market.oracle, hub_market)
+        read = PoolReading(market, pool.pool, pool.token, parameters.asset_decimals, market.oracle, hub_market)
         self.append_pool(read, self.keys_of(market, pool, entries))
         self.reading.parameters[read.key] = (Parameter("hub_id", pool.hub, 0), *shown)
 
