@@ -21,6 +21,7 @@ from exporter.history.changes_table import NO_ROWS, rows_before
 from exporter.history.export import read_manifest
 from exporter.job.inputs import inputs_named
 from exporter.job.watched import watched_from, watched_in
+from exporter.publishing.sweep_record import SUPERSEDED_KEY, SweepRecord, decode_record, is_withdrawn
 from exporter.render.watched_values import WatchedFile
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.documents import (
@@ -40,6 +41,7 @@ from exporter.tree.families import (
     CHANGES,
     CHANGES_TABLE,
     EVIDENCE,
+    HISTORY_FILES_PREFIX,
     PROOFS,
     RUN,
     STATUS_KEY,
@@ -54,12 +56,14 @@ class EarlierRun(Struct, frozen=True):
 
     Attributes:
         settings: the settings that it was rendered with.
+        history_keys: the keys of its own files of the history: one, if the listing is a run's.
         evidence: the content of its evidence file, which is compressed.
     """
 
     run_id: str
     ledger: int
     settings: RunSettings
+    history_keys: tuple[str, ...]
     evidence_key: str
     evidence: bytes
 
@@ -139,7 +143,8 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
         proof_list = records.pop(PROOFS.only_key, None)
         listed_proofs = None if proof_list is None else decoded(PROOFS.only_key, proof_list, ProofList)
         proofs = [] if listed_proofs is None else listed_proofs.proofs
-        earlier, left_out = await _find_earlier(source, status, proofs, most_earlier)
+        record = decode_record(records.get(SUPERSEDED_KEY))
+        earlier, left_out = await _find_earlier(source, status, proofs, record, most_earlier)
         repeated = {status.run_id, *(run.run_id for run in earlier)}
         now = await read_manifest(source)
         named = inputs_named(manifest.inputs, "history")
@@ -211,7 +216,7 @@ async def _watched(source: TreeSource, item: RunInput, status: SystemStatus) -> 
 
 
 async def _find_earlier(
-    source: TreeSource, status: SystemStatus, proofs: Iterable[Proof], most: int
+    source: TreeSource, status: SystemStatus, proofs: Iterable[Proof], record: SweepRecord, most: int
 ) -> tuple[list[EarlierRun], dict[str, str]]:
     """The newest earlier runs with evidence, at most ``most``, and why other runs are not among them.
 
@@ -231,9 +236,14 @@ async def _find_earlier(
             left_out[run_id] = f"only the newest {most} earlier runs are repeated"
             continue
         try:
-            runs.append(await _earlier(source, run_id))
+            run = await _earlier(source, run_id)
         except CheckError as error:
             left_out[run_id] = str(error)
+            continue
+        if any(is_withdrawn(key, record) for key in run.history_keys):
+            left_out[run_id] = "a run with --replace-ledger undid it"  # the history has none of its rows
+        else:
+            runs.append(run)
     return runs, left_out
 
 
@@ -246,7 +256,8 @@ async def _earlier(source: TreeSource, run_id: str) -> EarlierRun:
         raise CheckError("its manifest does not name its evidence")
     key = named[0].key
     evidence = await required(source, key, named[0].sha256)
-    return EarlierRun(run_id, ledger_of(run_id), manifest.settings, key, evidence)
+    history_keys = tuple(file.key for file in listing.under(HISTORY_FILES_PREFIX))
+    return EarlierRun(run_id, ledger_of(run_id), manifest.settings, history_keys, key, evidence)
 
 
 async def files_of_run(tree: FetchedTree, keys: Iterable[str]) -> dict[str, bytes]:

@@ -24,9 +24,10 @@ from exporter.publishing.published_state import (
     read_listing,
     read_published,
 )
+from exporter.publishing.sweep_record import SweepRecord, is_withdrawn, read_record
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import Proof
-from exporter.tree.families import EVIDENCE
+from exporter.tree.families import EVIDENCE, HISTORY_FILES_PREFIX
 from exporter.tree.run_listing import ledger_of
 
 MAX_RUNS = 100
@@ -66,6 +67,8 @@ def prove(
 ) -> ProveResult:
     """Prove each published run that has evidence and no proof yet, and publish the proofs.
 
+    Runs that a later run undid are left out.
+
     The store is held only to publish the proofs, so runs can publish while they are made. The arguments are those of
     `exporter.audit.verify.verify_tree`.
 
@@ -85,9 +88,10 @@ def prove(
     failed: ArchiveError | StoreError | None = None
     with tempfile.TemporaryDirectory() as folder:
         opened = Archives.open(archives or trusted.archives, Path(folder), Deadline(deadline, "--deadline"))
+        record = read_record(store)
         for run_id, manifest_key in _runs_without_proof(store):
             try:
-                evidence = _evidence_of(store, manifest_key)
+                evidence = _evidence_of(store, manifest_key, record)
                 if evidence is None:
                     continue
                 content = make_proof(opened, ledger_of(run_id), trusted)[1]
@@ -128,13 +132,16 @@ def _runs_without_proof(store: Store) -> list[_PublishedRun]:
     return [run for run in newest if run.run_id not in proven_runs]
 
 
-def _evidence_of(store: Store, manifest_key: str) -> ListedBytes | None:
-    """The evidence of the run with this manifest. None if it has none, or if a sweep removed the run meanwhile.
+def _evidence_of(store: Store, manifest_key: str, record: SweepRecord) -> ListedBytes | None:
+    """The evidence of the run with this manifest, if there is anything to prove of it.
 
+    None if the run has none, if a sweep removed the run meanwhile, or if a run with ``--replace-ledger`` undid it.
     Raises `StoreError` if the evidence is missing or damaged.
     """
     listing = read_listing(store, manifest_key)
-    evidence = None if listing is None else next(listing.under(EVIDENCE.prefix), None)
+    if listing is None or any(is_withdrawn(file.key, record) for file in listing.under(HISTORY_FILES_PREFIX)):
+        return None
+    evidence = next(listing.under(EVIDENCE.prefix), None)
     if evidence is None:
         return None
     stored = store.get(evidence.key)

@@ -32,7 +32,7 @@ from exporter.history.parquet import ORDER, run_file_of_latest
 from exporter.parquet_bounds import POLARS_ERRORS, frame_of, open_parquet
 from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import Published, read_current_listing, read_published
-from exporter.publishing.sweep_record import SweepRecord, forget_named, read_record
+from exporter.publishing.sweep_record import SweepRecord, forget_named, is_withdrawn, read_record
 from exporter.stores.held_store import hold
 from exporter.stores.store import Clock, Store, etag_of, utc_now
 from exporter.tree.documents import HistoryFile, HistoryManifest
@@ -152,12 +152,8 @@ def _candidates(store: Store, record: SweepRecord, findings: dict[str, Finding])
         if file_ledgers(key) is None:
             findings[key] = Finding(key, Fate.LEFT_OUT, "its name is not that of a file of the history")
             continue
-        replaced = record.history.get(key)
-        successor = None if replaced is None else replaced.by
-        successor_ledgers = None if successor is None else file_ledgers(successor)
-        if successor_ledgers is not None and not _covers(successor_ledgers, key):
-            # Compaction would have covered its ledgers. So a run with --replace-ledger withdrew it: its rows are wrong.
-            findings[key] = Finding(key, Fate.LEFT_OUT, f"a run that wrote {successor} withdrew it")
+        if is_withdrawn(key, record):
+            findings[key] = Finding(key, Fate.LEFT_OUT, "a run with --replace-ledger withdrew it")
             continue
         stored = store.get(key)
         try:
@@ -166,12 +162,6 @@ def _candidates(store: Store, record: SweepRecord, findings: dict[str, Finding])
             findings[key] = Finding(key, Fate.LEFT_OUT, str(error))
             continue
         yield candidate
-
-
-def _covers(ledgers: tuple[int, int], key: str) -> bool:
-    """Whether all ledgers in a file's name lie between these two."""
-    own = file_ledgers(key)
-    return own is not None and ledgers[0] <= own[0] and own[1] <= ledgers[1]
 
 
 def _candidate(key: str, data: bytes | None) -> _Candidate:

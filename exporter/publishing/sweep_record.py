@@ -15,7 +15,7 @@ from msgspec import structs
 from exporter.history.manifest import file_ledgers
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
-from exporter.tree.families import RUN
+from exporter.tree.families import RUN, RUN_PARQUET
 from exporter.tree.values import RUN_ID
 
 SUPERSEDED_KEY = "v1/system/superseded.json"
@@ -163,4 +163,22 @@ def has_successor(key: str, record: SweepRecord, named: Iterable[str]) -> bool:
         if replaced.by is None or not replaced.by.startswith("history/") or replaced.by in names:
             return True
         key = replaced.by
+    return False
+
+
+def is_withdrawn(key: str, record: SweepRecord) -> bool:
+    """Whether a run with ``--replace-ledger`` took this Parquet file out of the history, because its rows are wrong.
+
+    Then the file of that run took its place, or that of the file which it had been joined to. A file that was only
+    joined with others is followed by joined files alone.
+    """
+    seen = set[str]()
+    while key not in seen:
+        seen.add(key)
+        replaced = record.history.get(key)
+        if replaced is None or replaced.by is None:
+            return False
+        key = replaced.by
+        if RUN_PARQUET.pattern.fullmatch(key):
+            return True
     return False

@@ -48,7 +48,12 @@ class SignedNetwork:
         self.trust.write_bytes(trust_document(ORGANISATIONS))
 
     def publish(
-        self, out: Path, ledger: int, entries: Mapping[bytes, RawEntry] | None = None, since: int = TIME
+        self,
+        out: Path,
+        ledger: int,
+        entries: Mapping[bytes, RawEntry] | None = None,
+        since: int = TIME,
+        replaced_ledger: int | None = None,
     ) -> None:
         """A run over an RPC of the network, or over one that has other entries; ``since`` is when ledger 0 closed."""
         chain = Chain(entries or self.state[ledger], start_ledger=ledger, start_time=since + ledger)
@@ -63,7 +68,7 @@ class SignedNetwork:
                 "output.page_sizes": [1, 50],
                 "markets": [{"protocol": "blend", "address": BLEND_V2}],
             }
-            run(load(None, values, environment={}).settings)
+            run(load(None, values, environment={}).settings, replaced_ledger=replaced_ledger)
 
 
 def keys_named(entries: Mapping[bytes, RawEntry], name: bytes) -> list[bytes]:

@@ -42,7 +42,7 @@ from exporter.config import load
 from exporter.console import Silence
 from exporter.deployments.networks import NETWORKS, network_of
 from exporter.discovery.known_markets import LearnedContract
-from exporter.errors import CheckError, ExitCode, RefutedError
+from exporter.errors import ArchiveError, CheckError, ExitCode, RefutedError
 from exporter.job.evidence import Evidence
 from exporter.ledger.source import RawEntry
 from exporter.localnet.player import RecordedNetwork
@@ -52,8 +52,12 @@ from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.protocols.base import Candidate
+from exporter.publishing.proofs import published_proofs
+from exporter.publishing.sweep_record import record_superseded
 from exporter.render.openapi import VERSION_FIELD
 from exporter.stores import held_store, open_store
+from exporter.stores.memory import MemoryStore
+from exporter.stores.store import utc_now
 from exporter.tree.documents import ChangeList, SkippedMarket, timestamp
 from exporter.tree.families import OPENAPI_KEY, STATUS_KEY
 from exporter.tree.run_listing import RunListing
@@ -322,6 +326,46 @@ def test_damaged_evidence_of_one_run_costs_the_proof_of_that_run(trees: Trees, t
 
     expect(trees.command("prove", out), ExitCode.STORE, damaged.name, "missing or damaged")
     assert [BEFORE[-1]] == [proof["observed_ledger"] for proof in proofs_of(out)["proofs"]]
+
+
+@pytest.mark.slow
+def test_runs_that_were_undone(trees: Trees, tmp_path: Path) -> None:
+    """Runs that a later run undid are not proven and refute nothing, also if the later one is of the same ledger."""
+    out, wrong = tmp_path / "out", trees.lying(100, b"ResData")
+    trees.publish(out, 100, wrong, since=TIME - 86_400)
+    trees.publish(out, 100, replaced_ledger=100)
+    trees.publish(out, CHECKPOINT)
+
+    expect(trees.command("prove", out), ExitCode.UNPROVEN)
+    assert [CHECKPOINT, 100] == [proof["observed_ledger"] for proof in proofs_of(out)["proofs"]]
+    verified = trees.verify(out)
+    expect(verified, ExitCode.UNPROVEN, "4 of 4 earlier rows of the history follow from the evidence of 1 run")
+    assert "a run with --replace-ledger undid it" in names(verified, "earlier")
+
+
+def test_what_a_record_says_was_undone(trees: Trees, several: Path, tmp_path: Path) -> None:
+    """A run is left out, and needs no proof, if the record names the file of another run as the successor of its own.
+
+    A joined file in its place says nothing of the kind.
+    """
+    out = tmp_path / "out"
+    shutil.copytree(several, out)
+    (out / "v1/proofs.json").unlink()
+    day = "history/pools/date=2023-11-14/"
+    joined, later = f"{day}100-124-{'0' * 12}.parquet", f"{day}{CHECKPOINT}.parquet"
+    left_out, proven = [], []
+    for by in (joined, later):
+        store = open_store(str(out))
+        record_superseded(store, {f"{day}124.parquet": by}, utc_now())
+        tree = asyncio.run(fetch(str(out), tmp_path / by[-9:], 5))
+        left_out.append([run_id.partition("-")[0] for run_id in tree.left_out])
+        proving = MemoryStore(store)
+        with pytest.raises(ArchiveError, match="0000003f"):  # what can be proven is added before
+            prove(proving, [str(trees.archive)], trees.trust, Silence())
+        proven.append([proof.observed_ledger for proof in published_proofs(proving)])
+
+    assert [[], ["124"]] == left_out
+    assert [[127, 124, 100], [127, 100]] == proven
 
 
 def test_prove_waits_for_a_run_that_publishes(trees: Trees, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,10 @@ from exporter.publishing.faults import TreeFaultsError
 from exporter.publishing.published_state import read_published
 from exporter.publishing.rebuild import Fate, Rebuilt, rebuild_history
 from exporter.publishing.retention import CACHE_MARGIN
-from exporter.publishing.sweep_record import read_record
+from exporter.publishing.sweep_record import read_record, record_superseded
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
-from exporter.stores.store import Store
+from exporter.stores.store import Store, utc_now
 from exporter.tree.documents import HistoryManifest
 from exporter.tree.families import DAILY_ROLLUP, HISTORY_MANIFEST_KEY, LATEST_PARQUET, STATUS_KEY
 from exporter.tree.read_back import render_document
@@ -131,6 +131,30 @@ def test_every_row_is_back(store: MemoryStore, variant: str, compacted: bool) ->
     assert store.has(DAILY_ROLLUP.only_key)
     expected = {Fate.TAKEN: 3, Fate.REPLACED: 5} if compacted else {Fate.TAKEN: 6}
     assert expected == fates(rebuilt)
+
+
+def test_runs_that_were_undone() -> None:
+    """What a run with --replace-ledger took out of the history stays out.
+
+    So do parts that had been joined before, and a run of the ledger of its own that closed on an earlier day.
+    """
+    store, time = MemoryStore(clock=TestClock()), FIRST_DAY + DAY
+    for ledger in (1000, 1001, 1002):
+        record(store, ledger, time + (ledger - 1000) * 60 + (DAY if ledger == 1002 else 0))
+    (joined,) = compact_history(store).files
+    wrong = [info.key for info in store.list("history/pools/")]
+    other = MemoryStore(clock=TestClock())
+    record(other, 1002, time + 5 * DAY)
+    right = manifest_of(other).files[0].key
+    store.put(right, content(other, right))
+    newest_wrong = manifest_of(store).files[-1].key
+    record_superseded(store, {joined.key: right, newest_wrong: right}, utc_now())
+    store.delete([HISTORY_MANIFEST_KEY])
+    rebuilt = rebuild_history(store)
+
+    assert 4 == len(wrong)
+    assert [right] == [file.key for file in rebuilt.manifest.files]
+    assert {Fate.LEFT_OUT: 4, Fate.TAKEN: 1} == fates(rebuilt)
 
 
 @pytest.mark.parametrize("back", ["before a compaction", "after it"])
