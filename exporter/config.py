@@ -20,7 +20,7 @@ from exporter.durations import DurationRange, bare_number
 from exporter.errors import ConfigError, printable
 from exporter.ledger.codec import strkey
 from exporter.protocols import PROTOCOLS
-from exporter.tree.values import MAX_PUBLIC_URL, PUBLIC_URL
+from exporter.tree.values import MAX_PUBLIC_URL, POOL, PUBLIC_URL
 from exporter.user_files import user_path
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -455,7 +455,7 @@ def _checked(settings: Settings, origins: Mapping[str, str]) -> Settings:
     _refuse_markets_of_two_protocols(settings, origins)
     for key, items in (("allow_unread", settings.allow_unread), ("exclude", settings.exclude)):
         for item in items:
-            market_part, _, pool = item.partition("/")
-            if not strkey.is_contract(market_part) or (pool and len(pool) > 200):
+            address_part, slash, pool = item.partition("/")
+            if not strkey.is_contract(address_part) or (slash and re.fullmatch(POOL, pool) is None):
                 raise _error(key, f"{item!r} is not a market or pool", origins)
     return settings

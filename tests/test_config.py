@@ -150,6 +150,10 @@ class TestLoad:
             "markets.address.*in table 1.* for k2, and the exporter's lists have it as a market of blend",
         ),
         ('allow_unread = ["dead"]', "allow_unread .*'dead' is not a market or pool; accepted: a list of"),
+        *(
+            (f'{key} = ["{MARKET}/{pool}"]', f"{key} .*{MARKET}/{pool}' is not a market or pool; accepted: a list of")
+            for key, pool in (("exclude", ""), ("allow_unread", ""), ("exclude", "a b"), ("exclude", "a/b"))
+        ),
         ("allow_unread = 3", "allow_unread .*accepted: a list of"),
         ("network = 3", "network.*: it is an integer, not a table$"),
         ("markets = [3]", "markets.*: it is an integer, not a table; accepted: tables"),

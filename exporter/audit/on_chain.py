@@ -20,6 +20,7 @@ from exporter.deployments.networks import network_id
 from exporter.discovery import DiscoveryContext, discover_context
 from exporter.discovery.known_markets import Memory
 from exporter.errors import CheckError, DecodeError, StoreError
+from exporter.job.exclude import remove_excluded
 from exporter.job.known_markets_file import load_memory
 from exporter.job.scope_reading import read_protocols, reading_deadline, view_limits
 from exporter.job.sources import OpenSource, Source
@@ -194,7 +195,7 @@ async def check_chain(settings: Settings, source: Source) -> ChainCheck:
         # compared.
         limits = replace(view_limits(settings), max_seconds=settings.network.read_deadline.total_seconds() / 3)
         reading = await read_at_one_ledger(
-            opened.source, lambda view: _read_and_call(view, settings, opened, context), limits
+            opened.source, lambda view: _read_and_call(view, settings, opened, context), limits, settings.exclude
         )
         asked_at = {outcome.result.ledger for outcome in reading.result.outcomes}
         times = {ledger: await opened.source.close_time(ledger) for ledger in asked_at}
@@ -232,6 +233,8 @@ async def _read_and_call(
     changes at every ledger.
     """
     readings = await read_protocols(view, settings, opened, context, listed_alone=True)
+    for each in readings:
+        remove_excluded(each, settings.exclude)
     both = StorageRuleComparison()
     if opened.has_all_contracts:
         both = await compare_storage_rules(view, opened.source.close_time)

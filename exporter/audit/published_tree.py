@@ -311,17 +311,19 @@ class _Check:
 
 
 async def _unfinished(source: TreeSource, status: SystemStatus) -> Fault | None:
-    """The fault that a later run died while it replaced documents, which explains other faults; None if none did."""
+    """The fault that a run died while it replaced documents, which explains other faults; None if none did."""
     data = await source.get(INTENT_KEY, MAX_INTENT_BYTES)
     try:
         intent = decode_json(data or b"", Intent)
     except msgspec.DecodeError:
         return None
-    if intent.observed_ledger <= status.observed_ledger:
+    replaces = intent.replaced_ledger is not None and intent.run_id != status.run_id
+    if intent.observed_ledger <= status.observed_ledger and not replaces:
         return None
     return Fault(
         INTENT_KEY,
-        f"a run at ledger {intent.observed_ledger} began to replace documents and has not finished; run again",
+        f"a run at ledger {intent.observed_ledger} began to replace documents and has not finished; run again"
+        + (f" with --replace-ledger {intent.replaced_ledger}" if replaces else ""),
     )
 
 

@@ -66,9 +66,11 @@ def find_lost_prices(settings: Settings, tables: Tables, series: Series, missed:
     """Compare the prices of a run's listed markets with those of the last 7 days.
 
     ``series`` is the history before the run. ``missed`` are the pools whose prices the previous run missed already.
+    A pool has no price to lose if the operator excludes its oracle, or allows that the pool is unread.
     """
     had_price = series.priced_since(tables.close_time - WINDOW_SECONDS) | missed
-    listed = tables.pools.filter("listed")
+    has_excluded_oracle = pl.col("oracle").is_in(settings.exclude).fill_null(value=False)
+    listed = tables.pools.filter(pl.col("listed"), ~has_excluded_oracle)
     expected = [
         pool
         for pool in pool_keys(listed)

@@ -475,10 +475,13 @@ def _bound(count: int, most: int, what: str) -> None:
 
 
 async def read_at_one_ledger(
-    source: LedgerSource, program: Callable[[LedgerView], Awaitable[T]], limits: ViewLimits | None = None
+    source: LedgerSource,
+    program: Callable[[LedgerView], Awaitable[T]],
+    limits: ViewLimits | None = None,
+    excluded: Collection[str] = frozenset(),
 ) -> Reading[T]:
-    """Run a program, and return its result as the state of one ledger.
+    """Run a program, and return its result as the state of one ledger. ``excluded`` are contracts that it cannot call.
 
     Raises `NoCommonLedgerError` if the bounds are reached, and any other `SourceError` of the source.
     """
-    return await LedgerView(source, limits).run_until_consistent(program)
+    return await LedgerView(source, limits, excluded).run_until_consistent(program)

@@ -16,7 +16,20 @@ import pytest
 from exporter.audit.published_tree import check_files
 from exporter.history.parquet import run_file_of_latest
 from exporter.publishing.faults import TreeFaultsError
-from tests.audit.trees import Files, assert_named, change, check, faults, keys, lie, seal, small_tree
+from exporter.tree.families import INTENT_KEY
+from tests.audit.trees import (
+    Files,
+    assert_named,
+    change,
+    check,
+    encoded,
+    faults,
+    keys,
+    lie,
+    seal,
+    small_tree,
+    status_of,
+)
 from tests.render.whole_tree import publish_tree
 
 MANIFEST, PACKAGE, LATEST = "v1/history.json", "datapackage.json", "v1/latest.parquet"
@@ -48,6 +61,29 @@ def test_a_copy_without_an_extension_is_named(files: Files) -> None:
     """A check names each object below v1/ whose name has no extension: no version writes one any more."""
     files["v1/changes"] = files["v1/changes.json"]
     assert_named(files, "v1/changes", "has no extension")
+
+
+@pytest.mark.parametrize(
+    ("later", "replaces", "said"),
+    [
+        (1, False, "run again"),
+        (-1, True, "run again with --replace-ledger {}"),
+        (-1, False, None),
+    ],
+)
+def test_a_run_that_died_explains_other_faults(later: int, replaces: bool, said: str | None) -> None:
+    """A run that replaces others explains the faults of a tree even if its own ledger is below the published one."""
+    files = dict(small_tree())
+    published = status_of(files)["observed_ledger"]
+    intent = json.loads(files[INTENT_KEY])
+    died = {"run_id": f"{published + later}-x", "observed_ledger": published + later}
+    files[INTENT_KEY] = encoded(intent | died | ({"replaced_ledger": published} if replaces else {}))
+    del files["v1/markets.json"]
+    explained = [fault for fault in faults(files, 1) if fault.startswith(INTENT_KEY)]
+
+    begun = f"{INTENT_KEY}: a run at ledger {published + later} began to replace documents and has not finished; "
+    expected = [] if said is None else [begun + said.format(published)]
+    assert expected == explained
 
 
 def test_the_newest_run_and_the_package(files: Files) -> None:

@@ -24,6 +24,7 @@ from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView, read_at_one_ledger
 from exporter.localnet.chain import Chain
 from exporter.localnet.network import Answering, LocalNetwork, Simulation
+from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.protocols import PROTOCOLS
@@ -139,6 +140,25 @@ def test_an_rpc_with_its_own_clock_is_recognized() -> None:
     assert "accrued_to" in {item.field for item in check.differences}
     assert {BLEND_V2} == {item.market for item in check.differences} == {text.split()[0] for text in check.other_clock}
     assert all("27.1" in text for text in check.other_clock)
+
+
+def test_what_is_excluded_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An excluded pool is not compared, and an excluded oracle is not called, as in a run."""
+    network = with_views()
+    pool, called = pools_of(network, BLEND_V2)[0].token, list[str]()
+    simulate = network.contracts.simulate
+
+    def seeing(chain: Chain, ledger: int, call: ContractCall) -> Simulation:
+        called.append(call.contract)
+        return simulate(chain, ledger, call)
+
+    monkeypatch.setattr(network.contracts, "simulate", seeing)
+    check = compare(network, BLEND_V2, exclude=[ORACLE, f"{BLEND_V2}/{pool}"])
+
+    assert [] == check.differences
+    assert len(pools_of(network, BLEND_V2)) - 1 == check.pools
+    assert BLEND_V2 in called
+    assert ORACLE not in called
 
 
 def test_nothing_to_compare(mainnet_snapshot_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from exporter.errors import StoreError
 from exporter.job.lost_prices import KEY, LostPrices, load_missed
+from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import RecordedNetwork
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
@@ -62,8 +63,8 @@ def test_runs_end_with_7_until_prices_return() -> None:
 
 
 def test_a_share_that_is_allowed_and_pools_that_are_dead_keep_the_code_at_0() -> None:
-    """A share of 1 is never exceeded, and what `allow_unread` lists has no price to lose."""
-    choices: list[dict[str, Any]] = [{"max_unpriced_share": 1.0}, {"allow_unread": []}]
+    """A share of 1 is never exceeded; pools that `allow_unread` lists, or whose oracle is excluded, lose no price."""
+    choices: list[dict[str, Any]] = [{"max_unpriced_share": 1.0}, {"allow_unread": []}, {"exclude": [ORACLE]}]
     for flags in choices:
         store = MemoryStore()
         run_on(store, 0, stale=False)

@@ -21,6 +21,7 @@ from exporter.discovery import DiscoveryContext
 from exporter.errors import DecodeError, ExporterError
 from exporter.history.manifest import HistoryPart
 from exporter.history.parquet import render_history
+from exporter.job.exclude import remove_excluded
 from exporter.job.scope_reading import read_protocols, view_limits
 from exporter.job.sources import OpenSource
 from exporter.ledger.codec import strkey
@@ -38,6 +39,7 @@ from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.compute import compute
 from exporter.protocols.protocol import event_filters, market_events
+from exporter.tree.values import SkipReason
 
 
 class Close(NamedTuple):
@@ -53,7 +55,7 @@ class BoundaryReading(NamedTuple):
 
     Attributes:
         part: the file of its rows; None if the ledger has no market.
-        unread: the markets and pools that could not be read, as MARKET or MARKET/POOL.
+        unread: the markets and pools that could not be read, as MARKET or MARKET/POOL; none that the settings exclude.
     """
 
     part: HistoryPart | None
@@ -168,12 +170,19 @@ def read_state(
     instances: Sequence[tuple[str, ContractInstance]],
     candidates: Iterable[Candidate] = (),
 ) -> tuple[list[ProtocolReading], Watch]:
-    """Read all protocols from a state. Also returns everything that was looked at, which has to be watched."""
+    """Read all protocols from a state, without what the settings exclude.
+
+    Also returns everything that was looked at, which has to be watched.
+    """
     opened = OpenSource(source, network_of(settings.passphrase), list(instances), "the ledger lake", None)
     context = DiscoveryContext(deployments, list(candidates))
     program = partial(read_protocols, settings=settings, opened=opened, context=context)
-    readings = asyncio.run(read_at_one_ledger(source, program, view_limits(settings))).result
-    return readings, _used_by(readings, source, deployments)
+    excluded = frozenset(settings.exclude)
+    readings = asyncio.run(read_at_one_ledger(source, program, view_limits(settings), excluded)).result
+    used = _used_by(readings, source, deployments)
+    for reading in readings:
+        remove_excluded(reading, excluded)
+    return readings, used
 
 
 def _used_by(readings: Sequence[ProtocolReading], source: StoredSource, deployments: Sequence[Deployment]) -> Watch:
@@ -216,6 +225,7 @@ def _rows(readings: Sequence[ProtocolReading], ledger: int, close_time: int, set
         part = render_history(
             tables.pools, observed_ledger=ledger, ledger_close_time=close_time, network=settings.passphrase
         )
+    unread = (item for item in tables.unread if item.reason != SkipReason.EXCLUDED)
     return BoundaryReading(
-        part, [item.market if item.pool is None else f"{item.market}/{item.pool}" for item in tables.unread]
+        part, [item.market if item.pool is None else f"{item.market}/{item.pool}" for item in unread]
     )

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import polars as pl
+from msgspec.structs import replace
+
 from exporter.deployments.networks import network_of
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import is_instance_key
 from exporter.ledger.contract_storage import StoredSource
+from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import RecordedNetwork
-from exporter.past.backfill.segments import read_state
-from exporter.past.lake.watch import DATA
+from exporter.past.backfill.segments import BoundaryReading, Close, Segment, read_state, replay_segment
+from exporter.past.lake.extract import pack
+from exporter.past.lake.watch import DATA, Watch
 from exporter.protocols import storage_answers
 from tests.job_runs import settings_for
+from tests.localnet.recorded import BLEND_V1, only, pools_of
 from tests.protocols.protocol_facts import recorded_pools
 
 
@@ -30,3 +36,21 @@ def test_what_a_reading_looks_at_is_watched() -> None:
     assert set() == by_key & watched.contracts
     assert {32} == {len(contract) for contract in watched.contracts}
     assert {key for key in looked_at if key[8:40] not in watched.contracts} == watched.keys
+
+
+def test_what_is_excluded_has_no_numbers_as_in_a_run() -> None:
+    """An excluded pool has no row and counts as no failure, and an excluded oracle gives no price."""
+    network = RecordedNetwork()
+    chain, pool = network.chain, pools_of(network, BLEND_V1)[0].token
+    settings = settings_for(exclude=[ORACLE, f"{BLEND_V1}/{pool}"], **only(BLEND_V1))
+    state, close = chain.state(chain.latest), Close(chain.latest, chain.close_time(chain.latest), 25)
+    work = Segment("a", settings, *close[::2], state, pack([]), (close,), Watch(), (), (), ())
+    watched = replay_segment(work).unwatched
+    outcome = replay_segment(replace(work, watched=watched)).outcomes[chain.latest]
+
+    assert isinstance(outcome, BoundaryReading)
+    assert outcome.part is not None
+    assert [] == outcome.unread
+    rows = pl.read_parquet(outcome.part.file.data)
+    assert {token.token for token in pools_of(network, BLEND_V1)} - {pool} == set(rows["pool"])
+    assert [None] == rows["oracle_price"].unique().to_list()
