@@ -6,6 +6,7 @@ Both follow from the columns of the pool's `history.csv`, in which a reader can 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 
@@ -14,7 +15,7 @@ from msgspec import Struct
 
 from exporter.history.closed_buckets import Histories
 from exporter.history.time_buckets import DAY
-from exporter.tables import PoolKey
+from exporter.tables import YEAR, PoolKey
 
 TOKENS = 100
 """The tokens of the deposit, and of the loan."""
@@ -33,6 +34,28 @@ class IndexGrowth(Struct, frozen=True):
     def became(self) -> int:
         """What `TOKENS` became, in units of 10^-`DECIMALS`, rounded down."""
         return int(TOKENS * 10**DECIMALS * self.last // self.first)
+
+    @property
+    def rounding(self) -> int:
+        """How far `became` may be off because the contract rounds the index to whole units, in the same units."""
+        return int(-(-TOKENS * 10**DECIMALS * (self.first + self.last) // self.first**2))
+
+
+def yield_rounding_bps(realized_bps: int, index: int, began: str, ended: str) -> int:
+    """How far a realized yield may be off because the contract rounds its index to whole units, in basis points.
+
+    A window of a week has 52 in a year: an index of 1,020 that is one unit off makes the yield five percent wrong.
+
+    Args:
+        realized_bps: the yield, in basis points.
+        index: the index, in its own units, at about the end of the window.
+        began: the time at which the window begins, as documents have it.
+        ended: the time at which it ends.
+    """
+    seconds = int((datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds())
+    if index <= 0 or seconds <= 0:
+        return 0
+    return -(-max(10_000 + realized_bps, 0) * YEAR // (index * seconds))
 
 
 class Growth(Struct, frozen=True):

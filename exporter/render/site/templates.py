@@ -14,6 +14,7 @@ import jinja2
 from exporter.errors import pluralize
 from exporter.protocols import PROTOCOLS
 from exporter.render.site import text
+from exporter.render.site.growth import yield_rounding_bps
 from exporter.render.template_files import environment_of, template_folder
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.problems import MISSING_PAGE, MISSING_PAGE_ASSETS
@@ -90,6 +91,7 @@ def environment() -> jinja2.Environment:
             text.compounded,
             text.yields,
             text.rate_percent,
+            yield_rounding_bps,
             text.factor_percent,
             text.first_digits,
             reward_price_words,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 import pytest
 
 from exporter.history.buckets import observations_of
 from exporter.history.series import Series
+from exporter.render.site.growth import yield_rounding_bps
+from exporter.render.site.templates import environment
 from exporter.render.site.text import TIMES
 from tests.render.site.made import CLOSE_TIME, LEDGER, Page, pool_row, site_of, tables_of
 
@@ -93,3 +96,25 @@ def test_days_before_the_decimals_changed_are_left_out() -> None:
     page, _ = page_and_days(days)
 
     assert [["", "15 Nov 2026", "17 Nov 2026"], ["Lent", "100 AAA", "25.0000 AAA"]] == table_of(page)
+
+
+def test_an_index_of_few_digits_says_how_far_off_it_may_be() -> None:
+    """With a share worth 0.1019 to 0.1022, the rounding is a tenth of a percent; with nine digits it is nothing."""
+    for decimals, index, is_said in ((4, 1_019, True), (9, 101_900_000, False)):
+        page, _ = page_and_days([(decimals, index + 3 * (number > 1), 10**decimals) for number in range(4)])
+        assert is_said is ("It may be off by 0.1966 AAA, because the contract rounds" in Page(page).text)
+
+
+def test_a_realized_yield_says_how_far_off_it_may_be() -> None:
+    """One unit of an index of 1,022 is 5.1 % a year in a week and 1.2 % in 30 days; of a larger index it is nothing."""
+    week, month = "2026-11-24T12:00:00Z", "2026-11-01T12:00:00Z"
+
+    assert 511 == yield_rounding_bps(0, 1_022, week, "2026-12-01T12:00:00Z")
+    assert 122 == yield_rounding_bps(241, 1_022, month, "2026-12-01T12:00:00Z")
+    assert 1 == yield_rounding_bps(241, 10**9, month, "2026-12-01T12:00:00Z")
+    macros: Any = environment().get_template("macros.j2").module
+    for index, said in ((1_022, "2.41 %± 1.22 %"), (10**9, "2.41 %")):
+        pool = {"realized_supply_apy_bps_30d": 241, "supply_index": index}
+        times = {"realized_from_30d": month, "realized_to_30d": "2026-12-01T12:00:00Z"}
+        shown = Page(macros.realized(pool | times, "supply", "30d")).text
+        assert said == shown.replace("\N{NARROW NO-BREAK SPACE}", " ")
