@@ -21,7 +21,7 @@ from exporter.history.series import Series, catch_up, encoded_state
 from exporter.job.evidence import Evidence
 from exporter.job.inputs import RunInputs, run_settings
 from exporter.job.reading import read_again
-from exporter.job.rendering import Part, RenderedRun, render_run
+from exporter.job.rendering import FileGroup, RenderedRun, render_run
 from exporter.protocols.compute import Tables
 from exporter.publishing.publish import RunIdentity
 from exporter.publishing.published_risk import shown_risk
@@ -149,16 +149,16 @@ def _compare(
     """
     digests = dict(tree.files.frame.select("key", "sha256").iter_rows())
     names = frozenset[InputName]({"evidence"})
-    parts = [Part(names, iter([rendered.part.file]))]
+    groups = [FileGroup(names, iter([rendered.history_part.file]))]
     unlike = dict[str, frozenset[InputName]]()
-    for part in chain(parts, rendered.parts()):
-        for file in part.files:
+    for group in chain(groups, rendered.groups()):
+        for file in group.files:
             if file.key.startswith((BUCKET_PAGE.prefix, TOTALS_PAGE.prefix)):
                 made.bucket_pages.add(file.key)
             if digests.pop(file.key, None) == bytes.fromhex(file.sha256):
                 made.same += 1
             else:
-                unlike[file.key] = part.depends_on
+                unlike[file.key] = group.depends_on
                 different.put(file.key, file.data)
     return unlike | dict.fromkeys(digests, frozenset())
 

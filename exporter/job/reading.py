@@ -28,9 +28,10 @@ from exporter.job.scope_reading import read_scope, reading_deadline, search_scop
 from exporter.job.search_scope import SearchScope
 from exporter.job.sources import OpenSource, open_evidence
 from exporter.job.unlisted import Budget, UnlistedMarkets, budget_of, unread_of
+from exporter.ledger.batches import gather_or_cancel
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
-from exporter.ledger.view import Certificate, LedgerView, gather_or_cancel
+from exporter.ledger.view import Certificate, LedgerView
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import LEARNED, Candidate, ProtocolReading
 from exporter.protocols.compute import Tables, compute
@@ -110,17 +111,17 @@ async def read_markets(
         close_time = await opened.source.close_time(ledger)
     scope = search.scope
 
-    gathered = unlisted.gather(ledger)
-    readings = [*reading.result, *gathered.readings]
+    others = unlisted.outcome_at(ledger)
+    readings = [*reading.result, *others.readings]
     for each in readings:
         remove_excluded(each, scope.excluded)
-    read_candidates = [*search.listed_candidates(), *gathered.read]
+    read_candidates = [*search.listed_candidates(), *others.read]
     discovered = search.learn(readings, read_candidates, ledger)
     notices = search.notices()
 
-    skipped = sorted([*scope.skipped, *gathered.skipped], key=lambda item: (item.market, item.protocol))
-    entries = {**reading.entries, **gathered.entries}
-    calls = {**reading.calls, **gathered.calls}
+    skipped = sorted([*scope.skipped, *others.skipped], key=lambda item: (item.market, item.protocol))
+    entries = {**reading.entries, **others.entries}
+    calls = {**reading.calls, **others.calls}
     certificate = replace(reading.certificate, keys=len(entries), calls=len(calls))
     if opened.stored:
         entries |= await _entries_of_calls(opened, calls, entries)

@@ -54,7 +54,7 @@ MAX_NAMED_SKIPPED = 20
 """The status document names at most this many skipped markets."""
 
 
-class Part(Struct, frozen=True):
+class FileGroup(Struct, frozen=True):
     """Some files of a run, and the names of the inputs that they depend on. All files depend on the settings, too."""
 
     depends_on: frozenset[InputName]
@@ -66,29 +66,29 @@ class RenderedRun(Struct, frozen=True):
 
     Attributes:
         inputs: the run's inputs.
-        part: the run's Parquet file.
+        history_part: the run's Parquet file.
         history: the manifest of the history, which ends with this file.
         watched: the values that the next run compares its own with.
     """
 
     inputs: RunInputs
-    part: HistoryPart
+    history_part: HistoryPart
     history: HistoryManifest
     watched: WatchedFile
 
-    def parts(self, unchanged: Collection[str] = ()) -> Iterator[Part]:
+    def groups(self, unchanged: Collection[str] = ()) -> Iterator[FileGroup]:
         """Every file of the run but its Parquet file, as streams to be read once, in this order. None stays in memory.
 
         ``unchanged`` are the time bucket lengths whose newest documents are published already.
         """
-        yield Part(frozenset({"evidence", "risk"}), self._of_evidence())
-        yield Part(frozenset({"evidence", "watched", "history"}), self._of_changes())
-        yield Part(frozenset({"evidence", "risk", "watched", "history"}), self._of_history(unchanged))
+        yield FileGroup(frozenset({"evidence", "risk"}), self._of_evidence())
+        yield FileGroup(frozenset({"evidence", "watched", "history"}), self._of_changes())
+        yield FileGroup(frozenset({"evidence", "risk", "watched", "history"}), self._of_history(unchanged))
 
     def files(self, unchanged: Collection[str] = ()) -> Iterator[RenderedFile]:
-        """The files of all `parts`, one after the other. They can be read once."""
-        for part in self.parts(unchanged):
-            yield from part.files
+        """The files of all `groups`, one after the other. They can be read once."""
+        for group in self.groups(unchanged):
+            yield from group.files
 
     def _of_evidence(self) -> Iterator[RenderedFile]:
         """The files that depend on neither an earlier run nor the history."""

@@ -176,14 +176,14 @@ def report_missing(settings: Settings, tables: Tables, reading: MarketsReading, 
     report_notices(tables.notices, log, reading.notices)
     for item in tables.of_listed().bounded:
         log.warning(f"{item.market}/{item.pool}: {item.field} is capped at {item.bound}")
-    surprises: dict[str, None] = {}
+    unexpectedly_unread: dict[str, None] = {}
     unlisted = 0
     for unread in tables.unread:
         name = unread.market if unread.pool is None else f"{unread.market}/{unread.pool}"
         if not reading.listings.is_listed(unread.protocol, unread.market):
             unlisted += 1
         elif unread.reason != SkipReason.EXCLUDED and not settings.may_be_unread(name):
-            surprises[name] = None
+            unexpectedly_unread[name] = None
             log.warning(f"{name} could not be read: {unread.detail}", reason=unread.reason)
     if unlisted:
         others = pluralize(unlisted, "market or pool", "markets and pools")
@@ -198,7 +198,7 @@ def report_missing(settings: Settings, tables: Tables, reading: MarketsReading, 
             "no market was read, and what was published before stays; check network.name, the endpoints, "
             "and [[markets]] if discovery is off"
         )
-    return list(surprises)
+    return list(unexpectedly_unread)
 
 
 def report_unpriced(tables: Tables, log: RunLog) -> None:

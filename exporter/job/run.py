@@ -27,11 +27,11 @@ from exporter.job.steps.after_publishing import (
     compact_closed,
     judge_history,
     read_sample_back,
-    remember,
     report_proven,
+    save_history_state,
     sweep_expired,
 )
-from exporter.job.steps.gather import compute_tables, gather_inputs, missed_before
+from exporter.job.steps.gather import compute_tables, gather_inputs, read_missed_prices
 from exporter.job.steps.job import Job
 from exporter.job.steps.publish import publish_tree
 from exporter.job.steps.read import keep_discoveries, read_ledger
@@ -137,18 +137,20 @@ def execute(
 ) -> RunResult:
     """Do all steps of a run, with a store as the output. Raises `ExporterError` if the run fails."""
     log.add(network=settings.network.name, output=store.uri, dry_run=dry_run)
-    before = ReadOnce(store)
+    output = ReadOnce(store)
     with log.step("output", "trying the output"):
-        if (published := read_published(before, older=True)) is not None:
+        if (published := read_published(output, older=True)) is not None:
             log.add(**published.status.times)  # if this run fails from here on, readers still have that one
-        if try_output(before, settings.passphrase, replaced_ledger, write=not dry_run):
+        if try_output(output, settings.passphrase, replaced_ledger, write=not dry_run):
             log.event("earlier_format", "the tree was made by an earlier version; this run publishes over it")
     if dry_run:
         store = MemoryStore(store)  # it reads what is in the output, and forgets what is written
-        before = ReadOnce(store)
-    job = Job(settings, before, log, source, replaced_ledger, now)
+        output = ReadOnce(store)
+
+    job = Job(settings, output, log, source, replaced_ledger, now)
     reading, evidence = read_ledger(job)
     keep_discoveries(job, reading)
+
     with hold(store) as held:
         try:
             accepted = accept_run(held, reading.certificate.ledger, reading.close_time, replaced_ledger=replaced_ledger)
@@ -156,7 +158,7 @@ def execute(
             if error.already_published:
                 return _nothing_to_do(job, held, reading.certificate.ledger)
             raise
-        tables, surprises = compute_tables(job, reading, evidence)
+        tables, unexpectedly_unread = compute_tables(job, reading, evidence)
         tables = replace(tables, risk=shown_risk(held, tables, settings.passphrase))
         gathered = gather_inputs(job, held, tables, evidence)
         identity = publish_tree(job, held, accepted, gathered.inputs)
@@ -164,11 +166,11 @@ def execute(
         report_proven(job, held)
         if not dry_run:
             log.add(**times_of(identity, settings.schedule.interval))
-        code = ExitCode.UNREAD if surprises or gathered.lost.too_many else ExitCode.DONE
+        code = ExitCode.UNREAD if unexpectedly_unread or gathered.lost.too_many else ExitCode.DONE
         if not dry_run:
             read_sample_back(job, store, identity)
             add_proof(job, held, identity, evidence.key, reading)
-            remember(job, held, gathered)
+            save_history_state(job, held, gathered)
             judge_history(job, held, gathered.damage)
             compact_closed(job, held, tables)
             sweep_expired(job, held, tables)
@@ -183,7 +185,7 @@ def _nothing_to_do(job: Job, held: HeldStore, ledger: int) -> RunResult:
     """End a run whose ledger is published already. Its exit code is 7 if that run misses too many prices."""
     job.log.add(nothing_to_do=True)
     job.log.event("nothing_to_do", f"nothing to do: ledger {ledger} is published already")
-    missed = missed_before(job, held)
+    missed = read_missed_prices(job, held)
     if missed:
         prices = pluralize(len(missed), "pool")
         job.log.warning(

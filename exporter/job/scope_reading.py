@@ -13,8 +13,9 @@ from exporter.durations import duration_text
 from exporter.errors import SourceError
 from exporter.job.search_scope import SearchScope
 from exporter.job.sources import OpenSource
+from exporter.ledger.batches import gather_or_cancel
 from exporter.ledger.checkpoints import CHECKPOINT_LEDGERS
-from exporter.ledger.view import LedgerView, ViewLimits, gather_or_cancel
+from exporter.ledger.view import LedgerView, ViewLimits
 from exporter.protocols import PROTOCOLS, oracle_forms
 from exporter.protocols.base import ProtocolReading
 from exporter.protocols.containment import read_contained

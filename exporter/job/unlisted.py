@@ -18,8 +18,9 @@ from msgspec import Struct, field
 from exporter.deployments import Deployment
 from exporter.deployments.listing import MarketKey
 from exporter.errors import NoRoomError, SourceError
+from exporter.ledger.batches import gather_or_cancel
 from exporter.ledger.source import ContractCall, RawEntry, SimulationAnswer
-from exporter.ledger.view import LedgerView, gather_or_cancel
+from exporter.ledger.view import LedgerView
 from exporter.protocols import PROTOCOLS, oracle_forms
 from exporter.protocols.base import Candidate, ProtocolReading
 from exporter.protocols.containment import read_contained
@@ -63,7 +64,7 @@ def budget_of(deadline_seconds: float, seconds_of_listed: float, listed_pools: i
     return Budget(max(seconds, 0.0), max(listed_pools // LISTED_POOLS_PER_UNLISTED, MIN_POOLS))
 
 
-class Gathered(NamedTuple):
+class UnlistedOutcome(NamedTuple):
     """What became of the unlisted markets.
 
     ``readings`` are those of the markets that were read, and ``read`` their candidates. ``skipped`` are the others.
@@ -77,7 +78,7 @@ class Gathered(NamedTuple):
     calls: dict[ContractCall, SimulationAnswer]
 
 
-class _Part(Struct, eq=False):
+class _UnlistedMarket(Struct, eq=False):
     """One unlisted market while it is read.
 
     ``counted`` is set when it is known how many pools of the budget the market takes, which can be none.
@@ -91,7 +92,8 @@ class _Part(Struct, eq=False):
     skipped: SkipReason | None = None
 
     @property
-    def market(self) -> Candidate:
+    def itself(self) -> Candidate:
+        """The market's own candidate. The others are pools of it."""
         return self.candidates[0]
 
 
@@ -114,8 +116,8 @@ class UnlistedMarkets:
         self._deployments = deployments
         self._budget = budget
         self._keys = view.batcher()
-        self._waiting: list[_Part] | None = None
-        self._parts: list[_Part] = []
+        self._waiting: list[_UnlistedMarket] | None = None
+        self._begun: list[_UnlistedMarket] = []
         self._pools_left: int | None = None
         self._looks_left: int | None = None
         self._deadline: float | None = None
@@ -130,23 +132,23 @@ class UnlistedMarkets:
     async def read(self) -> None:
         """Read markets as long as there is room for them. Markets that changed since they were read are read again."""
         if self._waiting is None:
-            self._waiting = [_Part(own, self._view) for own in by_market(self._candidates())]
+            self._waiting = [_UnlistedMarket(own, self._view) for own in by_market(self._candidates())]
             if self._budget is not None:
                 budget = self._budget()
                 self._deadline = asyncio.get_running_loop().time() + budget.seconds
                 self._pools_left, self._looks_left = budget.pools, budget.pools * LOOKS_PER_POOL
         self._time_is_up = True
         async with self._in_time():
-            await self._read_parts([part for part in self._readable() if part.view.observed.changed])
+            await self._read_group([market for market in self._readable() if market.view.observed.changed])
             while self._waiting and self._pools_left != 0 and self._looks_left != 0:
                 group = self._next_group()
-                for part in group:
-                    part.view = self._view.branch(self._keys, _Room(self, part, group))
-                self._parts += group
-                await self._read_parts(group)
+                for market in group:
+                    market.view = self._view.branch(self._keys, _Room(self, market, group))
+                self._begun += group
+                await self._read_group(group)
             self._time_is_up = False
 
-    def _next_group(self) -> list[_Part]:
+    def _next_group(self) -> list[_UnlistedMarket]:
         """The next markets to look at: as many as there may be room for, but at least `MIN_POOLS`."""
         assert self._waiting is not None
         size = len(self._waiting)
@@ -156,61 +158,61 @@ class UnlistedMarkets:
         group, self._waiting = self._waiting[:size], self._waiting[size:]
         return group
 
-    async def _read_parts(self, parts: Sequence[_Part]) -> None:
-        await gather_or_cancel(*map(self._read_part, parts))
-        failed = [part for part in parts if part.skipped is SkipReason.FAILED]
-        if len(parts) > 1:  # the parts share requests, so one of them may have failed all
-            for part in failed:
-                await self._read_part(part)
+    async def _read_group(self, markets: Sequence[_UnlistedMarket]) -> None:
+        await gather_or_cancel(*map(self._read_market, markets))
+        failed = [market for market in markets if market.skipped is SkipReason.FAILED]
+        if len(markets) > 1:  # the markets share requests, so one of them may have failed all
+            for market in failed:
+                await self._read_market(market)
 
-    async def _read_part(self, part: _Part) -> None:
-        part.reading, part.skipped = None, None
-        name = part.market.protocol
+    async def _read_market(self, market: _UnlistedMarket) -> None:
+        market.reading, market.skipped = None, None
+        name = market.itself.protocol
         deployments = [item for item in self._deployments() if item.protocol == name]
-        part.view.observed.begin()
+        market.view.observed.begin()
         try:
-            reading = await read_contained(PROTOCOLS[name], part.view, part.candidates, deployments)
-            if reading.markets and not part.counted.is_set():  # its reader asked for no room beforehand
-                await part.view.make_room(sum(len(market.members) for market in reading.markets))
-            await watch_prices_contained(part.view, [reading], oracle_forms())
+            reading = await read_contained(PROTOCOLS[name], market.view, market.candidates, deployments)
+            if reading.markets and not market.counted.is_set():  # its reader asked for no room beforehand
+                await market.view.make_room(sum(len(each.members) for each in reading.markets))
+            await watch_prices_contained(market.view, [reading], oracle_forms())
             # An endpoint that does not know the network's setting would refuse the whole request. So it is asked for
             # only if the listed markets' reading got it.
-            if SETTING_KEY in part.view.observed.keys:
-                await mark_frozen(part.view, [reading])
-            part.reading = reading
+            if SETTING_KEY in market.view.observed.keys:
+                await mark_frozen(market.view, [reading])
+            market.reading = reading
         except NoRoomError:
-            part.skipped = SkipReason.POOLS
+            market.skipped = SkipReason.POOLS
         except SourceError:
             if self._budget is None:
                 raise
-            part.skipped = SkipReason.FAILED
+            market.skipped = SkipReason.FAILED
         finally:
-            part.counted.set()
+            market.counted.set()
 
-    async def take_room(self, part: _Part, group: Sequence[_Part], pools: int) -> None:
+    async def take_room(self, market: _UnlistedMarket, group: Sequence[_UnlistedMarket], pools: int) -> None:
         """Take room for a market's pools, after the markets before it in the group. Raises `NoRoomError`."""
         for earlier in group:
-            if earlier is part:
+            if earlier is market:
                 break
             await earlier.counted.wait()
         if self._pools_left is None:
             return
-        self._pools_left += part.pools
-        part.pools = max(pools, 1)
-        if part.pools > self._pools_left:
-            part.pools = 0
+        self._pools_left += market.pools
+        market.pools = max(pools, 1)
+        if market.pools > self._pools_left:
+            market.pools = 0
             raise NoRoomError(f"it has {pools} pools, and there is room for {self._pools_left}")
-        self._pools_left -= part.pools
-        part.counted.set()
+        self._pools_left -= market.pools
+        market.counted.set()
 
-    def _readable(self) -> list[_Part]:
-        return [part for part in self._parts if part.reading is not None]
+    def _readable(self) -> list[_UnlistedMarket]:
+        return [market for market in self._begun if market.reading is not None]
 
     def absent_keys(self) -> list[bytes]:
         """The keys that markets asked for and that had no entry. Only a request at the ledger itself proves that."""
         absent: dict[bytes, None] = {}
-        for part in self._readable():
-            observed = part.view.observed
+        for market in self._readable():
+            observed = market.view.observed
             absent |= {
                 key: None
                 for key in observed.used_keys
@@ -221,8 +223,8 @@ class UnlistedMarkets:
     async def read_busy(self) -> None:
         """Read the entries that change often again, and repeat the calls that looked at an entry that changed."""
         keys, calls = dict[bytes, None](), dict[ContractCall, None]()
-        for part in self._readable():
-            observed = part.view.observed
+        for market in self._readable():
+            observed = market.view.observed
             for key in observed.used_keys:
                 if observed.keys[key].entry is not None and observed.keys[key].busy:
                     keys[key] = None
@@ -237,8 +239,8 @@ class UnlistedMarkets:
     async def holds_at(self, ledger: int) -> bool:
         """Read entries again that are older than a ledger. Returns whether all markets are known to hold at it then."""
         keys: dict[bytes, None] = {}
-        for part in self._readable():
-            observed = part.view.observed
+        for market in self._readable():
+            observed = market.view.observed
             keys |= dict.fromkeys(observed.older_than(ledger, observed.used_keys))
             for seen in observed.binding_calls():
                 if ledger not in seen.interval(observed.keys):
@@ -246,7 +248,7 @@ class UnlistedMarkets:
         async with self._in_time():
             with suppress(SourceError):
                 await self._view.observed.fetch(list(keys))
-        return all(_holds(part, ledger) for part in self._readable())
+        return all(_holds(market, ledger) for market in self._readable())
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
@@ -257,38 +259,38 @@ class UnlistedMarkets:
         except TimeoutError:
             self._keys.stop()
 
-    def gather(self, ledger: int) -> Gathered:
+    def outcome_at(self, ledger: int) -> UnlistedOutcome:
         """The readings of the markets that hold at the run's ledger, and why the others were not read."""
-        gathered = Gathered([], [], [], {}, {})
-        for part in [*self._parts, *(self._waiting or ())]:
-            reason = part.skipped
-            if part.reading is not None and _holds(part, ledger):
-                gathered.readings.append(part.reading)
-                gathered.read.extend(part.candidates)
-                entries, calls = part.view.used()
-                gathered.entries.update(entries)
-                gathered.calls.update(calls)
+        outcome = UnlistedOutcome([], [], [], {}, {})
+        for market in [*self._begun, *(self._waiting or ())]:
+            reason = market.skipped
+            if market.reading is not None and _holds(market, ledger):
+                outcome.readings.append(market.reading)
+                outcome.read.extend(market.candidates)
+                entries, calls = market.view.used()
+                outcome.entries.update(entries)
+                outcome.calls.update(calls)
                 continue
-            if part.reading is not None:
+            if market.reading is not None:
                 reason = SkipReason.CHANGED
             elif reason is None:
                 reason = SkipReason.TIME if self._time_is_up else SkipReason.POOLS
-            gathered.skipped.append(SkippedMarket(part.market.address, part.market.protocol, reason))
-        return gathered
+            outcome.skipped.append(SkippedMarket(market.itself.address, market.itself.protocol, reason))
+        return outcome
 
 
 class _Room:
     """Takes room for one market's pools, when its reader knows how many they are."""
 
-    def __init__(self, markets: UnlistedMarkets, part: _Part, group: Sequence[_Part]) -> None:
-        self._markets, self._part, self._group = markets, part, group
+    def __init__(self, markets: UnlistedMarkets, market: _UnlistedMarket, group: Sequence[_UnlistedMarket]) -> None:
+        self._markets, self._market, self._group = markets, market, group
 
     async def __call__(self, pools: int) -> None:
-        await self._markets.take_room(self._part, self._group, pools)
+        await self._markets.take_room(self._market, self._group, pools)
 
 
-def _holds(part: _Part, ledger: int) -> bool:
-    observed = part.view.observed
+def _holds(market: _UnlistedMarket, ledger: int) -> bool:
+    observed = market.view.observed
     return not observed.changed and ledger in observed.common()
 
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from exporter.errors import SourceError
+from exporter.ledger.batches import BATCH_TURNS, Batcher
 from exporter.ledger.source import ContractCall, EntriesAnswer, SimulationAnswer
-from exporter.ledger.view import BATCH_TURNS, Batcher, LedgerView, Reading
+from exporter.ledger.view import LedgerView, Reading
 from tests.chain_simulator import Chain, ChainSource
 
 KEYS = [f"key {number}".encode() for number in range(150)]

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.errors import NoCommonLedgerError, SourceError
+from exporter.ledger.batches import BATCH_TURNS
 from exporter.ledger.observation import Entry, KeyObservation
 from exporter.ledger.source import ContractCall, EntriesAnswer, RawEntry, SimulationAnswer
-from exporter.ledger.view import BATCH_TURNS, LedgerView, ViewLimits, read_at_one_ledger
+from exporter.ledger.view import LedgerView, ViewLimits, read_at_one_ledger
 from tests.chain_simulator import Chain, ChainSource, Reader, number_result
 
 QUIET = [f"quiet {number}".encode() for number in range(1000)]

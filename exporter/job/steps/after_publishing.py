@@ -53,7 +53,7 @@ def report_proven(job: Job, held: HeldStore) -> None:
         job.log.add(proven={"ledger": newest.observed_ledger, "entries": newest.entries, "confirmed": newest.confirmed})
 
 
-def remember(job: Job, held: HeldStore, gathered: Gathered) -> None:
+def save_history_state(job: Job, held: HeldStore, gathered: Gathered) -> None:
     """Save what the next run needs of the history. If that fails, the next run reads the history again."""
     with job.log.step("remember", "saving the history's state for the next run") as facts:
         with job.log.optional("the history's state was not saved; the next run reads the history again"):

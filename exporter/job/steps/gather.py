@@ -80,7 +80,7 @@ def gather_inputs(job: Job, held: HeldStore, tables: Tables, evidence: RenderedF
         facts.update(_catch_up(held, manifest, before, series))
         if tables.close_time < series.through_time:
             raise closed_earlier(ledger, tables.close_time, series.through_ledger, series.through_time)
-        lost = find_lost_prices(job.settings, tables, series, missed_before(job, held))
+        lost = find_lost_prices(job.settings, tables, series, read_missed_prices(job, held))
         report_unpriced(tables, job.log)
         job.log.add(lost_prices=lost.as_dict())
         if lost.too_many:
@@ -150,7 +150,7 @@ def _previous_run(job: Job, held: HeldStore, before: int) -> PreviousRun:
     return PreviousRun(watched, earlier.changes, earlier.rows)
 
 
-def missed_before(job: Job, held: HeldStore) -> frozenset[PoolKey]:
+def read_missed_prices(job: Job, held: HeldStore) -> frozenset[PoolKey]:
     """The pools whose prices the previous run missed; empty, with a warning, if that cannot be read."""
     missed = frozenset[PoolKey]()
     with job.log.optional("earlier runs' list of missing prices cannot be read; this run may report them again"):

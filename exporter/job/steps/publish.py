@@ -35,13 +35,13 @@ def publish_tree(job: Job, held: HeldStore, accepted: AcceptedRun, inputs: RunIn
         job.log.console.progress("files") as progress,
     ):
         rendered = render_run(inputs)
-        publication = Publication(held, accepted, rendered.part, job.now)
+        publication = Publication(held, accepted, rendered.history_part, job.now)
         lengths, reused = publication.reuse_unchanged_histories(
             lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else (),
             series.keys_of_totals,  # of the runs before this one
         )
         checker.seen.update(reused)  # the previous run checked them
-        checker.add_rendered(rendered.part.file)
+        checker.add_rendered(rendered.history_part.file)
         if tables.risk is not None:
             checker.seen.add(tables.risk.key)  # the census checked it
 

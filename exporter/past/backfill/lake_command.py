@@ -161,12 +161,12 @@ def _exit_code(result: LakeResult, settings: Settings, console: Console) -> int:
             f"{item.computed} (key {item.key[:200]}, code {item.code})",
             ledger=item.ledger,
         )
-    surprises = {place for place in result.unread if not settings.may_be_unread(place)}
-    for place in sorted(surprises)[:MAX_NAMED]:
+    unexpectedly_unread = {place for place in result.unread if not settings.may_be_unread(place)}
+    for place in sorted(unexpectedly_unread)[:MAX_NAMED]:
         console.warning(f"{place} could not be read at some ledgers")
     if result.refused or result.failed:
         return ExitCode.SOURCE
-    return ExitCode.UNREAD if surprises else ExitCode.DONE
+    return ExitCode.UNREAD if unexpectedly_unread else ExitCode.DONE
 
 
 class LakeRange(NamedTuple):

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from exporter.deployments import FACTORY, Deployment
 from exporter.errors import Barrier, pluralize
+from exporter.ledger.batches import gather_or_cancel
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.observation import Entries, Entry
 from exporter.ledger.oracles import PriceKey, quote_calls
 from exporter.ledger.tokens import read_tokens
-from exporter.ledger.view import LedgerView, gather_or_cancel
+from exporter.ledger.view import LedgerView
 from exporter.protocols.base import (
     Candidate,
     DeploymentRole,
