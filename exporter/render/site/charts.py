@@ -78,6 +78,10 @@ def _percent_tick(basis_points: int) -> str:
 
 
 def _dollars_tick(cents: int) -> str:
+    """A round sum at an axis. From 1,000 dollars on it is in thousands: next to ``$10K`` is ``$5K``, not ``$5,000``."""
+    if 100_000 <= cents < 1_000_000:
+        thousands, rest = divmod(cents, 100_000)
+        return f"${f'{thousands}.{rest:05d}'.rstrip('0').rstrip('.')}K"
     text = dollars(cents)
     number, unit = (text[:-1], text[-1]) if text[-1] in "KMBT" else (text, "")
     return (number.rstrip("0").rstrip(".") if "." in number and TIMES not in number else number) + unit

@@ -41,6 +41,22 @@ def test_axes_have_round_ticks() -> None:
     assert ["19 Nov", "26 Nov", "3 Dec"] == labels(drawn([1] * 21, step=86_400), "x")
 
 
+@pytest.mark.parametrize(
+    ("greatest", "ticks"),
+    [
+        (1_250_000, ["$0", "$5K", "$10K", "$15K"]),
+        (180_000, ["$0", "$500", "$1K", "$1.5K", "$2K"]),
+        (9_659, ["$0", "$50", "$100"]),
+    ],
+)
+def test_sums_at_an_axis_have_one_form(greatest: int, ticks: list[str]) -> None:
+    """From a thousand dollars on a tick is in thousands, so that no axis has `$10K` above `$5,000`."""
+    columns = [ChartColumn("TVL", MONEY, [greatest, greatest, greatest])]
+    text = str(chart("x", "Value", [START, START + HOUR, START + 2 * HOUR], columns, [Line("TVL", 4, 0)]))
+
+    assert ticks == labels(text, "y")
+
+
 def test_ticks_are_at_their_times() -> None:
     """A round hour is marked if its time lies between the first and the last value."""
     [marks] = re.findall(r'<path class="marks" d="([^"]*)"', drawn([1, 1, 1, 1]))
