@@ -110,7 +110,7 @@ class LakeResult(Struct):
         rows: the number of rows that were added.
         refused: why a ledger was not added, by ledger.
         failed: why the reading at a ledger failed, by ledger.
-        unread: the markets and pools that could not be read at some ledgers.
+        unread: the listed markets, and their pools, that could not be read at some ledgers.
         gaps: the ledgers about which nothing is known.
         tally: what comparing formulas with the chain gave.
         ledgers: the number of ledgers that were replayed.

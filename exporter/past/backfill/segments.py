@@ -55,7 +55,8 @@ class BoundaryReading(NamedTuple):
 
     Attributes:
         part: the file of its rows; None if the ledger has no market.
-        unread: the markets and pools that could not be read, as MARKET or MARKET/POOL; none that the settings exclude.
+        unread: the listed markets that could not be read, and pools of such, as MARKET or MARKET/POOL; none that the
+            settings exclude. Anybody can deploy a market that is not listed, and break it.
     """
 
     part: HistoryPart | None
@@ -225,7 +226,10 @@ def _rows(readings: Sequence[ProtocolReading], ledger: int, close_time: int, set
         part = render_history(
             tables.pools, observed_ledger=ledger, ledger_close_time=close_time, network=settings.passphrase
         )
-    unread = (item for item in tables.unread if item.reason != SkipReason.EXCLUDED)
-    return BoundaryReading(
-        part, [item.market if item.pool is None else f"{item.market}/{item.pool}" for item in unread]
-    )
+    missed = (item for item in tables.unread if listings.is_listed(item.protocol, item.market))
+    unread = [
+        item.market if item.pool is None else f"{item.market}/{item.pool}"
+        for item in missed
+        if item.reason != SkipReason.EXCLUDED
+    ]
+    return BoundaryReading(part, unread)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import polars as pl
 from msgspec.structs import replace
 
+from exporter.config import Settings
 from exporter.deployments.networks import network_of
 from exporter.ledger.codec import strkey
-from exporter.ledger.codec.entries import is_instance_key
+from exporter.ledger.codec.entries import is_instance_key, variant_key
+from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.contract_storage import StoredSource
+from exporter.localnet.chain import Chain
 from exporter.localnet.oracle import ORACLE
 from exporter.localnet.player import RecordedNetwork
 from exporter.past.backfill.segments import BoundaryReading, Close, Segment, read_state, replay_segment
 from exporter.past.lake.extract import pack
 from exporter.past.lake.watch import DATA, Watch
 from exporter.protocols import storage_answers
+from exporter.protocols.base import Candidate, Origin
 from tests.job_runs import settings_for
 from tests.localnet.recorded import BLEND_V1, only, pools_of
 from tests.protocols.protocol_facts import recorded_pools
@@ -38,15 +42,34 @@ def test_what_a_reading_looks_at_is_watched() -> None:
     assert {key for key in looked_at if key[8:40] not in watched.contracts} == watched.keys
 
 
+def replayed(chain: Chain, settings: Settings, *candidates: Candidate) -> BoundaryReading | str | None:
+    """The outcome of a boundary at the newest ledger of a chain."""
+    state, close = chain.state(chain.latest), Close(chain.latest, chain.close_time(chain.latest), 25)
+    deployments = network_of(settings.passphrase).deployments if settings.discovery.enabled else ()
+    work = Segment("a", settings, *close[::2], state, pack([]), (close,), Watch(), deployments, (), candidates)
+    return replay_segment(replace(work, watched=replay_segment(work).unwatched)).outcomes[chain.latest]
+
+
+def test_only_listed_markets_count_as_unread() -> None:
+    """A pool that cannot be read counts if its market is listed: a market of a stranger changes no exit code."""
+    network = RecordedNetwork()
+    token = pools_of(network, BLEND_V1)[0].token
+    broken = [network.deploy("a stranger's market"), BLEND_V1]
+    network.close(dict.fromkeys(variant_key(market, "ResData", address(token)) for market in broken))
+    outcome = replayed(network.chain, settings_for(), Candidate("blend", broken[0], Origin.EVENT))
+
+    assert isinstance(outcome, BoundaryReading)
+    assert outcome.part is not None
+    assert broken[0] in set(pl.read_parquet(outcome.part.file.data)["market"])
+    assert [f"{BLEND_V1}/{token}"] == outcome.unread
+
+
 def test_what_is_excluded_has_no_numbers_as_in_a_run() -> None:
     """An excluded pool has no row and counts as no failure, and an excluded oracle gives no price."""
     network = RecordedNetwork()
     chain, pool = network.chain, pools_of(network, BLEND_V1)[0].token
     settings = settings_for(exclude=[ORACLE, f"{BLEND_V1}/{pool}"], **only(BLEND_V1))
-    state, close = chain.state(chain.latest), Close(chain.latest, chain.close_time(chain.latest), 25)
-    work = Segment("a", settings, *close[::2], state, pack([]), (close,), Watch(), (), (), ())
-    watched = replay_segment(work).unwatched
-    outcome = replay_segment(replace(work, watched=watched)).outcomes[chain.latest]
+    outcome = replayed(chain, settings)
 
     assert isinstance(outcome, BoundaryReading)
     assert outcome.part is not None
