@@ -20,6 +20,7 @@ from tools.bill_of_materials import bill_of_materials
 LOCKS = ("runtime", "build", "dev")
 
 
+@functools.cache
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 

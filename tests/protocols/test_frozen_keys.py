@@ -22,6 +22,8 @@ from exporter.protocols.frozen_keys import SETTING_KEY, UNKNOWN_FROZEN, decode_f
 from tests.job_runs import direct, read_tables, run, settings_for
 from tests.localnet.recorded import only
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 GATES = ["can_supply", "can_withdraw", "can_borrow", "can_repay", "can_liquidate"]
 
 

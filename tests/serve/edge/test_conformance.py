@@ -185,7 +185,7 @@ SEGMENTS = st.one_of(
 )
 ANY_PATH = st.lists(SEGMENTS, max_size=6).map(lambda parts: "/" + "/".join(parts))
 URLS = st.one_of(st.tuples(PATHS, QUERIES).map("?".join), ANY_PATH, st.tuples(ANY_PATH, QUERIES).map("?".join))
-MANY = examples(40, 2_000, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+MANY = examples(20, 2_000, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @given(url=URLS)
