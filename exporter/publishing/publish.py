@@ -64,11 +64,11 @@ from exporter.tree.documents import (
 )
 from exporter.tree.families import (
     ALL_HISTORY_PREFIX,
-    ASSET,
     FAMILIES,
     HISTORY_MANIFEST_KEY,
     INTENT_KEY,
     MONTH_ROLLUP,
+    POOL_DOCUMENT,
     RUN,
     RUN_FILES,
     STATUS_KEY,
@@ -189,7 +189,7 @@ class Publication:
         histories = listing.frame.with_columns(_BUCKET_LENGTH.alias("length")).filter(pl.col("length").is_not_null())
         if totals is not None:
             histories = histories.filter(
-                pl.col("key").str.starts_with(ASSET.prefix) | pl.col("key").is_in(list(totals))
+                pl.col("key").str.starts_with(POOL_DOCUMENT.prefix) | pl.col("key").is_in(list(totals))
             )
         folders = set(histories.select(pl.col("key").str.extract(r"^(\w+/\w+/)")).to_series())
         sizes = {info.key: info.size for folder in sorted(folders) for info in self._store.list(folder)}

@@ -187,7 +187,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         "v1/watched/{sha256}.json", documents.WatchedValues, kind=FileKind.PAGE, sweep=Sweep.AFTER_RETENTION
     ),
     # One pool and its history.
-    ASSET := Family("v1/assets/{market}/{pool}.json", AssetDetail, "/v1/assets/{market}/{pool}"),
+    POOL_DOCUMENT := Family("v1/assets/{market}/{pool}.json", AssetDetail, "/v1/assets/{market}/{pool}"),
     Family(
         "v1/assets/{market}/{pool}/history/1d.json",
         AssetHistory,

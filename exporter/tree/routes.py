@@ -113,7 +113,7 @@ def route(path: str, query: str, sizes: Sequence[int]) -> Served | Problem:
             return Served((f"v1/{kind}/{address}.json",), missing)
         case ["v1", "assets", market, pool] if market not in _FILTER_FOLDERS and not pool.endswith(".json"):
             return _invalid_pool(market, pool) or Served(
-                (families.ASSET.key(market=market, pool=pool),), unknown_pool(market, pool)
+                (families.POOL_DOCUMENT.key(market=market, pool=pool),), unknown_pool(market, pool)
             )
         case ["v1", "assets", market, pool, "history"] if market not in _FILTER_FOLDERS:
             return _invalid_pool(market, pool) or _route_history(

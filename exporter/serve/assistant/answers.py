@@ -42,9 +42,9 @@ from exporter.serve.assistant.tree_reader import TreeReader
 from exporter.stores.tree_sources import TreeSource
 from exporter.tree.documents import timestamp
 from exporter.tree.families import (
-    ASSET,
     CHANGES,
     MARKET,
+    POOL_DOCUMENT,
     STATUS_KEY,
     TOKEN,
 )
@@ -267,7 +267,7 @@ class Answers:
             detail: full gives everything; a short answer names in ask_full_for what it leaves out.
         """
         row = one_pool(await self._tree.pools(), market, pool)
-        document = await self._tree.document(ASSET.key(market=row["market"], pool=row["pool"]))
+        document = await self._tree.document(POOL_DOCUMENT.key(market=row["market"], pool=row["pool"]))
         facts = {name: document[name] for name in OF_DOCUMENTS if name in document}
         if detail == "short":
             shown = pool_row(row, (*POOL_COLUMNS, "observed_ledger"))
@@ -441,7 +441,7 @@ class Answers:
     async def pool_document(self, market: str, pool: str) -> Json:
         """The document of one pool, by addresses or names. Raises `ConfigError`, `SourceError`."""
         row = one_pool(await self._tree.pools(), market, pool)
-        return await self._tree.document(ASSET.key(market=row["market"], pool=row["pool"]))
+        return await self._tree.document(POOL_DOCUMENT.key(market=row["market"], pool=row["pool"]))
 
 
 def _risk_in_words(risk: Json | None, native: str | None) -> str | None:

@@ -10,7 +10,7 @@ import pytest
 
 from exporter.config import Settings
 from exporter.serve.preview import bind, make_server
-from exporter.tree.families import ASSET, HISTORY, TOKEN, TOKENS_OF_SYMBOL, totals_key
+from exporter.tree.families import HISTORY, POOL_DOCUMENT, TOKEN, TOKENS_OF_SYMBOL, totals_key
 from exporter.tree.problems import GENERIC_PROBLEMS
 from exporter.tree.read_back import file_of
 from tests.render.rendering import write
@@ -27,7 +27,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "v1" / "out.json").unlink()
     write(folder, map(file_of, GENERIC_PROBLEMS))
     for key in (
-        ASSET.key(market=BIG, pool=COMMON),
+        POOL_DOCUMENT.key(market=BIG, pool=COMMON),
         TOKEN.key(address=COMMON),
         "v1/tokens.json",
         TOKENS_OF_SYMBOL.key(symbol="usdc"),
