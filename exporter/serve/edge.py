@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -20,6 +19,7 @@ from exporter.config import Settings
 from exporter.errors import ConfigError, StoreError
 from exporter.ledger.rpc.endpoints import url_or_none
 from exporter.render.template_files import template_folder
+from exporter.serve.short_script import short_script
 from exporter.stores import scheme_of
 from exporter.tree import families, headers, problems, routes, values
 from exporter.tree.files import FileKind
@@ -194,13 +194,7 @@ def _cloudfront(environment: jinja2.Environment) -> dict[str, str]:
     files = {
         name: environment.get_template(f"{name}.j2").render(titles=titles) for name in ("function.js", "missing.js")
     }
-    # A function may have few bytes, so line ends, spaces and all comments but the first are removed. Every statement in
-    # the template ends with a semicolon or a brace, so the script means the same without line ends.
-    script = files["function.js"]
-    lines = [line.strip() for line in script.splitlines()]
-    comment_count = next(index for index, line in enumerate(lines) if not line.startswith("//"))
-    code = "".join(line for line in lines[comment_count:] if not line.startswith("//"))
-    files["function.js"] = "\n".join([*lines[:comment_count], _shortened(code), ""])
+    files["function.js"] = short_script(files["function.js"])  # a function may have few bytes
     if len(files["function.js"].encode()) > MAX_FUNCTION_BYTES:
         raise ConfigError(f"output.page_sizes: this number of sizes makes a function above {MAX_FUNCTION_BYTES} bytes")
     records = sorted(
@@ -231,25 +225,6 @@ def _error_response(code: int, answer: int) -> dict[str, object]:
         "ResponseCode": answer,
         "ErrorCachingMinTTL": min_seconds,
     }
-
-
-_LITERAL = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|/(?:[^/\\\[]|\\.|\[(?:[^]\\]|\\.)*])+/)""")
-"""A string or a regular expression in the script. The script divides nothing, so ``/`` begins a regular expression."""
-
-
-def _shortened(script: str) -> str:
-    """The script without spaces around punctuation, and with one capital as the name of each function.
-
-    Strings and regular expressions stay as they are. ``handler`` keeps its name, because the platform calls it. No
-    constant in the script is a single capital.
-    """
-    parts = _LITERAL.split(script)  # every other part is a literal
-    functions = [name for part in parts[::2] for name in re.findall(r"\bfunction (\w+)\(", part)]
-    short_names = dict(zip((name for name in functions if name != "handler"), ascii_uppercase, strict=False))
-    for index in range(0, len(parts), 2):
-        renamed = re.sub(r"(?<![.\w])\w+(?!\s*:)\b", lambda word: short_names.get(word[0], word[0]), parts[index])
-        parts[index] = re.sub(r"\s*([-=!<>&|?:,;{}()+])\s*", r"\1", renamed)
-    return "".join(parts)
 
 
 def _cloudflare(environment: jinja2.Environment, origin: str | None) -> dict[str, str]:
