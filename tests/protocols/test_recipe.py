@@ -178,7 +178,7 @@ def test_recipe_names_everything(project_root: Path) -> None:
     assert [] == [name for name in names if f"`{name}`" not in recipe]
 
 
-EXAMPLES = {"localnet/player.py", "cli/serve.py", "tree/values.py"}
+EXAMPLES = {"localnet/player.py", "localnet/demo.py", "tree/values.py"}
 """The simulated network that has copies of Blend's markets, the demo on it, and the API's example of a name."""
 
 
