@@ -423,15 +423,7 @@ class S3Client:
             if not cause.condition_failed:  # the object is the expected one, so no other publisher is the cause
                 raise self.error(cause, "write", key, PUT_RIGHT) from cause
             quoted = quoted and expected is None
-        if expected is None:
-            raise StoreError(
-                f"the server says that {key} is there already, and shows no such object: it has keys below that name, "
-                "or does not implement If-None-Match as S3 does. Nothing can be published to it safely"
-            )
-        raise StoreError(
-            f"the server refuses to write {key} unless it changed; it does not implement "
-            "conditional writes as S3 does, and nothing can be published to it safely"
-        )
+        raise StoreError(_wrong_conditions_message(key, is_new=expected is None))
 
     def delete(self, keys: Sequence[str], before: Callable[[], None]) -> None:
         """Remove at most `MAX_DELETED` objects. Keys without an object are skipped.
@@ -464,6 +456,19 @@ class S3Client:
                 return None
             right = "s3:GetObject (and s3:ListBucket, to see what is missing)"
             raise self.error(refused, action, key, right) from refused
+
+
+def _wrong_conditions_message(key: str, *, is_new: bool) -> str:
+    """Why nothing can be written to a server that says that a condition failed, although it holds."""
+    if is_new:
+        return (
+            f"the server says that {key} is there already, and shows no such object: it has keys below that name, "
+            "or does not implement If-None-Match as S3 does. Nothing can be published to it safely"
+        )
+    return (
+        f"the server refuses to write {key} unless it changed; it does not implement "
+        "conditional writes as S3 does, and nothing can be published to it safely"
+    )
 
 
 def _unquoted(etag: str) -> str:

@@ -213,7 +213,8 @@ class _Site:
         public_url: str | None,
     ) -> None:
         self.tables, self.coverage, self.history = tables, coverage, history
-        network, xlm = network_of(passphrase).name, native_contract(passphrase)
+        self.network_name, xlm = network_of(passphrase).name, native_contract(passphrase)
+        self.example_base = EXAMPLE_BASE if public_url is None else public_url
         self.examples = examples_of(tables, xlm)
         self.pools = with_names(tables.pools, xlm)
         self.named_pools = rows_as(NamedPool, self.pools)
@@ -223,21 +224,22 @@ class _Site:
         self.trends = Trends(series, tables.pools)
         self.growths = growths(series.pools)
         self.protocols = {item.protocol: item for item in coverage.data}
-        self.common: dict[str, Any] = {
+        self.symbols = {PoolKey.of(pool): full_name(pool) for pool in self.named_pools}
+        self.common: dict[str, object] = {
             "tables": tables,
             "names": dict(tables.markets.select("market", "name").iter_rows()),
-            "symbols": {PoolKey.of(pool): full_name(pool) for pool in self.named_pools},
+            "symbols": self.symbols,
             "ledger": tables.ledger,
             "closed": timestamp(tables.close_time),
             "close_time": tables.close_time,
             "least_value": MIN_VALUE_CENTS,
-            "network_name": network,
+            "network_name": self.network_name,
             "elsewhere": not_mainnet(passphrase),
             "native": xlm or "",
             "has_lists": any(item.listed_markets for item in network_of(passphrase).deployments),
-            "explorer": _EXPLORERS.get(network),
+            "explorer": _EXPLORERS.get(self.network_name),
             "protocols": self.protocols,
-            "example_base": EXAMPLE_BASE if public_url is None else public_url,
+            "example_base": self.example_base,
             "public_url": public_url,
             "card_key": CARD_KEY,
         }
@@ -304,7 +306,7 @@ class _Site:
     def _api_pages(self) -> Iterator[RenderedFile]:
         reference = api_reference()
         for number, tag_page in enumerate(reference.pages):
-            operations = _with_requests(_operations(number, self.common["example_base"]), self.examples)
+            operations = _with_requests(_operations(number, self.example_base), self.examples)
             yield self._page(tag_page.key, "api_tag", page=tag_page, operations=operations)
         yield self._page(INDEX_KEY, "api", reference=reference)
 
@@ -367,7 +369,7 @@ class _Site:
                 "market",
                 pools,
                 trends.get(name),
-                self.common["symbols"],
+                self.symbols,
                 market=by_address[name],
                 pending=facts.pending,
                 backstop=facts.backstop,
@@ -396,9 +398,9 @@ class _Site:
             for name, trend in self.trends.of_groups("protocol").items()
             if trend.is_priced
         }
-        checker = checker_digests(self.common["network_name"])
+        checker = checker_digests(self.network_name)
         identified: dict[_TokenSource, list[IdentifiedToken]] = {}
-        for token in identified_tokens(self.common["network_name"]).values():
+        for token in identified_tokens(self.network_name).values():
             identified.setdefault(_TokenSource(token.source, token.date), []).append(token)
         return self._page(
             "about.html",
