@@ -54,7 +54,10 @@ def _reads(settings: Settings, memory: Memory | None, snapshot: Path | None) -> 
     """Where a run looks for markets, and what it asks for first."""
     network = network_of(settings.passphrase)
     remembered = () if memory is None else memory.candidates()
-    candidates_by_protocol = candidates(settings, network, PROTOCOLS, discovered=remembered)
+    candidates_by_protocol = {
+        name: [item for item in items if item.address not in settings.exclude]
+        for name, items in candidates(settings, network, PROTOCOLS, discovered=remembered).items()
+    }
     yield "reads"
     if snapshot is not None:
         yield f"  the ledger snapshot file {snapshot}, and every market whose contract code is known in it"

@@ -83,3 +83,12 @@ def test_memory_that_cannot_be_read(tmp_path: Path) -> None:
 
     assert any(line.startswith(f"{MEMORY_KEY} cannot be read") for line in lines)
     assert "nothing is published there yet" in lines
+
+
+def test_what_is_excluded_is_not_read(tmp_path: Path) -> None:
+    """Excluded markets are not among those that a run reads."""
+    market = next(item.markets[0] for item in MAINNET.deployments if item.protocol == "slender")
+    counted = (f"slender: {listed('slender') - gone} known market" for gone in (0, 1))
+    lines = plan(tmp_path), plan(tmp_path, exclude=[market])
+
+    assert all(any(line.startswith(text) for line in each) for text, each in zip(counted, lines, strict=True))
