@@ -132,7 +132,6 @@ class TestTheRunBefore:
         with pytest.raises(ConfigError, match=f"the newest that was published or begun is {ledger + 1}"):
             publish(out, ledger + 2, TIME + 610, replaced_ledger=LEDGER + 7, discovery=discovery)
 
-    @pytest.mark.slow
     def test_several_wrong_runs_are_undone(self, tmp_path: Path) -> None:
         """The earliest wrong ledger is named; if a later one is given, the message says which is left."""
         out = tmp_path / "out"
