@@ -236,11 +236,11 @@ def verified(out: Path, given: FromArchive, *, complete: bool) -> list[str]:
     return list(found.unproven.names.get(UnprovenReason.STATEMENTS, ()))
 
 
-def test_it_is_derived_again(counted: tuple[Path, FromArchive], tmp_path: Path) -> None:
+def test_it_is_derived_again(counted: tuple[Path, FromArchive]) -> None:
     """The risk document is proven with `--complete`, and a statement without it."""
     out, given = counted
 
-    assert [] == judged(counted, tmp_path, lambda _: None)
+    assert KEY not in " ".join(verified(out, given, complete=True))
     assert f"{KEY} (--complete derives it again)" in verified(out, given, complete=False)
 
 
