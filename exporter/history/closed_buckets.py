@@ -78,6 +78,9 @@ BEGUN: dict[str, pl.DataType] = {
 OLDER = "older"
 """The name of the frame with the days before those of the newest documents."""
 
+DAYS_FRAME: dict[str, pl.DataType] = {**BUCKETS_FRAME, "last_decimals": ENDS["last_decimals"]}
+"""Columns of the days that the files of days as CSV are made from. A token can change its decimals."""
+
 
 class EarlierPage(NamedTuple):
     """The page before a newest document: its cursor, and when its span ended, in unix seconds."""
@@ -163,11 +166,11 @@ class Histories(Struct, Generic[Owner]):
             owner = self.kind.owner(*names)
             yield file_of(self.kind.document(owner[0], owner[1], bucket.name, ledger, [], None))
             if self.kind.csv is not None and bucket is DAY:
-                yield self._csv(self.kind.csv, owner, [], None)
+                yield self._csv(self.kind.csv, owner, [])
 
     def _keep_older(self, leaving: pl.DataFrame) -> None:
         """Keep days that leave the newest documents for the CSV, and forget those that are too old for it."""
-        older = pl.concat([self.get(OLDER), leaving.select(BUCKETS_FRAME.keys())])
+        older = pl.concat([self.get(OLDER), leaving.select(DAYS_FRAME.keys())])
         kept = older.filter(pl.col("start") > pl.col("start").max() - MAX_DAYS * DAY.seconds)
         self.put(OLDER, kept.sort(*self.kind.keys, "start"))
 
@@ -175,23 +178,19 @@ class Histories(Struct, Generic[Owner]):
         """Render the days of each pool as CSV: those of its newest document, and those of `MAX_DAYS` before a time."""
         if self.kind.csv is None:
             return
-        decimals, first = self._decimals(closed), DAY.start(time) - MAX_DAYS * DAY.seconds
-        days = pl.concat([self.get(OLDER).filter(pl.col("start") >= first), closed.select(BUCKETS_FRAME.keys())]).sort(
+        first = DAY.start(time) - MAX_DAYS * DAY.seconds
+        days = pl.concat([self.get(OLDER).filter(pl.col("start") >= first), closed.select(DAYS_FRAME.keys())]).sort(
             *self.kind.keys, "start"
         )
         rows = self._document_rows(DAY, days.with_columns(pl.lit(0).alias("page")), PoolDay)
-        for names, own_rows in groupby(rows, key=itemgetter(0, 1)):
-            owner = self.kind.owner(*names)
-            yield self._csv(self.kind.csv, owner, (PoolDay(*row[3:]) for row in own_rows), decimals.get(owner))
+        rows_with_decimals = zip(rows, days["last_decimals"], strict=True)
+        for names, own_rows in groupby(rows_with_decimals, key=lambda pair: pair[0][:2]):
+            own_days = ((PoolDay(*row[3:]), decimals) for row, decimals in own_rows)
+            yield self._csv(self.kind.csv, self.kind.owner(*names), own_days)
 
     @staticmethod
-    def _csv(family: Family, owner: Owner, days: Iterable[PoolDay], decimals: int | None) -> RenderedFile:
-        return RenderedFile(family.key(**owner._asdict()), days_csv(days, decimals), FileKind.DOCUMENT)
-
-    def _decimals(self, closed: pl.DataFrame) -> dict[Owner, int]:
-        """The decimals of each pool's token at its last observation."""
-        newest = closed.group_by(self.kind.keys).agg(pl.col("last_decimals").sort_by("start").last())
-        return {self.kind.owner(*names): decimals for *names, decimals in newest.iter_rows()}
+    def _csv(family: Family, owner: Owner, days: Iterable[tuple[PoolDay, int]]) -> RenderedFile:
+        return RenderedFile(family.key(**owner._asdict()), days_csv(days), FileKind.DOCUMENT)
 
     def _document(
         self, owner: Owner, bucket: Bucket, buckets: list[Any], time: int, earlier: EarlierPage | None
@@ -265,7 +264,7 @@ class Histories(Struct, Generic[Owner]):
             case "observed" | "newest":
                 return OBSERVATIONS
             case _ if name == OLDER:
-                return BUCKETS_FRAME
+                return DAYS_FRAME
             case "closed":
                 return self.kind.frame
             case _:

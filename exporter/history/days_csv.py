@@ -109,20 +109,20 @@ def _unit(name: str) -> str:
     return unit_by_ending(name)
 
 
-def days_csv(days: Iterable[PoolDay], decimals: int | None) -> bytes:
+def days_csv(days: Iterable[tuple[PoolDay, int]]) -> bytes:
     """The days as CSV in UTF-8 with a header, in which null is empty.
 
-    ``decimals`` are those of the pool's token; None if there is no day.
+    Each day comes with the decimals that the pool's token had at its last observation.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow((*EXACT, *APPROXIMATE))
-    for day in days:
+    for day, decimals in days:
         writer.writerow([_cell(value) for value in (*astuple(day), *_approximate(day, decimals))])
     return text.getvalue().encode()
 
 
-def _approximate(day: PoolDay, decimals: int | None) -> Iterator[float | None]:
+def _approximate(day: PoolDay, decimals: int) -> Iterator[float | None]:
     for column in PLOTTED:
         value = getattr(day, column.source)
         if value is None:

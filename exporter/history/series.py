@@ -43,7 +43,7 @@ OLDER_KEY = "state/older-days.bin"
 RENDERED_BY = f"{EXPORTER_VERSION} {FORMAT}"
 """The version that renders documents. Another version renders all of them again."""
 
-STATE_VERSION = 14
+STATE_VERSION = 15
 """Version of the state. It is raised whenever the state changes, or the way in which buckets are computed. A state of
 another version is not used."""
 

@@ -112,7 +112,7 @@ def test_the_columns_for_plots() -> None:
     )
     none = dict.fromkeys(("tvl_usd_cents", "supplied_usd_cents", "borrowed_usd_cents", "oracle_price_usd"))
     unpriced = replace(day, **none)
-    rows = list(csv.DictReader(days_csv([day, unpriced], 7).decode().splitlines()))
+    rows = list(csv.DictReader(days_csv([(day, 7), (unpriced, 7)]).decode().splitlines()))
 
     amounts, rates = ["12.3456789", "9.8765432", "2.0"], ["0.01", "0.025", "-0.0075", "0.0325", "0.0425"]
     assert [*amounts, "12.0", "9.0", "12.34", "0.0525", *rates] == [rows[0][name] for name in APPROXIMATE]
@@ -173,3 +173,16 @@ def test_each_observation_counts_for_the_four_columns_of_the_file_alone() -> Non
     (day,) = aggregate(observations_of(pl.concat(frames)), DAY).to_dicts()
 
     assert (450, 20) == (day["available_to_withdraw"], day["total_supply_apy_bps"])
+
+
+def test_whole_tokens_of_a_day_have_that_days_decimals() -> None:
+    """If a token changes its decimals, the days before it keep their amounts in whole tokens, also the older ones."""
+    historian, (place,) = Historian(MemoryStore()), places(1, 1)
+    for number, day in enumerate((0, 1, 2, 100, 200, 300, 400, 500, 501)):
+        decimals, time = 7 if number < 2 else 9, MONDAY + 86_400 * day
+        (observed,) = observe(Random(number), [place], 100 + number, time)
+        supplied = replace(observed, total_supplied=5 * 10**decimals, decimals=decimals)
+        historian.run([supplied], 100 + number, time)
+    rows, newest_days = published_days(historian, place)
+
+    assert (["5.0"] * 8, True) == ([row["supplied"] for row in rows], len(newest_days) < len(rows))
