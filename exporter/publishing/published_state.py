@@ -151,14 +151,20 @@ def refuse_files_of_others(store: Store) -> None:
 
 
 def unfinished_run(published: Published | None, intent: Intent | None) -> Intent | None:
-    """The run that began to replace documents and did not finish; None if the last one finished."""
+    """The run above the published ledger that began to replace documents and did not finish; None if there is none.
+
+    A run with ``--replace-ledger`` may be below that ledger, and is not found here: see `died_run`.
+    """
     if intent is None or (published is not None and intent.observed_ledger <= published.status.observed_ledger):
         return None
     return intent
 
 
 def died_run(published: Published | None, intent: Intent | None) -> Intent | None:
-    """The run that began to replace documents and was not published, which may be one with ``--replace-ledger``."""
+    """The run that began to replace documents and was not published, at any ledger; None if there is none.
+
+    Below the published ledger, that can only be a run with ``--replace-ledger``.
+    """
     if intent is None or (published is not None and intent.run_id == published.status.run_id):
         return None
     return intent if intent.replaced_ledger is not None else unfinished_run(published, intent)
