@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 
 from exporter.history.buckets import aggregate, observations_of
 from exporter.history.days_csv import APPROXIMATE, EXACT, MAX_DAYS, PoolDay, days_csv, days_metadata
+from exporter.history.series import OLDER_KEY
 from exporter.history.time_buckets import DAY
 from exporter.stores.memory import MemoryStore
 from exporter.tree.documents import AssetHistory
@@ -143,20 +144,29 @@ def test_a_pool_without_a_closed_day_has_a_head() -> None:
 
 @pytest.mark.parametrize("apart", [42, pytest.param(12, marks=pytest.mark.slow)])
 def test_a_file_has_all_closed_days_up_to_ten_years(apart: int) -> None:
-    """A day that left the pool's newest document stays in the file; a day before the last `MAX_DAYS` does not."""
+    """A day that left the pool's newest document stays in the file; a day before the last `MAX_DAYS` does not.
+
+    Nor does the state of the next run keep older days than that before the newest of them.
+    """
     historian, place = Historian(MemoryStore()), places(1, 1)
-    numbers = [0, 1, 2, MAX_DAYS, *range(MAX_DAYS + 100, MAX_DAYS + 100 + 48 * 7, apart)]
+    numbers = [MAX_DAYS, *range(MAX_DAYS + 100, MAX_DAYS + 100 + 48 * 7, apart)]
+    first_day = numbers[-1] - MAX_DAYS
+    numbers = [0, 1, 2, first_day - 1, first_day, *numbers]
     for ledger, number in enumerate(numbers, 100):
         time = MONDAY + 86_400 * number
         historian.run(observe(Random(number), place, ledger, time), ledger, time)
     rows, newest_days = published_days(historian, place[0])
     days = buckets_of(historian.observations, LENGTHS["1d"])[place[0]][:-1]
-    kept = [day for day in days if day["last_ledger"] >= 103]
+    kept = [day for day in days if day["last_ledger"] >= 104]
+    older = historian.store.get(OLDER_KEY)
 
     assert 240 // apart < len(kept) < len(days)
     assert len(newest_days) < len(kept)
     assert [str(day["last_ledger"]) for day in kept] == [row["last_ledger"] for row in rows]
     assert [as_text(day["total_supplied"]) for day in kept] == [row["total_supplied"] for row in rows]
+    assert older is not None
+    starts: list[int] = pl.read_parquet(older.data)["start"].to_list()
+    assert max(starts) - min(starts) < MAX_DAYS * DAY.seconds
 
 
 def test_each_observation_counts_for_the_four_columns_of_the_file_alone() -> None:

@@ -347,6 +347,20 @@ def test_a_damaged_history(lost: int) -> None:
         assert entry.sha256 == etag_of(read(store, entry.key) or b"")
 
 
+@pytest.mark.parametrize("damage", [None, b"", b"PAR1"])
+def test_rollups_stay_if_the_newest_history_file_cannot_be_read(damage: bytes | None) -> None:
+    """Only the newest file says up to when buckets are closed. Without it, no rollup changes or leaves the manifest."""
+    store = MemoryStore()
+    for day in range(2):
+        run(store, MONDAY + day * DAY.seconds)
+    manifest = manifest_of(store)
+    newest = manifest.files[-1].key
+    entries, files = rollups.updated_rollups(manifest, lambda key: damage if key == newest else read(store, key))
+
+    assert [DAILY, HOURLY] == [entry.key for entry in entries]
+    assert (manifest.rollups, []) == (entries, list(files))
+
+
 @pytest.mark.parametrize(
     ("time", "folder"),
     [

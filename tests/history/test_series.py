@@ -447,6 +447,16 @@ def test_a_state_of_another_history_is_not_used() -> None:
     assert 0 == load_series(historian.store, None, LEDGER + 4).through_ledger
 
 
+def test_a_state_of_a_run_without_rows_that_the_history_lacks_is_not_used() -> None:
+    """A run without rows changes no row count. The state that has it fits only a history that has it, too."""
+    historian = after_runs(1)
+    before = manifest_of(historian.store)
+    historian.run([], LEDGER + 1, MONDAY + 300)
+
+    assert LEDGER + 1 == loaded(historian, LEDGER + 2).through_ledger
+    assert 0 == load_series(historian.store, before, LEDGER + 2).through_ledger
+
+
 @pytest.mark.parametrize("damage", ["is missing", "is not the file", "has 5 rows, but it has 2"])
 def test_a_lost_history_file_is_named(damage: str) -> None:
     """A file that the manifest names and the store does not have, or has otherwise, is an error and no gap."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,8 @@ from exporter.stores.folder import FolderStore
 from exporter.stores.held_store import hold
 from exporter.stores.memory import MemoryStore
 from exporter.stores.read_once import MAX_REMEMBERED_BYTES, ReadOnce
-from exporter.stores.store import Store, Written, in_parallel, read_many
+from exporter.stores.store import Store, StoredObject, Written, in_parallel, read_many
+from exporter.stores.tree_sources import StoreSource
 from exporter.tree.files import is_key
 from tests.s3.clients import SERVERS, store_at, variables_of
 from tests.stores.bucket_simulator import BucketSimulator
@@ -324,6 +326,32 @@ def test_every_object_with_its_key(many: MemoryStore) -> None:
     assert sorted(keys) == sorted(found)
     assert [None, None] == [found[key] for key in keys[20:]]
     assert all(stored is None or stored.data == key.removeprefix("files/").encode() for key, stored in found.items())
+
+
+@pytest.mark.parametrize("around", [ReadOnce, MemoryStore])
+def test_a_store_around_another_reads_as_many_objects_at_once(around: Callable[[Store], Store]) -> None:
+    """A store that is put around another asks it for as many objects at once as it allows."""
+    assert [1, 4] == [around(store).reads_at_once for store in (MemoryStore(), DistantStore())]
+
+
+@pytest.mark.parametrize(("reads_at_once", "in_callers_thread"), [(1, True), (2, False)])
+def test_a_store_that_is_read_one_by_one_has_no_threads(reads_at_once: int, in_callers_thread: bool) -> None:
+    """A near store is read in the thread that asks, because another thread would take longer than the read."""
+    threads = set[int]()
+
+    class Watched(MemoryStore):
+        def get(self, key: str) -> StoredObject | None:
+            threads.add(threading.get_ident())
+            return super().get(key)
+
+    watched = Watched()
+    watched.reads_at_once = reads_at_once
+    read = list(read_many(watched, ["files/1", "files/2"]))
+    asyncio.run(StoreSource(watched).get("files/1", 10))
+
+    assert [("files/1", None), ("files/2", None)] == sorted(read)
+    assert in_callers_thread is (threads == {threading.get_ident()})
+    assert in_callers_thread is (threading.get_ident() in threads)
 
 
 # -- documents that are read once -------------------------------------------------------------------------------------
