@@ -26,7 +26,7 @@ from exporter.tree.documents import HistoryManifest, Intent, RunInput, timestamp
 from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, ROOT_FILES, RUN, STATUS_KEY, family_of
 from exporter.tree.files import check_key, is_key
 from exporter.tree.run_listing import RunListing, listing_of
-from exporter.tree.values import Timestamp
+from exporter.tree.values import RunId, Timestamp
 
 RUNS_PREFIX = RUN.prefix
 
@@ -56,7 +56,7 @@ class PublishedTimes(TypedDict, total=False):
 class PublishedStatus(Struct, frozen=True):
     """The fields of the status document that the publisher needs."""
 
-    run_id: str
+    run_id: RunId
     observed_ledger: _Ledger
     manifest_key: str
     manifest_sha256: str

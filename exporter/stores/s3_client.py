@@ -62,6 +62,9 @@ class S3Options(Struct, frozen=True):
         return 1.1 * (self.connect_seconds + self.read_seconds)
 
 
+MAX_LISTED_PAGES = 10_000
+"""A listing ends after this many pages, which have up to 1,000 objects each."""
+
 MAX_DELETED = 1000
 """Largest number of objects that S3 deletes in one request."""
 
@@ -342,29 +345,38 @@ class S3Client:
 
     def entries(self, prefix: str, *, shallow: bool = False) -> Iterator[ObjectInfo]:
         """The objects whose keys start with a prefix; with ``shallow``, only those without a slash after the prefix."""
-        base = len(self.prefix)
+        pages = 0
         more: dict[str, Any] = {"Delimiter": "/"} if shallow else {}
         while True:
 
-            def request() -> Any:
-                return self.boto.list_objects_v2(
+            def request() -> tuple[list[ObjectInfo], str | None]:
+                answer = self.boto.list_objects_v2(
                     Bucket=self.bucket,
                     Prefix=self.full_key(prefix),
                     **more,
                 )
+                # A page that is no listing, such as a proxy's, must not look like an empty bucket.
+                token = answer.get("NextContinuationToken", "") if answer["IsTruncated"] else None
+                return [self._info(item) for item in answer.get("Contents", ())], token
 
             try:
-                answer = self.attempt(request)
+                infos, token = self.attempt(request)
             except RefusedError as refused:
                 raise self.error(refused, "list", prefix, "s3:ListBucket") from refused
-            for item in answer.get("Contents", ()):
-                yield ObjectInfo(item["Key"][base:], item["Size"], item["LastModified"], _unquoted(item["ETag"]))
-            token = answer.get("NextContinuationToken")
-            if not answer.get("IsTruncated"):
+            yield from infos
+            pages += 1
+            if token is None:
                 return
-            if not token or token == more.get("ContinuationToken"):
+            if not token or token == more.get("ContinuationToken") or pages >= MAX_LISTED_PAGES:
                 raise StoreError(f"cannot list {self.uri}/{prefix}: the server's listing does not advance")
             more["ContinuationToken"] = token
+
+    def _info(self, item: Mapping[str, Any]) -> ObjectInfo:
+        """An object in a listing. Raises ``ValueError`` if its key does not start with the store's prefix."""
+        key = item["Key"]
+        if not key.startswith(self.prefix):
+            raise ValueError("the listing has a key that was not asked for")
+        return ObjectInfo(key.removeprefix(self.prefix), item["Size"], item["LastModified"], _unquoted(item["ETag"]))
 
     def put(self, key: str, data: bytes, headers: ObjectHeaders, match: str | None) -> str:
         """Try once to write an object, and return its etag.

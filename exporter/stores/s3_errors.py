@@ -8,12 +8,13 @@ UNREACHABLE = "Unreachable"
 TIMEOUT = "Timeout"
 CUT_OFF = "CutOff"
 UNTRUSTED = "Untrusted"
+NOT_S3 = "NotS3"
 NO_CREDENTIALS = "NoCredentials"
 
 _PASSING_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 _PASSING_CODES = frozenset(
     (
-        *(TIMEOUT, UNREACHABLE, CUT_OFF, "ConditionalRequestConflict", "InternalError", "OperationAborted"),
+        *(TIMEOUT, UNREACHABLE, CUT_OFF, NOT_S3, "ConditionalRequestConflict", "InternalError", "OperationAborted"),
         *("RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests"),
     )
 )
@@ -70,6 +71,7 @@ def refusal_of(error: BaseException) -> RefusedError | None:
     if isinstance(error, RefusedError):
         return error
     from botocore import exceptions as botocore
+    from botocore.parsers import ResponseParserError
     from urllib3.exceptions import HTTPError
 
     if isinstance(error, botocore.ClientError):
@@ -89,6 +91,8 @@ def refusal_of(error: BaseException) -> RefusedError | None:
         ((botocore.HTTPClientError, botocore.ConnectionError), UNREACHABLE),
         (no_credentials, NO_CREDENTIALS),
         ((botocore.BotoCoreError,), type(error).__name__),
+        # boto3 lets these out if an answer lacks a field, has another type in it, or redirects to itself for ever.
+        ((ResponseParserError, LookupError, RecursionError, TypeError, ValueError), NOT_S3),
     )
     return next((RefusedError(0, code) for kinds, code in codes if isinstance(error, kinds)), None)
 
@@ -136,6 +140,11 @@ def explained(refused: RefusedError, action: str, bucket: str, key: str, right: 
         return StoreError(
             f"{what}{reason} ({refused.attempts} tries); check AWS_REGION, AWS_ENDPOINT_URL_S3 and the network, and "
             "run again"
+        )
+    if code == NOT_S3:
+        return StoreError(
+            f"{what}the answer is none that S3 gives ({refused.attempts} tries); check that AWS_ENDPOINT_URL_S3 is an "
+            "S3 server, and not a page or a proxy in front of it, and run again"
         )
     tries = f" ({refused.attempts} tries)" if refused.may_pass else ""
     return StoreError(f"{what}the server answers with {refused}{tries}; run again, and if it lasts look at the bucket")

@@ -35,7 +35,7 @@ Tokens with other symbols are found by their addresses.
 PROTOCOL = "[A-Za-z0-9][A-Za-z0-9_-]{0,31}"
 """The regular expression of a protocol's name. Names are in lower case; a query may have them in any case."""
 
-RUN_ID = "[A-Za-z0-9][A-Za-z0-9_-]{0,127}"
+RUN_ID = "[0-9]{1,10}-[A-Za-z0-9_-]{1,117}"
 """The regular expression of a run's id."""
 
 PUBLIC_URL = r"https://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*(?::[0-9]{1,5})?(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*"

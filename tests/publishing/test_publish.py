@@ -395,6 +395,15 @@ def test_damaged_records_are_not_published_over(key: str, damage: bytes) -> None
     assert [] == bucket.writes()
 
 
+def test_a_status_whose_run_has_no_ledger_in_its_id_is_damaged() -> None:
+    """A run's id begins with its ledger. A status document with another id stops the run, which names it."""
+    store, _ = published(100)
+    status = json.loads(content(store, STATUS_KEY))
+    store.put(STATUS_KEY, json.dumps(status | {"run_id": "x"}).encode())
+    with pytest.raises(StoreError, match=STATUS_KEY):
+        publish_run(store, make_run(101))
+
+
 @pytest.mark.parametrize("manifest_key", ["../outside.json", "/v1/runs/1.json", "", "v1//runs.json"])
 def test_a_damaged_manifest_key_names_the_file_to_mend(manifest_key: str) -> None:
     """A status document whose manifest cannot be in the tree is named with the field, and stays unchanged."""

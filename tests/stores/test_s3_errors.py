@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import count
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from botocore import exceptions as botocore
+from botocore.parsers import ResponseParserError
 from msgspec.structs import replace
 
 from exporter.errors import ConfigError, ExporterError, StoreError
-from exporter.stores.s3_errors import CUT_OFF, NO_CREDENTIALS, TIMEOUT, UNREACHABLE, explained, refusal_of
+from exporter.stores import s3_client
+from exporter.stores.s3_errors import CUT_OFF, NO_CREDENTIALS, NOT_S3, TIMEOUT, UNREACHABLE, explained, refusal_of
 from exporter.stores.s3_store import S3Store
 from tests.s3.clients import OPTIONS, store_at
 from tests.s3.wire_bucket import BUCKET, Answer, Cut, Reset, WireBucket
@@ -150,6 +155,10 @@ def test_time_is_bounded(bucket: WireBucket, monkeypatch: pytest.MonkeyPatch) ->
         (botocore.SSLError(endpoint_url="x", error=ValueError()), "Untrusted", False, "certificate is not trusted"),
         (botocore.ClientError({}, "AssumeRoleWithWebIdentity"), NO_CREDENTIALS, False, "no credentials for"),
         (botocore.NoRegionError(), "NoRegionError", False, "run again"),
+        (ResponseParserError("invalid XML"), NOT_S3, True, "the answer is none that S3 gives"),
+        (KeyError("ETag"), NOT_S3, True, "the answer is none that S3 gives"),
+        (ValueError("Invalid timestamp"), NOT_S3, True, "the answer is none that S3 gives"),
+        (RecursionError("a redirect to itself"), NOT_S3, True, "the answer is none that S3 gives"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -160,3 +169,41 @@ def test_errors_of_boto3(error: Exception, code: str, passing: bool, text: str) 
     assert refused is not None
     assert (code, passing) == (refused.code, refused.may_pass)
     assert text in str(explained(refused, "read", "bucket", "key", "right"))
+
+
+GOOD_ENTRY = {"Key": "p/a", "Size": 1, "LastModified": datetime(2026, 11, 29, tzinfo=UTC), "ETag": '"e"'}
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ({}, "the answer is none that S3 gives"),
+        ({"IsTruncated": False, "Contents": [{"Key": "p/a"}]}, "the answer is none that S3 gives"),
+        ({"IsTruncated": False, "Contents": [GOOD_ENTRY | {"Key": "another/a"}]}, "the answer is none that S3 gives"),
+        ({"IsTruncated": True}, "the server's listing does not advance"),
+        ({"IsTruncated": True, "NextContinuationToken": "t", "Contents": [GOOD_ENTRY]}, "does not advance"),
+    ],
+    ids=["no listing", "no size", "another key", "no token", "one token for ever"],
+)
+def test_what_is_no_listing_is_no_empty_bucket(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch, page: dict[str, Any], text: str
+) -> None:
+    """A page of a proxy, with status 200, is an error, because an empty listing says that nothing is there."""
+    monkeypatch.setattr(store._client, "_boto", SimpleNamespace(list_objects_v2=lambda **_: page, close=lambda: None))
+    with pytest.raises(StoreError, match=text):
+        list(store.list(""))
+
+
+def test_a_listing_ends(store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that always has another page is left after a bounded number of pages."""
+    pages = count()
+
+    def page(**_: Any) -> dict[str, Any]:
+        return {"IsTruncated": True, "NextContinuationToken": str(next(pages))}
+
+    monkeypatch.setattr(s3_client, "MAX_LISTED_PAGES", 5)
+    monkeypatch.setattr(store._client, "_boto", SimpleNamespace(list_objects_v2=page, close=lambda: None))
+    with pytest.raises(StoreError, match="the server's listing does not advance"):
+        list(store.list(""))
+
+    assert 5 == next(pages)

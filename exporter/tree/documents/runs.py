@@ -83,7 +83,7 @@ class Intent(Struct, frozen=True):
             published run was replaced.
     """
 
-    run_id: str
+    run_id: RunId
     observed_ledger: Annotated[int, Meta(ge=1)]
     started_at: str
     history_key: str | None = None
