@@ -66,6 +66,11 @@ OF_A_POOL: dict[str, tuple[Row, Row, list[tuple[str, str | None, str | None]]]] 
         {"supply_cap": 100, "borrow_cap": 6, "total_supplied": 100, "total_borrowed": 5},
         [("borrow_cap", "none", "6"), ("supply_cap_filled", "99", "100")],
     ),
+    "a cap is filled from 99.9 % on": (
+        {"supply_cap": 1_000_000, "total_supplied": 998_999},
+        {"supply_cap": 1_000_000, "total_supplied": 999_000},
+        [("supply_cap_filled", "998999", "999000")],
+    ),
     "a cap that was not known": ({"supply_cap": 100, "risk_scope": None}, {"supply_cap": 200}, []),
 }
 
