@@ -12,7 +12,7 @@ from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import code_holder_key, instance_key, instance_of, with_held_code
 from exporter.ledger.observation import Entry
 from exporter.ledger.source import RawEntry
-from exporter.past.lake.close_meta import CREATED, EVENT, RESTORED, STATE, UPDATED
+from exporter.past.lake.close_meta import EVENT, STATE, UPDATED
 from exporter.past.lake.extract import LedgerChanges
 from exporter.protocols import accrual_rules
 from exporter.protocols.accrual import AccrualRule, EntryLookup, Step, UntriedError
@@ -23,7 +23,6 @@ MAX_MISMATCHES = 100
 UNKNOWN_CODE = "unknown"
 
 _DATA = b"\0\0\0\x06"
-_PRESENT = (CREATED, UPDATED, RESTORED)
 
 
 class Mismatch(msgspec.Struct, frozen=True):
@@ -81,7 +80,7 @@ class Prover:
             key = change.key
             if change.kind in (STATE, EVENT) or key[:4] != _DATA:
                 continue
-            data = change.entry[4:-4] if change.kind in _PRESENT and change.entry is not None else None
+            data = None if change.entry is None else change.entry[4:-4]
             if key not in before:  # only the first change, because no time passes between two in the same ledger
                 before[key], first[key] = self._data.get(key), data
                 if change.kind == UPDATED and before[key] is not None:
