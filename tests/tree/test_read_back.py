@@ -77,7 +77,7 @@ def summary(**changes: object) -> MarketSummary:
 KEY = "history/pools/date=2026-11-21/1.parquet"
 HISTORY = HistoryManifest(1, 1, [HistoryFile(KEY, "../another", 1, 1, "0" * 64, 1, 1)])
 SETTINGS = RunSettings("made", [1, 2], 2, 200)
-RUN = RunManifest("run-1", LEDGER, "2026-11-21T10:55:03Z", 1, 1, "v1/runs/run-1.parquet", "0" * 64, SETTINGS, [])
+RUN = RunManifest("1-run", LEDGER, "2026-11-21T10:55:03Z", 1, 1, "v1/runs/1-run.parquet", "0" * 64, SETTINGS, [])
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ RUN = RunManifest("run-1", LEDGER, "2026-11-21T10:55:03Z", 1, 1, "v1/runs/run-1.
         ("v1/pages/47DEQpj8HBSa-_TImW-5JC.json", page(TOKEN), "its content has the token"),
         (f"v1/markets/{OTHER}.json", encode(summary()), r"\$\.market is"),
         (f"v1/markets/{MARKET}.json", encode(summary(config_hash="0123")), r"\$\.config_hash"),
-        ("v1/runs/b.json", encode(RUN), r"\$\.run_id is run-1"),
-        ("v1/runs/run-1.json", encode(replace(RUN, files_key="v1/runs/b.parquet")), r"\$\.files_key is v1/runs/b"),
+        ("v1/runs/1-b.json", encode(RUN), r"\$\.run_id is 1-run"),
+        ("v1/runs/1-run.json", encode(replace(RUN, files_key="v1/runs/1-b.parquet")), r"\$\.files_key is v1/runs/1-b"),
         ("v1/history.json", encode(HISTORY), r"\$\.files\[0\]\.url does not lead"),
     ],
 )
