@@ -275,6 +275,12 @@ class TestPeridot:
 
         assert (50_000, 50_000) == (row["stored_borrow_apr"], row["accrued_borrow_apr"])
 
+    def test_a_vault_without_a_model_may_lend_for_nothing(self) -> None:
+        """A rate of its own that is 0 is a rate, and not one that is missing."""
+        world = self.world(put(vault("InterestModel"), None), put(vault("BorrowYearlyRateScaled"), u128(0)))
+
+        assert 0 == world.row("native")["stored_borrow_apr"]
+
     def test_vaults_that_are_named(self) -> None:
         """One that the operator named and that is not there is unread."""
         world, gone = World("peridot"), contract("gone vault")

@@ -102,6 +102,18 @@ def test_the_price_has_an_owner_and_an_age() -> None:
     assert "There is no valid price here: it is old." in fact("Whose price", missing).answer
 
 
+def test_prices_warn_only_where_a_pool_has_none() -> None:
+    """A market all of whose pools have a price gives no warning; one pool without a price does."""
+    priced, missing = named(), named(oracle_price_usd=None, price_reason="it is old")
+
+    def warns(*pools: NamedPool) -> bool:
+        answers = of_market(replace(facts(priced), pools=list(pools)), has_risk=False)
+        return next(item.warns for item in answers if item.question.startswith("Whose prices"))
+
+    assert not warns(priced, priced)
+    assert warns(priced, missing)
+
+
 def test_who_may_change_a_market_is_named_or_said_not_to_be_known() -> None:
     """An account and a contract are told apart; what is queued is counted."""
     own = facts(named())
