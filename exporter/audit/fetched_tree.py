@@ -21,7 +21,7 @@ from exporter.history.changes_table import NO_ROWS, rows_before
 from exporter.history.export import read_manifest
 from exporter.job.inputs import inputs_named
 from exporter.job.watched import watched_from, watched_in
-from exporter.publishing.sweep_record import SUPERSEDED_KEY, SweepRecord, decode_record, is_withdrawn
+from exporter.publishing.sweep_record import SUPERSEDED_KEY, SweepRecord, decode_record, is_undone
 from exporter.render.watched_values import WatchedFile
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.documents import (
@@ -41,7 +41,6 @@ from exporter.tree.families import (
     CHANGES,
     CHANGES_TABLE,
     EVIDENCE,
-    HISTORY_FILES_PREFIX,
     PROOFS,
     RUN,
     STATUS_KEY,
@@ -56,14 +55,12 @@ class EarlierRun(Struct, frozen=True):
 
     Attributes:
         settings: the settings that it was rendered with.
-        history_keys: the keys of its own files of the history: one, if the listing is a run's.
         evidence: the content of its evidence file, which is compressed.
     """
 
     run_id: str
     ledger: int
     settings: RunSettings
-    history_keys: tuple[str, ...]
     evidence_key: str
     evidence: bytes
 
@@ -236,28 +233,27 @@ async def _find_earlier(
             left_out[run_id] = f"only the newest {most} earlier runs are repeated"
             continue
         try:
-            run = await _earlier(source, run_id)
+            runs.append(await _earlier(source, run_id, record))
         except CheckError as error:
             left_out[run_id] = str(error)
-            continue
-        if any(is_withdrawn(key, record) for key in run.history_keys):
-            left_out[run_id] = "a run with --replace-ledger undid it"  # the history has none of its rows
-        else:
-            runs.append(run)
     return runs, left_out
 
 
-async def _earlier(source: TreeSource, run_id: str) -> EarlierRun:
-    """Read the evidence of an earlier run. Raises `CheckError` if it or what leads to it is missing or damaged."""
+async def _earlier(source: TreeSource, run_id: str, record: SweepRecord | None = None) -> EarlierRun:
+    """Read the evidence of an earlier run.
+
+    Raises `CheckError` if it or what leads to it is missing or damaged, or if a later run undid the run by ``record``.
+    """
     manifest = await document(source, RUN.key(run_id=run_id), RunManifest)
     listing = listing_of(manifest.files_key, manifest.files_sha256, await required(source, manifest.files_key))
     named = [*listing.under(EVIDENCE.prefix)]
     if listing.run_id(ledger_of(run_id)) != run_id or len(named) != 1:
         raise CheckError("its manifest does not name its evidence")
+    if record is not None and is_undone(listing, record):
+        raise CheckError("a run with --replace-ledger undid it")
     key = named[0].key
     evidence = await required(source, key, named[0].sha256)
-    history_keys = tuple(file.key for file in listing.under(HISTORY_FILES_PREFIX))
-    return EarlierRun(run_id, ledger_of(run_id), manifest.settings, history_keys, key, evidence)
+    return EarlierRun(run_id, ledger_of(run_id), manifest.settings, key, evidence)
 
 
 async def files_of_run(tree: FetchedTree, keys: Iterable[str]) -> dict[str, bytes]:

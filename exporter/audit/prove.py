@@ -24,10 +24,10 @@ from exporter.publishing.published_state import (
     read_listing,
     read_published,
 )
-from exporter.publishing.sweep_record import SweepRecord, is_withdrawn, read_record
+from exporter.publishing.sweep_record import SweepRecord, is_undone, read_record
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import Proof
-from exporter.tree.families import EVIDENCE, HISTORY_FILES_PREFIX
+from exporter.tree.families import EVIDENCE
 from exporter.tree.run_listing import ledger_of
 
 MAX_RUNS = 100
@@ -139,7 +139,7 @@ def _evidence_of(store: Store, manifest_key: str, record: SweepRecord) -> Listed
     Raises `StoreError` if the evidence is missing or damaged.
     """
     listing = read_listing(store, manifest_key)
-    if listing is None or any(is_withdrawn(file.key, record) for file in listing.under(HISTORY_FILES_PREFIX)):
+    if listing is None or is_undone(listing, record):
         return None
     evidence = next(listing.under(EVIDENCE.prefix), None)
     if evidence is None:

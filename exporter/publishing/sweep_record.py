@@ -6,7 +6,7 @@ The record belongs to the publisher and is no part of the API. If it is lost, no
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 import msgspec
@@ -15,7 +15,8 @@ from msgspec import structs
 from exporter.history.manifest import file_ledgers
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
-from exporter.tree.families import RUN, RUN_PARQUET
+from exporter.tree.families import HISTORY_FILES_PREFIX, RUN, RUN_PARQUET
+from exporter.tree.run_listing import RunListing
 from exporter.tree.values import RUN_ID
 
 SUPERSEDED_KEY = "v1/system/superseded.json"
@@ -154,16 +155,13 @@ def has_successor(key: str, record: SweepRecord, named: Iterable[str]) -> bool:
 
     A file may have been replaced more than once: by the file of its day, which the file of its month replaced.
     """
-    names, seen = set(named), set[str]()
-    while key not in seen:
-        seen.add(key)
-        replaced = record.history.get(key)
-        if replaced is None:
-            return False
-        if replaced.by is None or not replaced.by.startswith("history/") or replaced.by in names:
-            return True
-        key = replaced.by
-    return False
+    names = set(named)
+    return any(by is None or not by.startswith("history/") or by in names for by in _successors(key, record))
+
+
+def is_undone(run: RunListing, record: SweepRecord) -> bool:
+    """Whether a later run with ``--replace-ledger`` undid a run, so that the history has none of its rows."""
+    return any(is_withdrawn(file.key, record) for file in run.under(HISTORY_FILES_PREFIX))
 
 
 def is_withdrawn(key: str, record: SweepRecord) -> bool:
@@ -172,13 +170,15 @@ def is_withdrawn(key: str, record: SweepRecord) -> bool:
     Then the file of that run took its place, or that of the file which it had been joined to. A file that was only
     joined with others is followed by joined files alone.
     """
+    return any(by is not None and RUN_PARQUET.pattern.fullmatch(by) for by in _successors(key, record))
+
+
+def _successors(key: str, record: SweepRecord) -> Iterator[str | None]:
+    """What took a file's place, as `Replaced.by` says it, then what took the place of that, and so on."""
     seen = set[str]()
-    while key not in seen:
+    while key not in seen and (replaced := record.history.get(key)) is not None:
         seen.add(key)
-        replaced = record.history.get(key)
-        if replaced is None or replaced.by is None:
-            return False
+        yield replaced.by
+        if replaced.by is None:
+            return
         key = replaced.by
-        if RUN_PARQUET.pattern.fullmatch(key):
-            return True
-    return False
