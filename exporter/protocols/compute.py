@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Literal, cast
 
 import polars as pl
@@ -149,8 +149,9 @@ def compute(
     tables.pools = pl.concat([tables.pools, *frames]).sort("market", "pool")
     tables.backstops = tables.backstops.sort("market")
     tables.markets = _markets_of(readings, tables)
+    with_row = set(tables.markets["market"])
     for reading in readings:
-        _add_facts(reading, tables)
+        _add_facts(reading, tables, with_row)
     unpriced = tables.pools.filter(pl.col("price_reason") != VALID_PRICE)
     tables.unpriced = [Unpriced(*row) for row in unpriced.select("market", "pool", "price_reason").iter_rows()]
     tables.unread.sort(key=lambda item: (item.market, item.pool or ""))
@@ -161,13 +162,12 @@ def compute(
     return tables
 
 
-def _add_facts(reading: ProtocolReading, tables: Tables) -> None:
-    """Add what a reading has besides numbers. Queued changes count only for markets that have a row."""
-    read = set(tables.markets["market"])
+def _add_facts(reading: ProtocolReading, tables: Tables, with_row: Set[str]) -> None:
+    """Add what a reading has besides numbers. Queued changes count only for the markets that have a row."""
     tables.absent += reading.absent
     tables.notices += reading.notices
     tables.controls += reading.controls
-    tables.pending += [item for item in reading.pending if item.market in read]
+    tables.pending += [item for item in reading.pending if item.market in with_row]
     tables.parameters |= reading.parameters
     tables.frozen |= reading.frozen.keys()
     tables.tokens |= {
