@@ -234,16 +234,17 @@ def group_charts(trend: Trend, labels: Mapping[PoolKey, str]) -> tuple[Markup, .
     Before charts have lines, there is the table alone.
     """
     columns = _columns(trend, _OF_MANY)
-    drawn = list(_drawn_totals(trend, columns, "value")) if trend.is_priced else []
+    drawn = list(_drawn_totals(trend, columns, "value")) if trend.is_priced and trend.has_lines else []
     lines: dict[str, list[Line]] = {each.column: [] for each in _OF_POOL[:3]}
     for colour, (key, pool) in enumerate(trend.greatest, 1):
         label = cut(labels.get(key, key.pool), 30)
         for each in _OF_POOL[:3]:
             lines[each.column].append(Line(label, colour, len(columns)))
             columns.append(ChartColumn(f"{label}: {each.title}", each.unit, _aligned(pool, each.column, trend.starts)))
-    for identity, each in zip(("supply", "borrow", "use"), _OF_POOL[:3], strict=True):
-        drawn.append(chart(identity, each.title, trend.starts, columns, lines[each.column]))
-    return (*(drawn if trend.has_lines else ()), table(trend.starts, columns, "Totals and rates over time"))
+    if trend.has_lines:
+        for identity, each in zip(("supply", "borrow", "use"), _OF_POOL[:3], strict=True):
+            drawn.append(chart(identity, each.title, trend.starts, columns, lines[each.column]))
+    return (*drawn, table(trend.starts, columns, "Totals and rates over time"))
 
 
 def borrow_chart(trend: Trend, labels: Mapping[PoolKey, str]) -> Markup:
