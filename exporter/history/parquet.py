@@ -147,6 +147,12 @@ def to_file_types(pools: pl.DataFrame) -> pl.DataFrame:
     return pools.select(*FILE_SCHEMA).with_columns(microseconds).cast(FILE_SCHEMA)
 
 
+def stated_network(parquet: pq.ParquetFile) -> str:
+    """The network that a file of the history states; empty if it states none."""
+    metadata = parquet.metadata.metadata or {}
+    return str(metadata.get(b"network", b""), errors="replace")
+
+
 def scan_rows(data: bytes) -> pl.LazyFrame:
     """The rows of a history file in the columns of this version. A column that the file lacks is null.
 

@@ -30,7 +30,7 @@ from exporter.bounds import PARQUET_ROWS, PARQUET_VALUES
 from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.history.empty_runs import EmptyRuns, empty_runs, listed_in_metadata
 from exporter.history.manifest import HistoryPart, data_of, folder_of, history_entry
-from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER
+from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER, stated_network
 from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
 from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import read_published, read_whole_history
@@ -67,7 +67,7 @@ def compact_files(store: Store, folder: str, files: Sequence[HistoryFile]) -> Hi
     read = {key: data_of(stored, by_key[key]) for key, stored in read_many(store, by_key)}
     parts = [read[file.key] for file in files]
     opened = {file.key: _opened(file, read[file.key]) for file in files}
-    networks = sorted({_network_of(parquet) for parquet in opened.values()})
+    networks = sorted({stated_network(parquet) for parquet in opened.values()})
     if len(networks) != 1:
         raise CheckError(f"{files[0].key} and its neighbours are of different networks: {', '.join(networks)}")
     first, last = files[0].first_ledger, max(file.last_ledger for file in files)
@@ -116,12 +116,6 @@ def _opened(file: HistoryFile, data: bytes) -> pq.ParquetFile:
             "compact with the version that wrote it, or a later one"
         )
     return parquet
-
-
-def _network_of(parquet: pq.ParquetFile) -> str:
-    """The network that a file states."""
-    metadata = parquet.metadata.metadata or {}
-    return str(metadata.get(b"network", b""), errors="replace")
 
 
 def _empty_runs_of(files: Mapping[str, pq.ParquetFile]) -> dict[int, int]:

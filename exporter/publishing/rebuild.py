@@ -28,7 +28,7 @@ from exporter.history.manifest import (
     history_entry,
     span_of,
 )
-from exporter.history.parquet import ORDER, run_file_of_latest
+from exporter.history.parquet import ORDER, run_file_of_latest, stated_network
 from exporter.parquet_bounds import POLARS_ERRORS, frame_of, open_parquet
 from exporter.publishing.publish import replace_history
 from exporter.publishing.published_state import Published, read_current_listing, read_published
@@ -175,7 +175,6 @@ def _candidate(key: str, data: bytes | None) -> _Candidate:
             raise _UnfitError(f"it lacks the column {min(missing)}")
         rows = parquet.metadata.num_rows
         columns = frame_of(parquet.read(["observed_ledger", "ledger_close_time"]))
-        network = (parquet.metadata.metadata or {}).get(b"network", b"")
         without_rows = empty_runs(parquet)
     except DecodeError as error:
         raise _UnfitError(str(error)) from error
@@ -194,7 +193,7 @@ def _candidate(key: str, data: bytes | None) -> _Candidate:
         raise _UnfitError("it has runs of other ledgers, or of another day or month, than its name says")
     if not rows and not without_rows:
         raise _UnfitError("it has no rows, and does not say of which run it is")
-    return _Candidate(entry, network.decode(errors="replace"), without_rows)
+    return _Candidate(entry, stated_network(parquet), without_rows)
 
 
 def _from_latest(

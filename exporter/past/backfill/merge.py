@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from exporter.errors import CheckError, DecodeError, StoreError
 from exporter.history.empty_runs import empty_runs
 from exporter.history.manifest import HistoryPart, data_of, extend_history, read_history_manifest
-from exporter.history.parquet import scan_rows
+from exporter.history.parquet import scan_rows, stated_network
 from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
 from exporter.past.backfill.liquidations import Row, with_liquidations
 from exporter.publishing.compaction import compact_files
@@ -116,10 +116,9 @@ def _refuse_other_network(store: Store, manifest: HistoryManifest | None, networ
 def _network_of(key: str, data: bytes) -> str:
     """The network that a file of the history states. Raises `StoreError` if the file is damaged."""
     try:
-        metadata = open_parquet(data).metadata.metadata or {}
+        return stated_network(open_parquet(data))
     except DecodeError as error:
         raise StoreError(f"{key} cannot be read: {error}") from error
-    return str(metadata.get(b"network", b""), errors="replace")
 
 
 def _with_rebuilt(
