@@ -27,7 +27,7 @@ def own_command(*arguments: str) -> str:
     return shlex.join([*program, *arguments])
 
 
-def harmless(text: str) -> str:
+def without_commands(text: str) -> str:
     """The text of a message, which may quote strangers, without what a terminal or a workflow would obey.
 
     Control, format and surrogate characters become spaces, except ends of lines. GitHub obeys a line that begins with
@@ -80,9 +80,9 @@ class Console:
         if self._json:
             stamp = at.isoformat(timespec="milliseconds")
             line = json.dumps({"time": stamp, "event": name, "message": message, **facts}, default=str)
-            line = line.replace("##[", r"##\u005b")  # see `harmless`
+            line = line.replace("##[", r"##\u005b")  # see `without_commands`
         else:
-            message = harmless(message)
+            message = without_commands(message)
             line = f"{at:%Y-%m-%dT%H:%M:%SZ} {message}" if self._stamped else message
         before, after = ("\r\x1b[2K", self._doing) if self._doing else ("", "")
         _echo(f"{before}{line}\n{after}", self._stream)

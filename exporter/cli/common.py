@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from exporter.console import LOG_FORMATS, Console, harmless
+from exporter.console import LOG_FORMATS, Console, without_commands
 from exporter.durations import DurationRange
 from exporter.errors import ConfigError, ExitCode, ExporterError, without_keys
 from exporter.user_files import user_path
@@ -230,6 +230,6 @@ def ending(console: Console) -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         if not console.is_json:
-            click.echo(harmless(without_keys(traceback.format_exc())), err=True, nl=False)
+            click.echo(without_commands(without_keys(traceback.format_exc())), err=True, nl=False)
         console.error(f"unexpected, and a bug: {type(error).__name__}: {error}", ExitCode.UNEXPECTED)
         sys.exit(ExitCode.UNEXPECTED)

@@ -20,7 +20,7 @@ from exporter.cli.common import (
     out_option,
     source_options,
 )
-from exporter.console import Console, harmless
+from exporter.console import Console, without_commands
 from exporter.errors import ConfigError, ExitCode, without_keys
 
 
@@ -73,4 +73,4 @@ def plan(snapshot: Path | None, **configured: Any) -> None:
         from exporter.job.plan import describe
 
         for line in describe(configuration_of(**configured), snapshot):
-            click.echo(harmless(without_keys(line)))
+            click.echo(without_commands(without_keys(line)))
