@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 from starlette.responses import HTMLResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import exporter
 from exporter.errors import ConfigError, SourceError
@@ -117,16 +117,31 @@ def test_a_function_that_blocks_is_refused_in_an_event_loop(function: str, tmp_p
     assert [] == list(tmp_path.iterdir())
 
 
-async def web_page(scope: Scope, receive: Receive, send: Send) -> None:
-    """A server that is no RPC: it answers everything with a web page."""
-    await HTMLResponse("<!doctype html><title>Welcome</title>")(scope, receive, send)
+def page_then_silence() -> ASGIApp:
+    """A server that is no RPC: it answers the first request with a web page, and the others never."""
+    page = iter([HTMLResponse("<!doctype html><title>Welcome</title>")])
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        response = next(page, None)
+        if response is not None:
+            await response(scope, receive, send)
+            return
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    return answer
 
 
 def test_a_deadline_says_what_failed_before_it() -> None:
-    """If the time of a reading is over, the error says how requests to each endpoint failed until then."""
+    """If the time of a reading is over, the error says how requests to each endpoint failed until then.
+
+    Waits before tries are random. If all requests failed at once, all tries could end before the deadline.
+    """
     settings = exporter.load_settings(None, {"network.name": "local", "network.read_deadline": "1s"})
 
-    with running(web_page) as url, pytest.raises(SourceError) as caught:
+    with running(page_then_silence()) as url, pytest.raises(SourceError) as caught:
         exporter.read(url, settings)
     assert re.search(
         r"network\.read_deadline = 1s;.*; 127\.0\.0\.1:\d+ failed: unusable answer \(\dx\)$", str(caught.value)
