@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from exporter.localnet.player import RecordedNetwork, copies_for
 from exporter.localnet.server import create_app, running
-from exporter.publishing.publish import MAX_FILES_READ_BACK
+from exporter.publishing.published_sample import MAX_FILES_READ_BACK
 from exporter.stores.memory import MemoryStore
 from exporter.tree.families import kind_of
 from exporter.tree.files import FileKind

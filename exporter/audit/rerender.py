@@ -23,21 +23,14 @@ from exporter.job.inputs import RunInputs, run_settings
 from exporter.job.reading import read_again
 from exporter.job.rendering import FileGroup, RenderedRun, render_run
 from exporter.protocols.compute import Tables
-from exporter.publishing.publish import RunIdentity
+from exporter.publishing.publication import RunIdentity
 from exporter.publishing.published_risk import shown_risk
 from exporter.stores import open_store
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
 from exporter.stores.tree_sources import open_tree
-from exporter.tree.documents import (
-    HistoryManifest,
-    InputName,
-)
-from exporter.tree.families import (
-    BUCKET_PAGE,
-    STATUS_KEY,
-    TOTALS_PAGE,
-)
+from exporter.tree.documents import HistoryManifest, InputName
+from exporter.tree.families import BUCKET_PAGE, STATUS_KEY, TOTALS_PAGE
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.same_values import same_values
 

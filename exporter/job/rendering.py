@@ -20,7 +20,7 @@ from exporter.history.periods import periods_of
 from exporter.job.inputs import RunInputs
 from exporter.ledger.checkpoints import checkpoint_of
 from exporter.protocols import PROTOCOLS
-from exporter.publishing.publish import RunIdentity
+from exporter.publishing.publication import RunIdentity
 from exporter.publishing.published_state import PublishedTimes
 from exporter.render.api_examples import examples_of
 from exporter.render.change_list import change_list

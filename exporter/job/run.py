@@ -35,17 +35,16 @@ from exporter.job.steps.gather import compute_tables, gather_inputs, read_missed
 from exporter.job.steps.job import Job
 from exporter.job.steps.publish import publish_tree
 from exporter.job.steps.read import keep_discoveries, read_ledger
-from exporter.publishing.published_risk import shown_risk
-from exporter.publishing.published_state import (
+from exporter.publishing.acceptance import (
     LedgerNotNewerError,
     accept_run,
     check_network,
     check_replaced,
-    read_intent,
-    read_published,
-    read_whole_history,
     refuse_files_of_others,
 )
+from exporter.publishing.published_history import read_whole_history
+from exporter.publishing.published_risk import shown_risk
+from exporter.publishing.published_state import read_intent, read_published
 from exporter.stores import open_store
 from exporter.stores.held_store import HeldStore, hold
 from exporter.stores.memory import MemoryStore

@@ -27,7 +27,7 @@ from exporter.localnet.lake_writer import live_into_lake, live_through, remember
 from exporter.localnet.player import NETWORK, RecordedNetwork, copies_for
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.protocols.movement import NumberField
-from exporter.publishing.published_state import refuse_files_of_others
+from exporter.publishing.acceptance import refuse_files_of_others
 from exporter.stores import open_store
 from exporter.stores.store import Store
 

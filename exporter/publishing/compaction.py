@@ -32,8 +32,8 @@ from exporter.history.empty_runs import EmptyRuns, empty_runs, listed_in_metadat
 from exporter.history.manifest import HistoryPart, data_of, folder_of, history_entry
 from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER, stated_network
 from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
-from exporter.publishing.publish import replace_history
-from exporter.publishing.published_state import read_published, read_whole_history
+from exporter.publishing.published_history import read_whole_history, replace_history
+from exporter.publishing.published_state import read_published
 from exporter.publishing.sweep_record import forget_named, record_superseded
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock, Store, read_many, utc_now

@@ -20,17 +20,10 @@ from exporter import FORMAT
 from exporter.errors import DecodeError, StoreError
 from exporter.history.empty_runs import EmptyRuns, empty_runs
 from exporter.history.liquidations_table import read_table
-from exporter.history.manifest import (
-    data_of,
-    decode_history_manifest,
-    file_ledgers,
-    folder_of,
-    history_entry,
-    span_of,
-)
+from exporter.history.manifest import data_of, decode_history_manifest, file_ledgers, folder_of, history_entry, span_of
 from exporter.history.parquet import ORDER, run_file_of_latest, stated_network
 from exporter.parquet_bounds import POLARS_ERRORS, frame_of, open_parquet
-from exporter.publishing.publish import replace_history
+from exporter.publishing.published_history import replace_history
 from exporter.publishing.published_state import Published, read_current_listing, read_published
 from exporter.publishing.sweep_record import SweepRecord, forget_named, is_withdrawn, read_record
 from exporter.stores.held_store import hold

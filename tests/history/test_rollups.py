@@ -25,7 +25,7 @@ from exporter.history.approximate import APPROXIMATE_NAMES, with_approximate
 from exporter.history.manifest import extend_history, history_below, read_history_manifest
 from exporter.history.parquet import FILE_SCHEMA, ORDER, render_history
 from exporter.history.time_buckets import DAY, HOUR, HOURLY_APPROXIMATE, HOURLY_COLUMNS
-from exporter.publishing.publish import replace_history
+from exporter.publishing.published_history import replace_history
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, etag_of
 from tests.examples import examples, spread, strides

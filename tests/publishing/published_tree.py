@@ -16,8 +16,9 @@ import pytest
 
 from exporter.errors import StoreError
 from exporter.history.manifest import HistoryPart
-from exporter.publishing.publish import Publication, RunIdentity
-from exporter.publishing.published_state import accept_run, read_current_listing, read_published
+from exporter.publishing.acceptance import accept_run
+from exporter.publishing.publication import Publication, RunIdentity
+from exporter.publishing.published_state import read_current_listing, read_published
 from exporter.publishing.sweep_record import SUPERSEDED_KEY
 from exporter.stores.held_store import hold
 from exporter.stores.memory import MemoryStore

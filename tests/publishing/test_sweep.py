@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from exporter.errors import LostRaceError, StoreError
-from exporter.publishing.publish import Publication
-from exporter.publishing.published_state import RUNS_PREFIX, accept_run, manifest_keys
+from exporter.publishing.acceptance import accept_run
+from exporter.publishing.publication import Publication
+from exporter.publishing.published_state import RUNS_PREFIX, manifest_keys
 from exporter.publishing.retention import CACHE_MARGIN, SweepResult
 from exporter.publishing.sweep_record import SUPERSEDED_KEY, is_record, record_superseded
 from exporter.stores.held_store import hold

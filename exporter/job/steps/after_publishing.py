@@ -16,7 +16,8 @@ from exporter.job.steps.job import Job
 from exporter.protocols.compute import Tables
 from exporter.publishing.compaction import compact_history
 from exporter.publishing.proofs import published_proofs
-from exporter.publishing.publish import RunIdentity, read_back_sample
+from exporter.publishing.publication import RunIdentity
+from exporter.publishing.published_sample import read_back_sample
 from exporter.publishing.retention import clock_problem, sweep
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Store

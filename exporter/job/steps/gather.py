@@ -21,7 +21,9 @@ from exporter.job.report import report_missing, report_unpriced
 from exporter.job.steps.job import Job
 from exporter.job.watched import run_before, watched_by
 from exporter.protocols.compute import Tables
-from exporter.publishing.published_state import closed_earlier, lost_inputs, read_published
+from exporter.publishing.acceptance import closed_earlier
+from exporter.publishing.published_history import lost_inputs
+from exporter.publishing.published_state import read_published
 from exporter.render.watched_values import WatchedFile
 from exporter.stores.held_store import HeldStore
 from exporter.tables import PoolKey

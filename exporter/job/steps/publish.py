@@ -10,9 +10,10 @@ from datetime import timedelta
 from exporter.job.inputs import RunInputs
 from exporter.job.rendering import render_run, times_of
 from exporter.job.steps.job import Job
+from exporter.publishing.acceptance import AcceptedRun
 from exporter.publishing.checker import TreeChecker
-from exporter.publishing.publish import Publication, RunIdentity
-from exporter.publishing.published_state import AcceptedRun
+from exporter.publishing.publication import Publication, RunIdentity
+from exporter.publishing.unchanged_histories import UnchangedHistories, find_unchanged_histories
 from exporter.stores.held_store import HeldStore
 from exporter.tree.documents import timestamp
 from exporter.tree.files import RenderedFile
@@ -26,7 +27,7 @@ def publish_tree(job: Job, held: HeldStore, accepted: AcceptedRun, inputs: RunIn
     is checked here has the previous rollups; the one with the new rollups is rendered, and read back as it is,
     when they are written (docs/decisions.md, "Rollups are made after the check of a run").
     """
-    settings, replaced = job.settings, job.replaced_ledger
+    settings = job.settings
     tables, series = inputs.tables, inputs.series
     checker = TreeChecker(tables.ledger, inputs.settings.page_sizes)
     with (
@@ -36,17 +37,19 @@ def publish_tree(job: Job, held: HeldStore, accepted: AcceptedRun, inputs: RunIn
     ):
         rendered = render_run(inputs)
         publication = Publication(held, accepted, rendered.history_part, job.now)
-        lengths, reused = publication.reuse_unchanged_histories(
-            lambda ledger: series.still_open(ledger, tables.close_time) if replaced is None else (),
-            series.keys_of_totals,  # of the runs before this one
-        )
-        checker.seen.update(reused)  # the previous run checked them
+        unchanged = UnchangedHistories()
+        if accepted.published is not None and job.replaced_ledger is None:
+            lengths = series.still_open(accepted.published.status.observed_ledger, tables.close_time)
+            totals = series.keys_of_totals  # of the runs before this one
+            unchanged = find_unchanged_histories(held, accepted.published, lengths, totals)
+        publication.list_again(unchanged.files)
+        checker.seen.update(file.key for file in unchanged.files)  # the previous run checked them
         checker.add_rendered(rendered.history_part.file)
         if tables.risk is not None:
             checker.seen.add(tables.risk.key)  # the census checked it
 
         def checked() -> Iterator[RenderedFile]:
-            for file in rendered.files(lengths):
+            for file in rendered.files(unchanged.lengths):
                 progress.advance()
                 checker.add_rendered(file)
                 yield file

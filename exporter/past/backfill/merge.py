@@ -13,15 +13,10 @@ from exporter.history.manifest import HistoryPart, data_of, extend_history, read
 from exporter.history.parquet import scan_rows, stated_network
 from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
 from exporter.past.backfill.liquidations import Row, with_liquidations
+from exporter.publishing.acceptance import refuse_files_of_others
 from exporter.publishing.compaction import compact_files
-from exporter.publishing.publish import replace_history
-from exporter.publishing.published_state import (
-    read_intent,
-    read_published,
-    read_whole_history,
-    refuse_files_of_others,
-    unfinished_run,
-)
+from exporter.publishing.published_history import read_whole_history, replace_history
+from exporter.publishing.published_state import read_intent, read_published, unfinished_run
 from exporter.publishing.sweep_record import forget_named, record_superseded
 from exporter.stores.held_store import hold_when_free
 from exporter.stores.store import Store, utc_now

@@ -1,4 +1,4 @@
-"""Publishes a run in an order in which a reader never sees half of it, and reads it back afterwards.
+"""Publishes a run in an order in which a reader never sees half of it.
 
 The caller holds the store and has made sure that the run is newer than the published one. Then files are written in
 this order:
@@ -20,55 +20,29 @@ lost are deleted here.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
-import polars as pl
 import pyarrow as pa
 from msgspec import Struct
 
-from exporter.errors import CheckError, ImmutableKeyError, LostRaceError, PublishedCheckError, StoreError
-from exporter.history.manifest import (
-    HistoryPart,
-    extend_history,
-    history_below,
-    refuse_lost_manifest,
-)
-from exporter.history.rollups import MAX_READS, UnreadableHistoryError, updated_rollups
-from exporter.publishing.published_state import (
-    AcceptedRun,
-    Published,
-    died_run,
-    read_current_listing,
-    read_intent,
-    read_published,
-    read_whole_history,
-)
+from exporter.errors import CheckError, ImmutableKeyError, LostRaceError, StoreError
+from exporter.history.manifest import HistoryPart
+from exporter.publishing.acceptance import AcceptedRun
+from exporter.publishing.published_history import extended_manifest, replace_history
+from exporter.publishing.published_state import Published, died_run, read_intent
 from exporter.publishing.retention import clock_problem
-from exporter.publishing.sweep_record import record_run_start, record_superseded
+from exporter.publishing.sweep_record import record_run_start
 from exporter.stores.held_store import HeldStore
-from exporter.stores.store import Clock, Store, Written, etag_of, immutable_key_message, read_many, utc_now
-from exporter.tree.documents import (
-    HistoryManifest,
-    Intent,
-    ManifestFile,
-    RunInput,
-    RunManifest,
-    RunSettings,
-    SystemStatus,
-    timestamp,
-)
+from exporter.stores.store import Clock, Store, Written, immutable_key_message, utc_now
+from exporter.tree.documents import Intent, ManifestFile, RunInput, RunManifest, RunSettings, SystemStatus, timestamp
 from exporter.tree.families import (
-    ALL_HISTORY_PREFIX,
     FAMILIES,
     HISTORY_MANIFEST_KEY,
     INTENT_KEY,
-    MONTH_ROLLUP,
-    POOL_DOCUMENT,
     RUN,
     RUN_FILES,
     STATUS_KEY,
@@ -77,23 +51,10 @@ from exporter.tree.families import (
 )
 from exporter.tree.files import FileKind, RenderedFile, is_key
 from exporter.tree.read_back import render_document
-from exporter.tree.run_listing import RunListing, listed_files
+from exporter.tree.run_listing import RunListing
 
 _PUBLISHER_PREFIXES = (STATUS_KEY, RUN.prefix, *(family.prefix for family in FAMILIES if not family.public))
 """Beginnings of the keys that the publisher itself writes. A run renders no file with such a key."""
-
-_BUCKET_LENGTH = (
-    pl.when(pl.col("key").str.ends_with("/history.csv"))
-    .then(pl.lit("1d"))
-    .otherwise(pl.col("key").str.extract(r"/history/(\w+)\.json$"))
-)
-"""The bucket length of a history document, out of its key, as an expression; null for other keys.
-
-The history in days is also there as CSV.
-"""
-
-MAX_FILES_READ_BACK = 128
-"""Largest number of files of a run that are read back. A run with more files has a sample of them read."""
 
 
 class RunIdentity(Struct, frozen=True):
@@ -158,48 +119,14 @@ class Publication:
         self._began = now()
         self._listed: list[ManifestFile] = []
         self._pages = self._reused = Written()
-        self.history_manifest, self._superseded = _extended_history_manifest(
+        self.history_manifest, self._superseded = extended_manifest(
             held, accepted.published, history, accepted.replaced_ledger
         )
 
-    def reuse_unchanged_histories(
-        self, lengths: Callable[[int], Collection[str]], totals: Collection[str] | None = None
-    ) -> tuple[frozenset[str], list[str]]:
-        """List the published run's history documents again, if no time bucket closed since, instead of writing them.
-
-        ``lengths`` is called with the published ledger. It gives the bucket lengths in which no bucket closed since
-        then. Returns the lengths whose documents are reused, and the keys of these documents. A length is reused only
-        if each of its documents is in the store with the size that the published run's listing gives.
-
-        ``totals`` are the keys of the histories of totals that may be reused, None for all: every run renders those in
-        which no pool was ever observed.
-
-        The digests are taken from that listing, too. The content is not read here, so a damaged document would be
-        listed again. Reading back may find it, and then this run fails. The next run renders everything, because the
-        state that allows to reuse documents is saved only by runs that succeed.
-        """
-        status = None if self._published is None else self._published.status
-        unchanged = () if status is None else lengths(status.observed_ledger)
-        if status is None or not unchanged:
-            return frozenset(), []
-        try:
-            listing = read_current_listing(self._store, status)
-        except StoreError:
-            return frozenset(), []
-        histories = listing.frame.with_columns(_BUCKET_LENGTH.alias("length")).filter(pl.col("length").is_not_null())
-        if totals is not None:
-            histories = histories.filter(
-                pl.col("key").str.starts_with(POOL_DOCUMENT.prefix) | pl.col("key").is_in(list(totals))
-            )
-        folders = set(histories.select(pl.col("key").str.extract(r"^(\w+/\w+/)")).to_series())
-        sizes = {info.key: info.size for folder in sorted(folders) for info in self._store.list(folder)}
-        listed = histories.select("key", "bytes", "length").iter_rows()
-        lost = {length for key, size, length in listed if sizes.get(key) != size}
-        reused_lengths = frozenset(histories["length"]).intersection(unchanged) - lost
-        reused = list(listed_files(histories.filter(pl.col("length").is_in(reused_lengths)).drop("length")))
-        self._listed += reused
-        self._reused += Written(unchanged=len(reused))
-        return reused_lengths, [file.key for file in reused]
+    def list_again(self, files: Collection[ManifestFile]) -> None:
+        """List files of the published run that this run has, too, and does not write."""
+        self._listed += files
+        self._reused += Written(unchanged=len(files))
 
     def write(self, files: Iterable[RenderedFile]) -> None:
         """Write the pages at once, and keep the documents for `complete`.
@@ -330,91 +257,6 @@ class Publication:
         return {died.history_key: died.run_id}
 
 
-def _extended_history_manifest(
-    store: Store, published: Published | None, history: HistoryPart, replaced_ledger: int | None
-) -> tuple[HistoryManifest, list[str]]:
-    """The history's manifest with the run's file, and the keys of the files that it names no more."""
-    previous = read_whole_history(store, older=True, replaced_ledger=replaced_ledger)
-    if previous is None and published is not None:
-        refuse_lost_manifest(store, history.entry.key)
-    continued = previous
-    if replaced_ledger is not None:
-        continued = history_below(previous, min(replaced_ledger, history.entry.first_ledger), history.entry)
-    continued_keys = set[str]() if continued is None else {file.key for file in continued.files}
-    previous_keys = [] if previous is None else [file.key for file in previous.files]
-    superseded = [key for key in previous_keys if key not in continued_keys]
-    return extend_history(continued, history.entry), superseded
-
-
-def replace_history(
-    store: Store,
-    manifest: HistoryManifest,
-    superseded: Mapping[str, str | None],
-    moment: datetime,
-    *,
-    rollups: bool = True,
-    most_reads: int | None = MAX_READS,
-    in_memory: Mapping[str, bytes] | None = None,
-) -> None:
-    """Replace the history's manifest in the held store, after writing the rollups that follow from its new files.
-
-    Every file that the manifest names must be in the store already. A rollup is written if one of its buckets closed,
-    or if it is missing or has another size than the manifest says. Rollups of months that the history lost are deleted.
-
-    Args:
-        store: the store, which is held.
-        manifest: the new manifest, with the rollups of the one that it replaces.
-        moment: the time to record for the superseded files.
-        superseded: the files that the manifest names no more, each with the file that takes its place
-            (`record_superseded`).
-        rollups: whether rollups are brought up to date; False leaves them as they are.
-        most_reads: how many files of the history may be read for rollups; None for as many as are needed.
-        in_memory: files of the history that need not be read, keyed by their keys.
-    """
-    record_superseded(store, superseded, moment)
-    sizes = {info.key: info.size for info in store.list(ALL_HISTORY_PREFIX)} if rollups else {}
-    if rollups:
-        manifest = _with_rollups(store, manifest, sizes, most_reads, in_memory or {})
-    store.put(HISTORY_MANIFEST_KEY, render_document(manifest).data)
-    months = {key for key in sizes if key.startswith(MONTH_ROLLUP.prefix)}
-    store.delete(sorted(months - {entry.key for entry in manifest.rollups}))
-
-
-def _with_rollups(
-    store: Store,
-    manifest: HistoryManifest,
-    sizes: Mapping[str, int],
-    most_reads: int | None,
-    in_memory: Mapping[str, bytes],
-) -> HistoryManifest:
-    """Write the rollups that are due, and return the manifest with their entries.
-
-    ``sizes`` has the size of each rollup that is in the store. A rollup whose history files cannot be read stays as it
-    is.
-    """
-    before = {entry.key: entry for entry in manifest.rollups}
-    lost = {entry.bucket for key, entry in before.items() if sizes.get(key) != entry.bytes}
-    if lost:  # without its entries, all rollups of a bucket length are made again
-        others = [entry for entry in manifest.rollups if entry.bucket not in lost]
-        manifest = msgspec.structs.replace(manifest, rollups=others)
-
-    def read(key: str) -> bytes | None:
-        if key in in_memory:
-            return in_memory[key]
-        stored = store.get(key)
-        return None if stored is None else stored.data
-
-    unchanged, files = updated_rollups(manifest, read, most_reads=most_reads)
-    entries = {entry.key: entry for entry in unchanged}
-    try:
-        for file in files:
-            store.put(file.entry.key, file.data)
-            entries[file.entry.key] = file.entry
-    except UnreadableHistoryError:
-        entries = before | entries
-    return msgspec.structs.replace(manifest, rollups=[entries[key] for key in sorted(entries)])
-
-
 def _refuse_stray(file: RenderedFile) -> None:
     """Raise `CheckError` for a file that no run renders under its key."""
     if not is_key(file.key):
@@ -442,32 +284,3 @@ def _swap_status(store: Store, status: bytes, published: Published | None) -> No
 
 def _time(moment: datetime) -> str:
     return timestamp(int(moment.timestamp()))
-
-
-def read_back_sample(store: Store, identity: RunIdentity) -> int:
-    """Read a sample of the published run's files back, and return how many were read.
-
-    Nothing is read if a later run was published meanwhile. Raises `PublishedCheckError` if the status document names
-    another run, or a file is missing or has other content than the run's listing says.
-    """
-    try:
-        published = read_published(store)
-        if published is None:
-            raise PublishedCheckError(f"{STATUS_KEY} is missing after it was written")
-        status = published.status
-        if status.observed_ledger > identity.observed_ledger:
-            return 0
-        if (status.run_id, status.manifest_sha256) != (identity.run_id, identity.manifest_sha256):
-            raise PublishedCheckError(f"{STATUS_KEY} names run {status.run_id}, not {identity.run_id}")
-        frame = read_current_listing(store, status).frame
-        if frame.height > MAX_FILES_READ_BACK:
-            frame = frame[sorted(random.Random(identity.run_id).sample(range(frame.height), MAX_FILES_READ_BACK))]
-        by_key = {file.key: file for file in listed_files(frame)}
-        for key, stored in read_many(store, by_key):
-            if stored is None:
-                raise PublishedCheckError(f"{key} is missing, though the run's manifest lists it")
-            if etag_of(stored.data) != by_key[key].sha256:
-                raise PublishedCheckError(f"{key} does not have the bytes that the run's manifest gives for it")
-    except StoreError as error:
-        raise PublishedCheckError(f"the published run cannot be read back: {error}") from error
-    return len(by_key)

@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import exporter.stores.folder
 from exporter.errors import CheckError, StoreError
-from exporter.publishing.publish import read_back_sample
-from exporter.publishing.published_state import LedgerNotNewerError
+from exporter.publishing.acceptance import LedgerNotNewerError
+from exporter.publishing.published_sample import read_back_sample
 from exporter.publishing.retention import CACHE_MARGIN
 from exporter.stores.folder import TEMPORARY_PREFIX, FolderStore, write_file
 from exporter.stores.memory import MemoryStore
@@ -204,7 +204,7 @@ THREADS = "import os; print(*(open(f'/proc/self/task/{task}/comm').read() for ta
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux lists the names of threads")
 def test_importing_does_not_start_the_threads_of_polars() -> None:
     """A process that is forked after an import can use Polars; with its threads started, it would wait forever."""
-    command = [sys.executable, "-c", f"import polars, exporter.publishing.publish; {THREADS}"]
+    command = [sys.executable, "-c", f"import polars, exporter.publishing.publication; {THREADS}"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
     assert "polars-0" not in printed

@@ -1,10 +1,9 @@
-"""Tests of exporter/publishing/publish.py: what is written in which order, and what is refused."""
+"""Tests of exporter/publishing/publication.py: what is written in which order, and what is refused."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import nullcontext
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -13,19 +12,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from exporter.errors import (
-    CheckError,
-    ConfigError,
-    ImmutableKeyError,
-    LostRaceError,
-    PublishedCheckError,
-    SourceError,
-    StoreError,
-)
-from exporter.publishing.publish import Publication, RunIdentity, read_back_sample
-from exporter.publishing.published_state import LedgerNotNewerError, accept_run
+from exporter.errors import CheckError, ImmutableKeyError, LostRaceError, StoreError
+from exporter.publishing.acceptance import LedgerNotNewerError, accept_run
+from exporter.publishing.publication import Publication, RunIdentity
 from exporter.publishing.sweep_record import SUPERSEDED_KEY
-from exporter.stores.held_store import HeldStore, hold
+from exporter.stores.held_store import hold
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, Written, etag_of
 from exporter.tree.documents import RunManifest, SystemStatus
@@ -44,15 +35,11 @@ from tests.publishing.published_tree import (
     operations_until,
     publish_run,
     published,
-    published_ledger,
     status_of,
     tree_of,
     walk,
 )
 from tests.stores.bucket_simulator import BucketSimulator, Call, content
-
-CLOSED = int(START.timestamp()) - 5
-"""The close time of the ledgers of all made-up runs."""
 
 
 def phase(call: Call) -> int:
@@ -147,48 +134,6 @@ def test_the_wall_clock_reaches_only_the_records() -> None:
     assert trees[0] == trees[1]
 
 
-@pytest.mark.parametrize("ledger", [99, 100])
-def test_a_ledger_that_is_not_newer_is_refused(ledger: int) -> None:
-    """A run at or below the published ledger is refused before anything is rendered or written."""
-    bucket = BucketSimulator(published(100)[0])
-    rendered: list[RenderedFile] = []
-
-    def stream() -> Iterator[RenderedFile]:
-        for file in make_run(ledger).files:
-            rendered.append(file)
-            yield file
-
-    with pytest.raises(LedgerNotNewerError, match=f"ledger {ledger} is .*published") as refusal:
-        publish_run(bucket, make_run(ledger), files=stream())
-
-    assert refusal.value.already_published == (ledger == 100)
-    assert ([], []) == (rendered, bucket.writes())
-    with pytest.raises(LedgerNotNewerError):
-        accept_run(HeldStore(bucket), ledger, CLOSED)
-
-
-@pytest.mark.parametrize(
-    ("ledger", "seconds", "refused"),
-    [
-        (1_100, 0, None),
-        (1_160, 6, None),
-        (10_000_100, 1_000_000, None),
-        (101, 0, None),
-        (1_101, 0, "1101 is 1001 above .* --replace-ledger 100$"),
-        (1_161, 6, "1161 is 1061 above"),
-        (1_000_100, 6, "1000100 is 1000000 above"),
-        (101, -1, "101 closed at .* ledger 100 of .* --replace-ledger 100, which undoes"),
-        (2**32 - 1, -1, "4294967295 closed at"),
-    ],
-)
-def test_ledgers_that_a_network_can_reach(ledger: int, seconds: int, refused: str | None) -> None:
-    """More ledgers than a network closes in the time, or an earlier close, are the source's fault."""
-    store, _ = published(100)
-
-    with nullcontext() if refused is None else pytest.raises(SourceError, match=refused):
-        accept_run(HeldStore(store), ledger, CLOSED + seconds)
-
-
 def history_ledgers(store: Store) -> list[int]:
     """The ledgers that the history's manifest has."""
     return [file.first_ledger for file in manifest_of(store).files]
@@ -220,16 +165,6 @@ def test_replacing_a_ledger_that_the_network_never_had() -> None:
     assert_whole(store, make_run(1_000_100))
 
 
-@pytest.mark.parametrize("named", [99, 101, 1_000_100])
-def test_only_the_ledger_of_a_published_run_can_be_replaced(named: int) -> None:
-    """Naming another ledger is refused with the newest that was published, and nothing is written."""
-    bucket = BucketSimulator(published(100)[0])
-    with pytest.raises(ConfigError, match=f"{named} is not .*; the newest that was published or begun is 100"):
-        publish_run(bucket, make_run(90), replaced_ledger=named)
-
-    assert [] == bucket.writes()
-
-
 @pytest.mark.parametrize("ledger", [102, 103, 104])
 def test_replacing_several_runs(ledger: int) -> None:
     """The history loses the named ledger and every later one, whether the run is before, at or after it."""
@@ -252,22 +187,6 @@ def test_replacing_an_unfinished_run() -> None:
 
     assert_whole(store, run)
     assert [100, 101] == history_ledgers(store)
-
-
-def test_an_unfinished_run_bars_earlier_ledgers() -> None:
-    """After a run died while it replaced documents, only its ledger or a later one may be published."""
-    store, _ = published(100)
-    fail_publishing(store, make_run(110), 0)
-    accept_run(HeldStore(store), 105, CLOSED)  # it failed before it touched a document
-
-    fail_publishing(store, make_run(110), operations_until(store, make_run(110), INTENT_KEY) + 3)
-    with pytest.raises(LedgerNotNewerError, match="below 110, at which a run began") as refusal:
-        publish_run(store, make_run(105))
-
-    assert not refusal.value.already_published
-    assert 100 == published_ledger(store)
-    publish_run(store, make_run(110))
-    assert_whole(store, make_run(110))
 
 
 def test_two_publishers_at_once() -> None:
@@ -437,62 +356,3 @@ def test_an_entry_of_another_file() -> None:
     wrong = replace(run.history, entry=msgspec.structs.replace(run.history.entry, bytes=1))
     with pytest.raises(CheckError, match=r"100\.parquet: the history's entry"):
         publish_run(MemoryStore(), run, history=wrong)
-
-
-# -- reading back ---------------------------------------------------------------------------------------------------
-
-RUN = make_run(100)
-FILES = len({file.key for file in RUN.files}) + 1  # and the Parquet file
-
-
-@pytest.mark.parametrize("key", [*sorted({file.key for file in RUN.files}), RUN.history.file.key, STATUS_KEY, None])
-@pytest.mark.parametrize("damage", [None, b"", b"{}"])
-def test_any_damage_is_found(key: str | None, damage: bytes | None) -> None:
-    """Any file of the run, or its manifest, that is missing or other than it was written is named."""
-    store = MemoryStore()
-    identity = publish_run(store, RUN)
-    key = key or identity.manifest_key
-    if damage is None:
-        store.delete([key])
-    else:
-        store.put(key, damage)
-    with pytest.raises(PublishedCheckError, match=key):
-        read_back_sample(store, identity)
-
-
-def test_a_status_that_names_another_run_is_found() -> None:
-    """A status document that names another run of this ledger is found; a later run is not this run's failure."""
-    store = MemoryStore()
-    identity = publish_run(store, RUN)
-    with pytest.raises(PublishedCheckError, match="names run 100-"):
-        read_back_sample(store, replace(identity, run_id="100-other"))
-    publish_run(store, make_run(101))
-
-    assert 0 == read_back_sample(store, identity)
-
-
-def test_what_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All files of a small run are compared, and a sample of a larger one, which differs from run to run."""
-    store = MemoryStore()
-    assert FILES == read_back_sample(store, publish_run(store, RUN))
-    monkeypatch.setattr("exporter.publishing.publish.MAX_FILES_READ_BACK", 4)
-    samples = set()
-    for ledger in range(101, 111):
-        bucket = BucketSimulator(store)
-        assert 4 == read_back_sample(bucket, publish_run(store, make_run(ledger)))
-        samples.add(
-            tuple(call.key for call in bucket.calls if not call.key.startswith(("v1/pages", "v1/runs", "hist")))
-        )
-
-    assert len(samples) > 3
-
-
-def test_a_store_that_cannot_be_read() -> None:
-    """An error of the store while it is read back means that the check failed, not the publishing."""
-    store = MemoryStore()
-    identity = publish_run(store, RUN)
-    for position in range(FILES + 2):
-        bucket = BucketSimulator(store)
-        bucket.fail_at(position, StoreError("connection reset"))
-        with pytest.raises(PublishedCheckError, match="connection reset"):
-            read_back_sample(bucket, identity)

@@ -1,4 +1,4 @@
-"""A manifest of the history that is older than the published run is refused, and no other one."""
+"""Tests of exporter/publishing/published_history.py: a manifest older than the published run is refused, no other."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 from exporter import FORMAT
 from exporter.errors import StoreError
 from exporter.history.manifest import history_entry
-from exporter.publishing import publish
-from exporter.publishing.published_state import lost_inputs, read_published, read_whole_history
+from exporter.publishing import publication
+from exporter.publishing.published_history import lost_inputs, read_whole_history
+from exporter.publishing.published_state import read_published
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import etag_of
 from exporter.tree.documents import HistoryManifest, Intent
@@ -127,7 +128,7 @@ def test_two_runs_that_die_after_a_replacement_lose_nothing_more(monkeypatch: py
         clock.advance(timedelta(minutes=5))
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) if dies else nullcontext():
             if dies:
-                patch.setattr(publish, "_swap_status", Mock(side_effect=KeyboardInterrupt))
+                patch.setattr(publication, "_swap_status", Mock(side_effect=KeyboardInterrupt))
             publish_run(store, make_run(ledger), clock, replaced_ledger=replaced_ledger)
 
     for ledger in (10, 20, 30, 40):
