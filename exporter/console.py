@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import click
 
 from exporter.errors import without_keys
+from exporter.standard_output import writing_output
 
 LOG_FORMATS = ("auto", "text", "json")
 
@@ -41,12 +42,16 @@ def without_commands(text: str) -> str:
 
 
 def _echo(text: str, stream: TextIO) -> None:
-    """Write a text at once. A closed log stops nothing. A closed standard output raises ``BrokenPipeError``."""
-    try:
+    """Write a text at once. A log that cannot be written stops nothing.
+
+    Standard output that cannot be written raises what `writing_output` raises.
+    """
+    if stream is sys.stdout:
+        with writing_output():
+            click.echo(text, file=stream, nl=False)
+        return
+    with suppress(OSError):
         click.echo(text, file=stream, nl=False)
-    except BrokenPipeError:
-        if stream is sys.stdout:
-            raise
 
 
 class Console:

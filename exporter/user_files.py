@@ -19,6 +19,7 @@ from time import monotonic, sleep
 from typing import BinaryIO
 
 from exporter.errors import ConfigError
+from exporter.standard_output import writing_output
 
 STANDARD_OUTPUT = Path("-")
 
@@ -90,8 +91,9 @@ def writing(target: Path, setting: str) -> Iterator[Path]:
             yield temporary
         with temporary.open("rb") as content:
             if target == STANDARD_OUTPUT:
-                shutil.copyfileobj(content, sys.stdout.buffer)
-                sys.stdout.buffer.flush()
+                with writing_output():
+                    shutil.copyfileobj(content, sys.stdout.buffer)
+                    sys.stdout.buffer.flush()
                 return
             with _refused(target, setting), _opened(target) as into:
                 shutil.copyfileobj(content, into)

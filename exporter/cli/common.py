@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import io
-import os
 import signal
 import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ import click
 from exporter.console import LOG_FORMATS, Console, without_commands
 from exporter.durations import DurationRange
 from exporter.errors import ConfigError, ExitCode, ExporterError, without_keys
+from exporter.standard_output import drop_unwritten, writing_output
 from exporter.user_files import user_path
 
 if TYPE_CHECKING:
@@ -67,8 +67,21 @@ WRITTEN_FILE = _File(path_type=Path, dir_okay=False, allow_dash=True)
 class MainGroup(click.Group):
     """A group of commands whose usage errors quote no URL, because a URL may hold a key.
 
-    A command whose standard output is closed, as by ``head``, ends at once and says nothing, as other programs do.
+    A command whose standard output is closed, as by ``head``, ends at once and says nothing, as other programs do. If
+    standard output cannot be written for another reason, the command says so. A log that cannot be written stops
+    nothing.
     """
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            with writing_output():  # help and versions; commands handle their own errors (`ending`)
+                return super().main(*args, **kwargs)
+        except ConfigError as error:
+            with suppress(OSError):
+                click.echo(f"error: {error}", err=True)
+            sys.exit(error.exit_code)
+        finally:
+            drop_unwritten()
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         if isinstance(sys.stdout, io.TextIOWrapper):  # a path need not be text, and a locale may lack a character
@@ -95,7 +108,6 @@ def _until_output_closes() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes what is left when it ends
         sys.exit(OUTPUT_CLOSED)
 
 
@@ -230,6 +242,7 @@ def ending(console: Console) -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         if not console.is_json:
-            click.echo(without_commands(without_keys(traceback.format_exc())), err=True, nl=False)
+            with suppress(OSError):  # a log that cannot be written stops nothing
+                click.echo(without_commands(without_keys(traceback.format_exc())), err=True, nl=False)
         console.error(f"unexpected, and a bug: {type(error).__name__}: {error}", ExitCode.UNEXPECTED)
         sys.exit(ExitCode.UNEXPECTED)

@@ -26,6 +26,7 @@ from exporter.cli.common import (
 )
 from exporter.console import Console
 from exporter.errors import ConfigError, ExitCode
+from exporter.standard_output import write_line
 
 proof_options = options(
     click.option(
@@ -207,7 +208,7 @@ def census(
         raise ConfigError("--archive: name the history archive to read")
     taken = take(settings, archive, None if out is None else open_store(out), console)
     if out is None:
-        click.echo(encode(taken).decode())
+        write_line(encode(taken).decode())
         return
     for item in taken.unread:
         protocol = f" of {item.protocol}" if item.protocol else ""

@@ -22,6 +22,7 @@ from exporter.cli.common import (
 )
 from exporter.console import Console, without_commands
 from exporter.errors import ConfigError, ExitCode, without_keys
+from exporter.standard_output import write_line
 
 
 @click.command(epilog=exit_codes(RUN_CODES))
@@ -73,4 +74,4 @@ def plan(snapshot: Path | None, **configured: Any) -> None:
         from exporter.job.plan import describe
 
         for line in describe(configuration_of(**configured), snapshot):
-            click.echo(without_commands(without_keys(line)))
+            write_line(without_commands(without_keys(line)))

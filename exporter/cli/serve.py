@@ -24,6 +24,7 @@ from exporter.cli.common import (
 )
 from exporter.console import Console, own_command
 from exporter.errors import ConfigError, ExitCode
+from exporter.standard_output import write_line
 from exporter.user_files import user_path
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def serve(out: str, host: str, port: int) -> None:
 
         if "://" in out:
             raise ConfigError("--out: serve shows a folder; copy the tree of a bucket into one (docs/operations.md)")
-        run_server(user_path(out), host, port, lambda host, port: click.echo(f"serving {out} at http://{host}:{port}/"))
+        run_server(user_path(out), host, port, lambda host, port: write_line(f"serving {out} at http://{host}:{port}/"))
 
 
 @click.command(epilog=exit_codes({ExitCode.DONE: "written"}))
@@ -72,7 +73,7 @@ def edge(platform: Platform, config: Path | None, root: str | None, origin: str 
 
         settings = configuration_of(config).settings
         for path in write_edge(user_path(out), render_edge(platform, settings, root=root, origin=origin)):
-            click.echo(path)
+            write_line(str(path))
 
 
 @click.command(
@@ -179,7 +180,7 @@ def localnet(
             start = start_ledger or DEFAULT_START_LEDGER
             network = RecordedNetwork(copies=copies_for(pools), seed=seed, start_ledger=start)
             for market in network.copies:
-                click.echo(f'[[markets]]\nprotocol = "blend"\naddress = "{market}"\n')
+                write_line(f'[[markets]]\nprotocol = "blend"\naddress = "{market}"\n')
         server_behaviour = Behaviour(
             lags=lags or (0,),
             seed=seed,
@@ -189,4 +190,4 @@ def localnet(
         )
         app = create_app(network, server_behaviour)
         what = f"ledger {network.chain.latest} of {network.passphrase!r}"
-        serve(app, host, port, lambda url: click.echo(f"serving {what} as a Stellar RPC at {url}"))
+        serve(app, host, port, lambda url: write_line(f"serving {what} as a Stellar RPC at {url}"))

@@ -1,4 +1,4 @@
-"""A command whose standard output or log is closed."""
+"""A command whose standard output or log is closed, or cannot be written."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ import pytest
 
 from exporter.console import Console
 from tests.examples import sampled
+
+FULL = Path("/dev/full")
+"""A device that refuses every write, as a full disk does."""
+
+on_linux = pytest.mark.skipif(not FULL.exists(), reason="only Linux has /dev/full")
 
 
 class Closed(StringIO):
@@ -46,3 +51,21 @@ def test_closed_standard_output_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys, "stdout", closed := Closed())
     with pytest.raises(BrokenPipeError):
         Console("text", closed).event("answer", "1")
+
+
+@on_linux
+@pytest.mark.parametrize("arguments", sampled([["--version"], ["plan", "--help"], ["edge", "nginx"]], 3))
+def test_standard_output_that_refuses_is_named(arguments: list[str], tmp_path: Path) -> None:
+    """A full disk behind standard output is the user's to mend, so the message says that, and no bug is reported."""
+    command = [sys.executable, "-m", "exporter", *arguments]
+    with FULL.open("wb") as full:
+        ended = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (2, b"error: cannot write to standard output: No space left on device\n") == (ended.returncode, ended.stderr)
+
+
+@on_linux
+def test_a_log_that_refuses_changes_no_exit_code(tmp_path: Path) -> None:
+    """A full disk behind standard error loses the messages, and nothing else."""
+    command = [sys.executable, "-m", "exporter", "status", "nothing"]
+    with FULL.open("wb") as full:
+        assert 3 == subprocess.run(command, cwd=tmp_path, stderr=full, check=False).returncode
