@@ -16,9 +16,7 @@ from exporter.errors import CheckError, SourceError, pluralize, printable
 from exporter.event_loops import refuse_running_loop
 from exporter.publishing.faults import Fault, TreeFaultsError
 from exporter.render.openapi import VERSION_FIELD, openapi_document
-from exporter.tree.families import (
-    STATUS_KEY,
-)
+from exporter.tree.families import STATUS_KEY
 
 
 def check_tree(uri: str, sample: int | None = None, progress: Callable[[int], None] = lambda _: None) -> CheckSummary:

@@ -12,12 +12,7 @@ from exporter.audit.evidence_proof import claims_of
 from exporter.audit.fetched_tree import EarlierRun, FetchedTree
 from exporter.audit.history_files import check_as_written, refuse_other_version, rows_by_ledger
 from exporter.audit.unproven import Unproven, UnprovenReason
-from exporter.errors import (
-    ExporterError,
-    RefutedError,
-    SourceError,
-    pluralize,
-)
+from exporter.errors import ExporterError, RefutedError, SourceError, pluralize
 from exporter.history.empty_runs import empty_runs
 from exporter.history.export import rows_of
 from exporter.history.parquet import render_history
@@ -29,10 +24,7 @@ from exporter.protocols.compute import Tables
 from exporter.render.lists import render_assets
 from exporter.render.watched_values import WatchedFile, watched_values
 from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
-from exporter.tree.families import (
-    CHANGES,
-    CHANGES_TABLE,
-)
+from exporter.tree.families import CHANGES, CHANGES_TABLE
 
 
 class RepeatedRuns(Struct):

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import network_of
-from exporter.errors import (
-    RefutedError,
-)
+from exporter.errors import RefutedError
 from exporter.job.evidence import Evidence
 from exporter.job.reading import read_again
 from exporter.past.archive.archive_places import Archives

@@ -36,17 +36,7 @@ from exporter.tree.documents import (
     SystemStatus,
     encode,
 )
-from exporter.tree.families import (
-    CENSUS,
-    CHANGES,
-    CHANGES_TABLE,
-    EVIDENCE,
-    PROOFS,
-    RUN,
-    STATUS_KEY,
-    TRUST,
-    VERIFIER,
-)
+from exporter.tree.families import CENSUS, CHANGES, CHANGES_TABLE, EVIDENCE, PROOFS, RUN, STATUS_KEY, TRUST, VERIFIER
 from exporter.tree.run_listing import RunListing, ledger_of, listing_of
 
 

@@ -12,14 +12,7 @@ from exporter.errors import CheckError
 from exporter.publishing.checker import TreeChecker
 from exporter.publishing.faults import Fault
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import (
-    AssetHistory,
-    Census,
-    DataPackage,
-    OpenApiDocument,
-    ProofList,
-    TotalsHistory,
-)
+from exporter.tree.documents import AssetHistory, Census, DataPackage, OpenApiDocument, ProofList, TotalsHistory
 from exporter.tree.families import BUCKET_PAGE, OPENAPI_KEY, RECENT, TOTALS_PAGE
 from exporter.tree.run_listing import RunListing
 

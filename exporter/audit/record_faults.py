@@ -8,20 +8,8 @@ from collections.abc import Iterator
 from exporter.past.archive.stellar_proof import RefusedError, Trust, check_proof
 from exporter.past.archive.trusted_organisations import signed_by
 from exporter.publishing.faults import Fault
-from exporter.tree.documents import (
-    InputName,
-    Proof,
-    ProofList,
-    RunManifest,
-    SystemStatus,
-)
-from exporter.tree.families import (
-    PROOF,
-    PROOFS,
-    STATUS_KEY,
-    WATCHED,
-    kind_of,
-)
+from exporter.tree.documents import InputName, Proof, ProofList, RunManifest, SystemStatus
+from exporter.tree.families import PROOF, PROOFS, STATUS_KEY, WATCHED, kind_of
 from exporter.tree.run_listing import RunListing
 
 _INPUT_ORDER: tuple[InputName, ...] = ("evidence", "risk", "watched", "history")

@@ -10,14 +10,8 @@ import msgspec
 from exporter.history.manifest import file_reference
 from exporter.history.rollups import KINDS, ReadFile, UnreadableHistoryError, has_same_history, updated_rollups
 from exporter.publishing.faults import Fault
-from exporter.tree.documents import (
-    HistoryManifest,
-    HistoryRollup,
-    LiquidationsFile,
-)
-from exporter.tree.families import (
-    HISTORY_MANIFEST_KEY,
-)
+from exporter.tree.documents import HistoryManifest, HistoryRollup, LiquidationsFile
+from exporter.tree.families import HISTORY_MANIFEST_KEY
 from exporter.tree.same_values import same_values
 
 LASTING_ROLLUPS = {kind.key for kind in KINDS}

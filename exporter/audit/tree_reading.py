@@ -10,9 +10,7 @@ from typing import Any, TypeVar
 from exporter.bounds import DOCUMENT_BYTES, FILE_BYTES, TOGETHER_BYTES, TooLargeError
 from exporter.errors import CheckError, NothingPublishedError
 from exporter.stores.tree_sources import TreeSource
-from exporter.tree.families import (
-    STATUS_KEY,
-)
+from exporter.tree.families import STATUS_KEY
 from exporter.tree.read_back import parse_back
 
 MAX_READ_TOGETHER = 64

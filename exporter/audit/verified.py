@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from exporter.audit.census import Complete
+from exporter.audit.completeness import Complete
 from exporter.audit.unproven import MAX_NAME_CHARACTERS, MAX_NAMES, Unproven
 from exporter.errors import SourceError, lasting, pluralize, printable
 from exporter.past.archive.stellar_proof import Trust

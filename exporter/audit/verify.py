@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from exporter.audit.census import KEYS_OF_READING, Complete, check_complete, coverage_of
 from exporter.audit.check import other_version
+from exporter.audit.completeness import Complete, check_complete
 from exporter.audit.derived_risk import is_unshown_risk, judge_risk
 from exporter.audit.earlier_runs import RepeatedRuns, earlier_rows, judge_inputs, repeat_earlier
 from exporter.audit.evidence_claims import unproven_evidence, unproven_notices
@@ -26,17 +26,13 @@ from exporter.audit.fetched_tree import FetchedTree, fetch, files_of_run
 from exporter.audit.published_tree import check_files
 from exporter.audit.publisher_records import judge_records
 from exporter.audit.rerender import Rerendered, rerender
+from exporter.audit.run_coverage import KEYS_OF_READING, coverage_of
 from exporter.audit.statements import statements_of
 from exporter.audit.unlisted_files import judge_unlisted_files
 from exporter.audit.unproven import Unproven, UnprovenReason
 from exporter.audit.verified import Verified
 from exporter.console import Console
-from exporter.errors import (
-    CheckError,
-    ConfigError,
-    RefutedError,
-    SourceError,
-)
+from exporter.errors import CheckError, ConfigError, RefutedError, SourceError
 from exporter.history.liquidations_table import table_fault
 from exporter.history.manifest import file_ledgers
 from exporter.job.evidence import Evidence
@@ -47,14 +43,7 @@ from exporter.past.archive.trusted_organisations import signed_by, trust_file, t
 from exporter.stores.store import Clock, utc_now
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import Census
-from exporter.tree.families import (
-    CENSUS,
-    HISTORY_FILES_PREFIX,
-    HISTORY_MANIFEST_KEY,
-    PROOFS,
-    TRUST,
-    VERIFIER,
-)
+from exporter.tree.families import CENSUS, HISTORY_FILES_PREFIX, HISTORY_MANIFEST_KEY, PROOFS, TRUST, VERIFIER
 from exporter.tree.run_listing import ledger_of
 from exporter.tree.verifier import verifier_file
 

@@ -199,14 +199,14 @@ def census(
     settings, answers = configuration_of(config, network).settings, answers_next_to(console)
     from msgspec import structs
 
-    from exporter.audit.census import census as take
+    from exporter.audit.census import take_census
     from exporter.stores import open_store
     from exporter.tree.documents import encode
 
     archive = archive_of(**archive_arguments)
     if archive is None:
         raise ConfigError("--archive: name the history archive to read")
-    taken = take(settings, archive, None if out is None else open_store(out), console)
+    taken = take_census(settings, archive, None if out is None else open_store(out), console)
     if out is None:
         write_line(encode(taken).decode())
         return

@@ -25,13 +25,7 @@ from exporter.history.manifest import file_reference
 from exporter.job.evidence_lines import LINE_KINDS
 from exporter.publishing.sweep_record import SUPERSEDED_KEY, SweepRecord
 from exporter.tree import documents
-from exporter.tree.families import (
-    HISTORY_MANIFEST_KEY,
-    INTENT_KEY,
-    LIQUIDATIONS,
-    PROOFS,
-    STATUS_KEY,
-)
+from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, LIQUIDATIONS, PROOFS, STATUS_KEY
 from tests.audit.archived_runs import ArchivedRuns
 from tests.audit.trees import Files, digest, encoded, manifest_of, read, seal, status_of, write
 from tools.generated_docs import ROOT

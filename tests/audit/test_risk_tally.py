@@ -16,7 +16,8 @@ import polars as pl
 import pytest
 from msgspec import structs
 
-from exporter.audit.census import add_risk, census
+from exporter.audit.added_risk import add_risk
+from exporter.audit.census import take_census
 from exporter.audit.derived_risk import is_unshown_risk, judge_risk
 from exporter.audit.fetched_tree import fetch
 from exporter.audit.risk_tally import MarketTally, PoolFacts
@@ -131,7 +132,7 @@ def _published(folder: Path, change: Callable[[Entries], None]) -> tuple[Path, F
     write_snapshot(LedgerSnapshot(28, chain.latest, closed, network_id(network.passphrase), entries), earlier)
     settings = settings_for(folder / "out")
     run(settings, snapshot=earlier)
-    census(settings, given, open_store(str(folder / "out")), Silence())
+    take_census(settings, given, open_store(str(folder / "out")), Silence())
     run(settings, archive=given)
     return folder / "out", given
 
@@ -199,7 +200,7 @@ def test_the_table_has_its_rows(counted: tuple[Path, FromArchive]) -> None:
     """The market has a row at present prices and one for each fall; a second census changes nothing."""
     out, given = counted
     before = (out / "history/risk.parquet").read_bytes(), (out / KEY).read_bytes()
-    census(settings_for(out), given, open_store(str(out)), Silence())
+    take_census(settings_for(out), given, open_store(str(out)), Silence())
     rows = pl.read_parquet(out / "history/risk.parquet").filter(market=BLEND_V2)
     market = figures(out)
 
