@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from exporter.console import Console
 from exporter.errors import ExporterError
-from exporter.job.report import RunLog
+from exporter.job.run_log import RunLog
 from exporter.localnet.player import DEFAULT_START_LEDGER, RecordedNetwork
 from exporter.localnet.server import create_app, running
 from exporter.stores import open_store

@@ -19,8 +19,8 @@ from exporter.console import Console
 from exporter.deployments.listing import MarketListings
 from exporter.deployments.networks import NETWORKS
 from exporter.job import rendering
-from exporter.job.report import RunLog
 from exporter.job.run import execute
+from exporter.job.run_log import RunLog
 from exporter.job.scope_reading import read_protocols
 from exporter.job.sources import OpenSource, RpcEndpoints, Source, StoredLedger, WithoutProof
 from exporter.ledger.view import LedgerView, read_at_one_ledger

@@ -13,14 +13,7 @@ from msgspec.structs import replace
 from exporter.config import NetworkSettings, Settings
 from exporter.deployments import MARKET
 from exporter.deployments.listing import MarketListings
-from exporter.discovery import (
-    Discovered,
-    DiscoveryContext,
-    discover_context,
-    learn,
-    remember_named,
-    remembered,
-)
+from exporter.discovery import Discovered, DiscoveryContext, discover_context, learn, remember_named, remembered
 from exporter.discovery.known_markets import LearnedContract, Memory
 from exporter.job.evidence import Evidence
 from exporter.job.exclude import remove_excluded

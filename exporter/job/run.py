@@ -19,9 +19,10 @@ from exporter.console import Console
 from exporter.errors import ExitCode, ExporterError, SourceError, pluralize
 from exporter.event_loops import refuse_running_loop
 from exporter.job.rendering import times_of
-from exporter.job.report import RunLog, report_outcome
+from exporter.job.run_log import RunLog
 from exporter.job.run_report import RunReport
 from exporter.job.sources import RpcEndpoints, Source, StoredLedger, check_rpc_urls
+from exporter.job.step_reports import report_outcome
 from exporter.job.steps.after_publishing import (
     add_proof,
     compact_closed,

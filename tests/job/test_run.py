@@ -14,7 +14,7 @@ import pytest
 
 from exporter.console import Console
 from exporter.errors import CheckError, NotNewerError, SourceError, StoreError
-from exporter.job.report import RunLog
+from exporter.job.run_log import RunLog
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.stores.store import Store

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.errors import ExitCode
-from exporter.job.report import RunLog
+from exporter.job.run_log import RunLog
 from exporter.job.run_summary import MAX_NAMED_ITEMS, MAX_TEXT_CHARACTERS, main, render_summary
 from tests.examples import examples
 

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from exporter.cli import main
 from exporter.errors import ExitCode
-from exporter.job.report import RunLog, metrics_of
+from exporter.job.run_log import RunLog
+from exporter.job.run_metrics import metrics_of
 from exporter.job.run_report import RunReport
 from exporter.render.run_documents import render_metrics
 from tests.failure_drill import INTERVAL_MINUTES, Drill, Outcome, documented, outcomes

@@ -17,7 +17,7 @@ from exporter.job.earlier_changes import read_earlier_changes, rows_of_copy
 from exporter.job.inputs import RunInputs, run_settings
 from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed
 from exporter.job.reading import MarketsReading
-from exporter.job.report import report_missing, report_unpriced
+from exporter.job.step_reports import report_missing, report_unpriced
 from exporter.job.steps.job import Job
 from exporter.job.watched import run_before, watched_by
 from exporter.protocols.compute import Tables

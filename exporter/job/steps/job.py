@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from exporter.config import Settings
 from exporter.deployments.networks import network_of
-from exporter.job.report import RunLog
+from exporter.job.run_log import RunLog
 from exporter.job.sources import Source
 from exporter.stores.store import Clock, Store
 

@@ -10,8 +10,8 @@ from exporter.deployments.networks import network_id
 from exporter.job.evidence import Evidence
 from exporter.job.known_markets_file import load_memory, save_memory
 from exporter.job.reading import MarketsReading, read_markets
-from exporter.job.report import report_dead_endpoints, report_discovered, report_notices
 from exporter.job.sources import check_ledger_clock
+from exporter.job.step_reports import report_dead_endpoints, report_discovered, report_notices
 from exporter.job.steps.job import Job
 from exporter.ledger.rpc.client import RpcCounters
 from exporter.tree.files import RenderedFile

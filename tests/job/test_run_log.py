@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from itertools import permutations
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from exporter.deployments.listing import MarketKey, MarketListings
 from exporter.errors import ConfigError
-from exporter.job.report import RunLog, report_missing
-from exporter.tree.documents import Unread
-from tests.job_runs import settings_for
-from tests.render.compared import A, B, pool, tables
+from exporter.job.run_log import RunLog
 
 
 def test_incomplete_until_the_last_word(tmp_path: Path) -> None:
@@ -42,8 +34,8 @@ def test_incomplete_until_the_last_word(tmp_path: Path) -> None:
 def test_a_step_has_the_seconds_that_it_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seconds and the processor's seconds of a step are those between its begin and its end."""
     report = RunLog(tmp_path / "report.json", command="run")
-    monkeypatch.setattr("exporter.job.report.monotonic", iter([100.0, 103.5]).__next__)
-    monkeypatch.setattr("exporter.job.report.process_time", iter([7.0, 7.25]).__next__)
+    monkeypatch.setattr("exporter.job.run_log.monotonic", iter([100.0, 103.5]).__next__)
+    monkeypatch.setattr("exporter.job.run_log.process_time", iter([7.0, 7.25]).__next__)
     with report.step("read", "reading"):
         pass
 
@@ -91,18 +83,3 @@ def test_a_report_on_standard_output_is_one_document(capfdbinary: pytest.Capture
     report.finish(0)
 
     assert 0 == json.loads(capfdbinary.readouterr().out)["exit_code"]
-
-
-@pytest.mark.parametrize("protocols", list(permutations(["alula", "blend", "k2"])))
-def test_a_listed_market_that_was_not_read_is_named_whatever_else_its_address_was_tried_as(
-    protocols: tuple[str, ...],
-) -> None:
-    """Markets of other protocols with the same address are not listed, and hide it neither before nor behind it."""
-    listings = MarketListings((), [MarketKey("blend", B)])
-    unread = [Unread(B, None, protocol, "undecodable", "it is") for protocol in protocols]
-    of_run = replace(tables(1, [pool(A)], unread=unread), listings=listings)
-    read: Any = SimpleNamespace(listings=listings, notices=[])
-    log = RunLog(None)
-
-    assert [B] == report_missing(settings_for(), of_run, read, log)
-    assert ["blend"] == [item.protocol for item in of_run.of_listed().unread]
