@@ -7,6 +7,7 @@ import io
 import signal
 import sys
 import textwrap
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 OUTPUT_CLOSED = 128 + signal.SIGPIPE
 """The exit code of a command whose standard output was closed: the one that a shell reports for SIGPIPE."""
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+"""What ends a program from outside: a service manager, a container, or a terminal that is closed."""
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -225,14 +229,19 @@ def reporting(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def ending(console: Console) -> Iterator[None]:
-    """End the command with the exit code of an error inside. Only a bug shows a traceback, which has no whole URL."""
+    """End the command with the exit code of an error inside. Only a bug shows a traceback, which has no whole URL.
+
+    A signal that asks the command to stop ends it like Ctrl-C does, so that it gives up its lease and says that it was
+    stopped. A signal that the parent ignores, as ``nohup`` does, stays ignored.
+    """
     try:
-        yield
+        with _stop_signals_interrupt():
+            yield
     except ExporterError as error:
         console.error(str(error), error.exit_code)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        console.error("interrupted; what was published before is unchanged", ExitCode.UNEXPECTED)
+        console.error("stopped from outside; a published tree stays whole", ExitCode.UNEXPECTED)
         sys.exit(ExitCode.UNEXPECTED)
     except BrokenPipeError:
         raise  # `MainGroup` handles it
@@ -246,3 +255,19 @@ def ending(console: Console) -> Iterator[None]:
                 click.echo(without_commands(without_keys(traceback.format_exc())), err=True, nl=False)
         console.error(f"unexpected, and a bug: {type(error).__name__}: {error}", ExitCode.UNEXPECTED)
         sys.exit(ExitCode.UNEXPECTED)
+
+
+@contextmanager
+def _stop_signals_interrupt() -> Iterator[None]:
+    """Raise ``KeyboardInterrupt`` for each of `STOP_SIGNALS` whose default is to kill the process at once."""
+    if threading.current_thread() is not threading.main_thread():  # Python sets handlers in no other thread
+        yield
+        return
+    changed = [number for number in STOP_SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+    for number in changed:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, signal.SIG_DFL)
