@@ -3,7 +3,7 @@
 Each command begins in one module and uses those named after it:
 
 - ``exporter check`` asks whether the tree is whole: `check`; `published_tree`, `published_checker`, `tree_reading`,
-  `record_faults`, `publisher_records`, `leftovers`, `history_files`, `rollup_faults`, `document_schemas`,
+  `manifest_faults`, `private_files`, `leftovers`, `history_files`, `rollup_faults`, `document_schemas`,
   `public_urls`, and `check_summary` for the result.
 - ``exporter check`` and ``exporter verify`` render a run again: `rerender`, `input_history`, `statements`.
 - ``exporter verify`` asks whether its numbers follow from the ledger: `verify`; `fetched_tree`, `earlier_runs`,

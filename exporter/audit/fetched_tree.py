@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from exporter.audit.evidence_proof import claims_of
 from exporter.audit.input_history import InputHistory, fetch_history
-from exporter.audit.publisher_records import RECORDS
-from exporter.audit.record_faults import input_faults
+from exporter.audit.manifest_faults import input_faults
+from exporter.audit.private_files import PRIVATE_KEYS
 from exporter.audit.tree_reading import decoded, document, required
 from exporter.bounds import FILE_BYTES
 from exporter.errors import CheckError, DecodeError
@@ -21,7 +21,7 @@ from exporter.history.changes_table import NO_ROWS, rows_before
 from exporter.history.export import read_manifest
 from exporter.job.inputs import inputs_named
 from exporter.job.watched import watched_from, watched_in
-from exporter.publishing.sweep_record import SUPERSEDED_KEY, SweepRecord, decode_record, is_undone
+from exporter.publishing.sweep_state import SWEEP_STATE_KEY, SweepState, decode_sweep_state, is_undone_run
 from exporter.render.watched_values import WatchedFile
 from exporter.stores.tree_sources import TreeSource, open_tree
 from exporter.tree.documents import (
@@ -77,8 +77,8 @@ class FetchedTree(Struct, frozen=True):
         risk: the risk document that the run showed; None if it showed none.
         listed_proofs: the list of proofs; None if there is none.
         proof_files: the proofs of these runs, by run id.
-        records: the census, the verifier and the list of organisations, by key, as far as the tree has them.
-        publisher_records: the publisher's own records, by key.
+        companions: the census, the verifier and the list of organisations, by key, as far as the tree has them.
+        private_files: the files that the publisher keeps for itself, by key.
         keys: the keys of all files of the tree; None if they cannot be listed.
         strangers: names of what else is there, each with what it is.
     """
@@ -101,8 +101,8 @@ class FetchedTree(Struct, frozen=True):
     risk: bytes | None
     listed_proofs: ProofList | None
     proof_files: dict[str, bytes]
-    records: dict[str, bytes]
-    publisher_records: dict[str, bytes]
+    companions: dict[str, bytes]
+    private_files: dict[str, bytes]
     keys: set[str] | None
     strangers: list[str]
 
@@ -124,14 +124,14 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
         files = listing_of(manifest.files_key, manifest.files_sha256, await required(source, manifest.files_key))
         for text in input_faults(status, manifest, files):
             raise CheckError(f"{status.manifest_key}: {text}")
-        optional = (PROOFS.only_key, CENSUS.only_key, VERIFIER.only_key, TRUST.only_key, *RECORDS)
+        optional = (PROOFS.only_key, CENSUS.only_key, VERIFIER.only_key, TRUST.only_key, *PRIVATE_KEYS)
         contents = [(key, await source.get(key, FILE_BYTES)) for key in optional]
-        records = {key: content for key, content in contents if content is not None}
-        proof_list = records.pop(PROOFS.only_key, None)
+        extras = {key: content for key, content in contents if content is not None}
+        proof_list = extras.pop(PROOFS.only_key, None)
         listed_proofs = None if proof_list is None else decoded(PROOFS.only_key, proof_list, ProofList)
         proofs = [] if listed_proofs is None else listed_proofs.proofs
-        record = decode_record(records.get(SUPERSEDED_KEY))
-        earlier, left_out = await _find_earlier(source, status, proofs, record, most_earlier)
+        sweep_state = decode_sweep_state(extras.get(SWEEP_STATE_KEY))
+        earlier, left_out = await _find_earlier(source, status, proofs, sweep_state, most_earlier)
         repeated = {status.run_id, *(run.run_id for run in earlier)}
         now = await read_manifest(source)
         named = inputs_named(manifest.inputs, "history")
@@ -167,8 +167,8 @@ async def fetch(uri: str, folder: Path, most_earlier: int) -> FetchedTree:
                 for proof in proofs
                 if proof.run_id in repeated
             },
-            records={key: data for key, data in records.items() if key not in RECORDS},
-            publisher_records={key: data for key, data in records.items() if key in RECORDS},
+            companions={key: data for key, data in extras.items() if key not in PRIVATE_KEYS},
+            private_files={key: data for key, data in extras.items() if key in PRIVATE_KEYS},
             keys=source.keys(""),
             strangers=source.strangers(),
         )
@@ -203,7 +203,7 @@ async def _watched(source: TreeSource, item: RunInput, status: SystemStatus) -> 
 
 
 async def _find_earlier(
-    source: TreeSource, status: SystemStatus, proofs: Iterable[Proof], record: SweepRecord, most: int
+    source: TreeSource, status: SystemStatus, proofs: Iterable[Proof], sweep_state: SweepState, most: int
 ) -> tuple[list[EarlierRun], dict[str, str]]:
     """The newest earlier runs with evidence, at most ``most``, and why other runs are not among them.
 
@@ -223,23 +223,24 @@ async def _find_earlier(
             left_out[run_id] = f"only the newest {most} earlier runs are repeated"
             continue
         try:
-            runs.append(await _earlier(source, run_id, record))
+            runs.append(await _earlier(source, run_id, sweep_state))
         except CheckError as error:
             left_out[run_id] = str(error)
     return runs, left_out
 
 
-async def _earlier(source: TreeSource, run_id: str, record: SweepRecord | None = None) -> EarlierRun:
+async def _earlier(source: TreeSource, run_id: str, sweep_state: SweepState | None = None) -> EarlierRun:
     """Read the evidence of an earlier run.
 
-    Raises `CheckError` if it or what leads to it is missing or damaged, or if a later run undid the run by ``record``.
+    Raises `CheckError` if it or what leads to it is missing or damaged, or if the run is undone, as ``sweep_state``
+    says.
     """
     manifest = await document(source, RUN.key(run_id=run_id), RunManifest)
     listing = listing_of(manifest.files_key, manifest.files_sha256, await required(source, manifest.files_key))
     named = [*listing.under(EVIDENCE.prefix)]
     if listing.run_id(ledger_of(run_id)) != run_id or len(named) != 1:
         raise CheckError("its manifest does not name its evidence")
-    if record is not None and is_undone(listing, record):
+    if sweep_state is not None and is_undone_run(listing, sweep_state):
         raise CheckError("a run with --replace-ledger undid it")
     key = named[0].key
     evidence = await required(source, key, named[0].sha256)

@@ -24,7 +24,7 @@ from exporter.publishing.published_state import (
     read_listing,
     read_published,
 )
-from exporter.publishing.sweep_record import SweepRecord, is_undone, read_record
+from exporter.publishing.sweep_state import SweepState, is_undone_run, read_sweep_state
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import Proof
 from exporter.tree.families import EVIDENCE
@@ -88,10 +88,10 @@ def prove(
     failed: ArchiveError | StoreError | None = None
     with tempfile.TemporaryDirectory() as folder:
         opened = Archives.open(archives or trusted.archives, Path(folder), Deadline(deadline, "--deadline"))
-        record = read_record(store)
+        sweep_state = read_sweep_state(store)
         for run_id, manifest_key in _runs_without_proof(store):
             try:
-                evidence = _evidence_of(store, manifest_key, record)
+                evidence = _evidence_of(store, manifest_key, sweep_state)
                 if evidence is None:
                     continue
                 content = make_proof(opened, ledger_of(run_id), trusted)[1]
@@ -132,14 +132,14 @@ def _runs_without_proof(store: Store) -> list[_PublishedRun]:
     return [run for run in newest if run.run_id not in proven_runs]
 
 
-def _evidence_of(store: Store, manifest_key: str, record: SweepRecord) -> ListedBytes | None:
+def _evidence_of(store: Store, manifest_key: str, sweep_state: SweepState) -> ListedBytes | None:
     """The evidence of the run with this manifest, if there is anything to prove of it.
 
     None if the run has none, if a sweep removed the run meanwhile, or if a run with ``--replace-ledger`` undid it.
     Raises `StoreError` if the evidence is missing or damaged.
     """
     listing = read_listing(store, manifest_key)
-    if listing is None or is_undone(listing, record):
+    if listing is None or is_undone_run(listing, sweep_state):
         return None
     evidence = next(listing.under(EVIDENCE.prefix), None)
     if evidence is None:

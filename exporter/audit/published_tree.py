@@ -13,9 +13,9 @@ import polars as pl
 from msgspec.structs import fields
 
 from exporter.audit.check_summary import CheckSummary
+from exporter.audit.manifest_faults import manifest_faults, proof_faults, proof_list_faults
 from exporter.audit.public_urls import check_public_urls
 from exporter.audit.published_checker import PublishedTreeChecker
-from exporter.audit.record_faults import proof_faults, proof_list_faults, record_faults
 from exporter.audit.rollup_faults import rollup_faults
 from exporter.audit.tree_reading import Decoded, decoded, read_each, required
 from exporter.bounds import DOCUMENT_BYTES, FILE_BYTES
@@ -24,7 +24,8 @@ from exporter.history.manifest import file_ledgers
 from exporter.past.archive.stellar_proof import RefusedError, read_trust
 from exporter.publishing.checker import CheckCounts
 from exporter.publishing.faults import Fault, TreeFaultsError
-from exporter.publishing.sweep_record import SUPERSEDED_KEY, decode_record
+from exporter.publishing.published_state import unfinished_run
+from exporter.publishing.sweep_state import SWEEP_STATE_KEY, decode_sweep_state
 from exporter.render.openapi import VERSION_FIELD
 from exporter.stores.tree_sources import HttpSource, TreeSource, open_tree
 from exporter.tree.decoding import decode_json, refuse_other_format
@@ -137,7 +138,7 @@ class _Check:
         check._checker.add(STATUS_KEY, published)
         check._checker.add(status.manifest_key, manifest_bytes)
         check._checker.add(manifest.files_key, listing_bytes)
-        for fault in record_faults(status, manifest, manifest_bytes, listing):
+        for fault in manifest_faults(status, manifest, manifest_bytes, listing):
             check._checker.fault(fault.key, fault.text)
         return check
 
@@ -314,16 +315,16 @@ async def _unfinished(source: TreeSource, status: SystemStatus) -> Fault | None:
     """The fault that a run died while it replaced documents, which explains other faults; None if none did."""
     data = await source.get(INTENT_KEY, MAX_INTENT_BYTES)
     try:
-        intent = decode_json(data or b"", Intent)
+        unfinished = unfinished_run(status, decode_json(data or b"", Intent))
     except msgspec.DecodeError:
         return None
-    replaces = intent.replaced_ledger is not None and intent.run_id != status.run_id
-    if intent.observed_ledger <= status.observed_ledger and not replaces:
+    if unfinished is None:
         return None
+    undone_from = unfinished.replaced_ledger
     return Fault(
         INTENT_KEY,
-        f"a run at ledger {intent.observed_ledger} began to replace documents and has not finished; run again"
-        + (f" with --replace-ledger {intent.replaced_ledger}" if replaces else ""),
+        f"a run at ledger {unfinished.observed_ledger} began to replace documents and has not finished; run again"
+        + ("" if undone_from is None else f" with --replace-ledger {undone_from}"),
     )
 
 
@@ -342,16 +343,16 @@ def _sample(files: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
 
 
 async def _unnamed_files(source: TreeSource, manifest: HistoryManifest, run_id: str) -> list[Fault]:
-    """A fault for each Parquet file of the history that neither its manifest nor the publisher's records name."""
+    """A fault for each Parquet file of the history that neither its manifest nor the publisher's private files name."""
     present = {key for key in source.keys(HISTORY_FILES_PREFIX) or () if file_ledgers(key) is not None}
     unnamed = present - {file.key for file in manifest.files}
     if not unnamed:
         return []
-    record = decode_record(await source.get(SUPERSEDED_KEY, DOCUMENT_BYTES))
+    sweep_state = decode_sweep_state(await source.get(SWEEP_STATE_KEY, DOCUMENT_BYTES))
     intent = await source.get(INTENT_KEY, MAX_INTENT_BYTES)
     with suppress(msgspec.DecodeError):
         begun = decode_json(intent or b"", Intent)
         if begun.run_id != run_id:  # that run died, or is still at work
             unnamed.discard(begun.history_key or "")
     what = "belongs to no manifest: put back the newest v1/history.json, or run exporter history rebuild"
-    return [Fault(key, what) for key in sorted(unnamed - record.history.keys())]
+    return [Fault(key, what) for key in sorted(unnamed - sweep_state.history.keys())]

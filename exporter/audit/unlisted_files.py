@@ -46,7 +46,7 @@ def judge_unlisted_files(
 def _judged_keys(tree: FetchedTree, made: Rerendered) -> set[str]:
     """The keys of all files that were compared, or that other checks judge or name."""
     history = tree.history_manifest
-    keys = {file.key for file in tree.files} | _JUDGED_APART | tree.publisher_records.keys() | made.bucket_pages
+    keys = {file.key for file in tree.files} | _JUDGED_APART | tree.private_files.keys() | made.bucket_pages
     keys |= {family.key(run_id=tree.status.run_id) for family in (RUN, RUN_FILES)}
     keys |= {file.key for file in history.files}
     keys |= {proof.proof_key for proof in tree.proofs}

@@ -23,8 +23,8 @@ from exporter.audit.earlier_runs import RepeatedRuns, earlier_rows, judge_inputs
 from exporter.audit.evidence_claims import unproven_evidence, unproven_notices
 from exporter.audit.evidence_proof import Outcome, check_proof_claims, claims_of, hold_against, proof_of
 from exporter.audit.fetched_tree import FetchedTree, fetch, files_of_run
+from exporter.audit.private_files import judge_private_files
 from exporter.audit.published_tree import check_files
-from exporter.audit.publisher_records import judge_records
 from exporter.audit.rerender import Rerendered, rerender
 from exporter.audit.run_coverage import KEYS_OF_READING, coverage_of
 from exporter.audit.statements import statements_of
@@ -199,7 +199,7 @@ class _Verification:
         tree, covered = repeated.tree, repeated.earlier.covered
         network = tree.status.network
         trusted = trust_of(network, trust)
-        self.unproven.add(UnprovenReason.STATEMENTS, other_verifiers(tree.records, network, trust))
+        self.unproven.add(UnprovenReason.STATEMENTS, other_verifiers(tree.companions, network, trust))
         with self._console.step("prove", "comparing the evidence with the network's checkpoint") as facts:
             buckets = self._folder / "buckets"
             opened = Archives.open(archives or trusted.archives, buckets, Deadline(deadline, "--deadline"))
@@ -236,7 +236,7 @@ class _Verification:
                     self.unproven,
                 )
                 facts.update(markets=all_contracts.markets)
-        census = tree.records.get(CENSUS.only_key)
+        census = tree.companions.get(CENSUS.only_key)
         if census is not None and not _is_census_of(census, all_contracts):
             self.unproven.add(UnprovenReason.STATEMENTS, [CENSUS.only_key])
         return all_contracts
@@ -254,7 +254,7 @@ class _Verification:
         self.unproven.add(UnprovenReason.STATEMENTS, unshown)
 
     def judge_the_rest(self, repeated: _Repeated, compared: _Compared) -> _Rest:
-        """Name what no earlier step covers: earlier rows of the history, other files, the publisher's records."""
+        """Name what no earlier step covers: earlier rows of the history, other files, the private files."""
         tree, unproven = repeated.tree, self.unproven
         covered = repeated.earlier.covered
         rows = uncovered_rows = 0
@@ -271,8 +271,8 @@ class _Verification:
         run_file = next((key for key in history_keys if file_ledgers(key) is not None), "")
         newest = max((file.last_ledger for file in tree.history.files), default=0)
         made = repeated.made
-        for reason, text in judge_records(
-            tree.publisher_records, tree.status, made.state, made.older, run_file, newest
+        for reason, text in judge_private_files(
+            tree.private_files, tree.status, made.state, made.older, run_file, newest
         ):
             if reason is None:
                 self.statements.append(text)
@@ -377,9 +377,9 @@ def _transitions(tree: FetchedTree) -> Iterator[str]:
         yield f"{HISTORY_MANIFEST_KEY}: transitions of {item.protocol}"
 
 
-def other_verifiers(records: Mapping[str, bytes], network: str, trust: Path | None) -> Iterator[str]:
+def other_verifiers(companions: Mapping[str, bytes], network: str, trust: Path | None) -> Iterator[str]:
     """The tree's verifier and its list of organisations, if they are not the ones that are in use here."""
     for key, own in {VERIFIER.only_key: verifier_file(), TRUST.only_key: trust_file(network, trust)[0]}.items():
-        if key in records and records[key] != own:
-            digests = [sha256(data).hexdigest() for data in (records[key], own)]
+        if key in companions and companions[key] != own:
+            digests = [sha256(data).hexdigest() for data in (companions[key], own)]
             yield f"{key} has the SHA-256 {digests[0]}, and the one in use here {digests[1]}"

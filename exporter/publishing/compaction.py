@@ -4,7 +4,7 @@ A compacted file has exactly the rows of the files that it replaces, sorted by m
 runs of these files that have no rows (`exporter.history.empty_runs`). The same files always give the same bytes. Three
 steps make sure that nothing is lost, and that no reader meets a missing file:
 
-1. The sweep's record notes which file replaces which, and since when. So the sweep keeps the replaced files for the
+1. The sweep's state notes which file replaces which, and since when. So the sweep keeps the replaced files for the
    retention time.
 2. The compacted file is written. Its key names its ledgers and its content, so it overwrites no other file.
 3. The history's manifest is replaced in one step.
@@ -34,7 +34,7 @@ from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER, stated_ne
 from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
 from exporter.publishing.published_history import read_whole_history, replace_history
 from exporter.publishing.published_state import read_published
-from exporter.publishing.sweep_record import forget_named, record_superseded
+from exporter.publishing.sweep_state import forget_named, record_replaced
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock, Store, read_many, utc_now
 from exporter.tables import PoolKey, pool_keys
@@ -259,7 +259,7 @@ def compact_history(
         joined_keys = {file.key for file in piece.files}
         replaced_by: dict[str, str | None] = dict.fromkeys(joined_keys, compacted.entry.key)
         replaced_by[compacted.entry.key] = None  # about to be written: nobody needs it until the manifest names it
-        record_superseded(held, replaced_by, now())
+        record_replaced(held, replaced_by, now())
         held.put_new(compacted.file.key, compacted.file.data)
         files = [*(file for file in manifest.files if file.key not in joined_keys), compacted.entry]
         files.sort(key=lambda file: file.first_ledger)

@@ -33,9 +33,9 @@ from exporter.errors import CheckError, ImmutableKeyError, LostRaceError, StoreE
 from exporter.history.manifest import HistoryPart
 from exporter.publishing.acceptance import AcceptedRun
 from exporter.publishing.published_history import extended_manifest, replace_history
-from exporter.publishing.published_state import Published, died_run, read_intent
+from exporter.publishing.published_state import Published, read_intent, unfinished_run
 from exporter.publishing.retention import clock_problem
-from exporter.publishing.sweep_record import record_run_start
+from exporter.publishing.sweep_state import record_run_start
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock, Store, Written, immutable_key_message, utc_now
 from exporter.tree.documents import Intent, ManifestFile, RunInput, RunManifest, RunSettings, SystemStatus, timestamp
@@ -72,11 +72,11 @@ class SealedRun(Struct, frozen=True):
     """A run whose files are all known, except for the status document.
 
     Attributes:
-        records: the publisher's own files: the listing, the run's manifest and the history's manifest.
+        manifests: the listing, the run's manifest and the history's manifest.
     """
 
     identity: RunIdentity
-    records: tuple[RenderedFile, ...]
+    manifests: tuple[RenderedFile, ...]
 
 
 class _WaitingFile(NamedTuple):
@@ -98,7 +98,7 @@ class Publication:
 
     Each of them raises `LostRaceError` if the hold is lost, `ImmutableKeyError` if a page exists with other content,
     and `StoreError` if the store fails. Whatever is raised, the published run stays as it was. Only the status
-    document, the run's manifest, the intent and the sweep's record depend on the wall clock.
+    document, the run's manifest, the intent and the sweep's state depend on the wall clock.
 
     Args:
         held: the store.
@@ -119,7 +119,7 @@ class Publication:
         self._began = now()
         self._listed: list[ManifestFile] = []
         self._pages = self._reused = Written()
-        self.history_manifest, self._superseded = extended_manifest(
+        self.history_manifest, self._replaced = extended_manifest(
             held, accepted.published, history, accepted.replaced_ledger
         )
 
@@ -173,19 +173,21 @@ class Publication:
 
         Raises `CheckError`, before readers find anything new, if the status document does not state the run's facts.
         """
-        store, records = self._store, {file.key: file for file in run.records}
+        store, manifests = self._store, {file.key: file for file in run.manifests}
         for field in ("run_id", "observed_ledger", "manifest_key", "manifest_sha256", "previous_run_id"):
             stated, expected = getattr(status, field), getattr(run.identity, field)
             if stated != expected:
                 raise CheckError(f"{STATUS_KEY}: {field} is {stated}, not {expected}")
         document = render_document(status)
         for key in (RUN_FILES.key(run_id=run.identity.run_id), run.identity.manifest_key):
-            store.put(key, records[key].data)
+            store.put(key, manifests[key].data)
         closed = int(datetime.fromisoformat(status.ledger_close_time).timestamp())
         is_start_certain = not self._pages.unchanged and clock_problem(self._began, closed) is None
         moment, part = run.identity.published_at, self._history
         began = self._began if is_start_certain else None
-        record_run_start(store, run.identity.manifest_key, began, moment=moment, died=self._file_of_died_run())
+        record_run_start(
+            store, run.identity.manifest_key, began, moment=moment, left_files=self._file_of_unfinished_run()
+        )
         newest = max((file.last_ledger for file in self.history_manifest.files if file != part.entry), default=0)
         intent = Intent(
             run.identity.run_id,
@@ -193,13 +195,13 @@ class Publication:
             started_at=_time(moment),
             history_key=part.file.key,
             history_ledger=newest,
-            replaced_ledger=self._taken_back_from(),
+            replaced_ledger=self._undone_from(),
         )
         store.put(INTENT_KEY, msgspec.json.encode(intent))
         parquet = store.put_many([(part.file.key, part.file.data)], immutable=True)
         in_memory = {part.file.key: part.file.data}
-        superseded = dict.fromkeys(self._superseded, part.file.key)
-        replace_history(store, self.history_manifest, superseded, moment, in_memory=in_memory)
+        replaced_files = dict.fromkeys(self._replaced, part.file.key)
+        replace_history(store, self.history_manifest, replaced_files, moment, in_memory=in_memory)
         replaced = Written()
         for waiting in (self._documents, self._listings):
             replaced += store.put_many((file.key, file.data) for file in waiting)
@@ -238,23 +240,23 @@ class Publication:
                 raise ImmutableKeyError(immutable_key_message(file.key))
         self._list(file)
 
-    def _died_run(self) -> Intent | None:
-        """The run that last began to replace documents and was not published; None if there is none."""
-        return died_run(self._published, read_intent(self._store))
+    def _unfinished_run(self) -> Intent | None:
+        status = None if self._published is None else self._published.status
+        return unfinished_run(status, read_intent(self._store))
 
-    def _taken_back_from(self) -> int | None:
-        """The lowest ledger that this run takes back, or that runs took back that died since the published run."""
-        died = self._died_run()
-        ledgers = (self._replaced_ledger, None if died is None else died.replaced_ledger)
+    def _undone_from(self) -> int | None:
+        """The lowest ledger whose run this run undoes, or an unfinished run before it undid."""
+        unfinished = self._unfinished_run()
+        ledgers = (self._replaced_ledger, None if unfinished is None else unfinished.replaced_ledger)
         return min((ledger for ledger in ledgers if ledger is not None), default=None)
 
-    def _file_of_died_run(self) -> dict[str, str]:
+    def _file_of_unfinished_run(self) -> dict[str, str]:
         """The id of a run that died before the history's manifest named its Parquet file, keyed by that file."""
-        died = self._died_run()
-        named = {file.key for file in self.history_manifest.files}.union(self._superseded)
-        if died is None or died.history_key is None or died.history_key in named:
+        unfinished = self._unfinished_run()
+        named = {file.key for file in self.history_manifest.files}.union(self._replaced)
+        if unfinished is None or unfinished.history_key is None or unfinished.history_key in named:
             return {}
-        return {died.history_key: died.run_id}
+        return {unfinished.history_key: unfinished.run_id}
 
 
 def _refuse_stray(file: RenderedFile) -> None:

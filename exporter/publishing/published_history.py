@@ -22,8 +22,8 @@ from exporter.history.manifest import (
     refuse_lost_manifest,
 )
 from exporter.history.rollups import MAX_READS, UnreadableHistoryError, updated_rollups
-from exporter.publishing.published_state import Published, decode_stored, died_run, read_intent, read_published
-from exporter.publishing.sweep_record import record_superseded
+from exporter.publishing.published_state import Published, decode_stored, read_intent, read_published, unfinished_run
+from exporter.publishing.sweep_state import record_replaced
 from exporter.stores.store import Store, etag_of
 from exporter.tree.documents import HistoryManifest, RunInput
 from exporter.tree.families import ALL_HISTORY_PREFIX, HISTORY_MANIFEST_KEY, MONTH_ROLLUP
@@ -43,18 +43,18 @@ def read_whole_history(
     if manifest is None:
         return None
     published, intent = read_published(store, older=True), read_intent(store)
-    died = died_run(published, intent)
-    replaced_ledgers = replaced_ledger, None if died is None else died.replaced_ledger
-    taken_back = min((each for each in replaced_ledgers if each is not None), default=None)
-    required_ledger = 0 if died is None else died.history_ledger
-    if published is not None and (died is None or died.replaced_ledger is None):
+    unfinished = unfinished_run(None if published is None else published.status, intent)
+    replaced_ledgers = replaced_ledger, None if unfinished is None else unfinished.replaced_ledger
+    undone_from = min((each for each in replaced_ledgers if each is not None), default=None)
+    required_ledger = 0 if unfinished is None else unfinished.history_ledger
+    if published is not None and (unfinished is None or unfinished.replaced_ledger is None):
         required_ledger = max(required_ledger, published.status.observed_ledger)
     newest = max((file.last_ledger for file in manifest.files), default=0)
     fault = None
     if newest < required_ledger and replaced_ledger is None:
         fault = f"ends at ledger {newest}, but ledger {required_ledger} was published"
     elif published is not None:
-        lacking = _lacking(store, published, manifest, taken_back)
+        lacking = _lacking(store, published, manifest, undone_from)
         if lacking is not None:
             fault = f"lacks {lacking}, which run {published.status.run_id} went on from or wrote"
     if fault is not None:
@@ -95,17 +95,18 @@ def _not_in(manifest: HistoryManifest, ledgers: Iterable[int]) -> set[int]:
     return {ledger for ledger, at in places.items() if not at or spans[at - 1][1] < ledger}
 
 
-def _lacking(store: Store, published: Published, manifest: HistoryManifest, taken_back: int | None) -> str | None:
+def _lacking(store: Store, published: Published, manifest: HistoryManifest, undone_from: int | None) -> str | None:
     """What of the published run's history the manifest lacks although it is there; None if it lacks nothing.
 
-    Ledgers from ``taken_back`` on may be missing. A file that is gone or damaged cannot be named again.
+    Ledgers from ``undone_from`` on may be missing, because their runs are undone. A file that is gone or damaged cannot
+    be named again.
     """
     ledger = published.status.observed_ledger
-    if taken_back is None and _not_in(manifest, [ledger]):
+    if undone_from is None and _not_in(manifest, [ledger]):
         return f"ledger {ledger}"
     for item in lost_inputs(store, published, manifest):
         _, last = file_ledgers(item.key) or (0, 0)
-        if taken_back is None or last < taken_back:
+        if undone_from is None or last < undone_from:
             stored = store.get(item.key)
             if stored is not None and etag_of(stored.data) == item.sha256:
                 return item.key
@@ -124,14 +125,14 @@ def extended_manifest(
         continued = history_below(previous, min(replaced_ledger, history.entry.first_ledger), history.entry)
     continued_keys = set[str]() if continued is None else {file.key for file in continued.files}
     previous_keys = [] if previous is None else [file.key for file in previous.files]
-    superseded = [key for key in previous_keys if key not in continued_keys]
-    return extend_history(continued, history.entry), superseded
+    replaced = [key for key in previous_keys if key not in continued_keys]
+    return extend_history(continued, history.entry), replaced
 
 
 def replace_history(
     store: Store,
     manifest: HistoryManifest,
-    superseded: Mapping[str, str | None],
+    replaced: Mapping[str, str | None],
     moment: datetime,
     *,
     rollups: bool = True,
@@ -146,14 +147,14 @@ def replace_history(
     Args:
         store: the store, which is held.
         manifest: the new manifest, with the rollups of the one that it replaces.
-        moment: the time to record for the superseded files.
-        superseded: the files that the manifest names no more, each with the file that takes its place
-            (`record_superseded`).
+        moment: the time to record for the replaced files.
+        replaced: the files that the manifest names no more, each with the file that replaces it
+            (`record_replaced`).
         rollups: whether rollups are brought up to date; False leaves them as they are.
         most_reads: how many files of the history may be read for rollups; None for as many as are needed.
         in_memory: files of the history that need not be read, keyed by their keys.
     """
-    record_superseded(store, superseded, moment)
+    record_replaced(store, replaced, moment)
     sizes = {info.key: info.size for info in store.list(ALL_HISTORY_PREFIX)} if rollups else {}
     if rollups:
         manifest = _with_rollups(store, manifest, sizes, most_reads, in_memory or {})

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from exporter.errors import CheckError, StoreError
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json, refuse_other_format
-from exporter.tree.documents import Intent
+from exporter.tree.documents import Intent, SystemStatus
 from exporter.tree.families import INTENT_KEY, RUN, STATUS_KEY
 from exporter.tree.files import check_key, is_key
 from exporter.tree.run_listing import RunListing, listing_of
@@ -112,24 +112,15 @@ def read_intent(store: Store) -> Intent | None:
     return None if stored is None else decode_stored(INTENT_KEY, stored, Intent)
 
 
-def unfinished_run(published: Published | None, intent: Intent | None) -> Intent | None:
-    """The run above the published ledger that began to replace documents and did not finish; None if there is none.
-
-    A run with ``--replace-ledger`` may be below that ledger, and is not found here: see `died_run`.
-    """
-    if intent is None or (published is not None and intent.observed_ledger <= published.status.observed_ledger):
-        return None
-    return intent
-
-
-def died_run(published: Published | None, intent: Intent | None) -> Intent | None:
-    """The run that began to replace documents and was not published, at any ledger; None if there is none.
+def unfinished_run(published: PublishedStatus | SystemStatus | None, intent: Intent | None) -> Intent | None:
+    """The run that began to replace documents and was not published; None if there is none.
 
     Below the published ledger, that can only be a run with ``--replace-ledger``.
     """
-    if intent is None or (published is not None and intent.run_id == published.status.run_id):
-        return None
-    return intent if intent.replaced_ledger is not None else unfinished_run(published, intent)
+    if intent is None or published is None:
+        return intent
+    undoes_runs = intent.replaced_ledger is not None and intent.run_id != published.run_id
+    return intent if undoes_runs or intent.observed_ledger > published.observed_ledger else None
 
 
 def manifest_keys(store: Store) -> list[str]:

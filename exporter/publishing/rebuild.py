@@ -25,7 +25,7 @@ from exporter.history.parquet import ORDER, run_file_of_latest, stated_network
 from exporter.parquet_bounds import POLARS_ERRORS, frame_of, open_parquet
 from exporter.publishing.published_history import replace_history
 from exporter.publishing.published_state import Published, read_current_listing, read_published
-from exporter.publishing.sweep_record import SweepRecord, forget_named, is_withdrawn, read_record
+from exporter.publishing.sweep_state import SweepState, forget_named, is_undone_file, read_sweep_state
 from exporter.stores.held_store import hold
 from exporter.stores.store import Clock, Store, etag_of, utc_now
 from exporter.tree.documents import HistoryFile, HistoryManifest
@@ -85,9 +85,9 @@ def rebuild_history(store: Store, *, dry_run: bool = False, now: Clock = utc_now
     if somebody else holds the store.
     """
     with nullcontext(store) if dry_run else hold(store) as held:
-        published, record, previous = read_published(held, older=True), read_record(held), _previous(held)
+        published, sweep_state, previous = read_published(held, older=True), read_sweep_state(held), _previous(held)
         findings = dict[str, Finding]()
-        candidates = list(_candidates(held, record, findings))
+        candidates = list(_candidates(held, sweep_state, findings))
         candidates += _from_latest(held, published, candidates, findings, dry_run=dry_run)
         network = None if published is None else published.status.network
         candidates = _of_one_network(candidates, network, findings)
@@ -120,7 +120,7 @@ def rebuild_history(store: Store, *, dry_run: bool = False, now: Clock = utc_now
                     liquidations.key, Fate.LEFT_OUT, "not the file that the manifest named; backfill again"
                 )
         if not dry_run:
-            recorded = {key: replaced.by for key, replaced in record.history.items()}
+            recorded = {key: replaced.by for key, replaced in sweep_state.history.items()}
             replaced = {each.key: each.because for each in findings.values() if each.fate is Fate.REPLACED}
             newly_replaced = {key: by for key, by in replaced.items() if recorded.get(key) != by}
             replace_history(held, manifest, newly_replaced, now(), most_reads=None)
@@ -139,14 +139,14 @@ def _previous(store: Store) -> HistoryManifest:
     return HistoryManifest(format=FORMAT, observed_ledger=0, files=[])
 
 
-def _candidates(store: Store, record: SweepRecord, findings: dict[str, Finding]) -> Iterator[_Candidate]:
+def _candidates(store: Store, sweep_state: SweepState, findings: dict[str, Finding]) -> Iterator[_Candidate]:
     """The files below ``history/`` that can be part of the history. ``findings`` gets those that cannot."""
     for key in sorted(info.key for info in store.list(HISTORY_FILES_PREFIX)):
         if file_ledgers(key) is None:
             findings[key] = Finding(key, Fate.LEFT_OUT, "its name is not that of a file of the history")
             continue
-        if is_withdrawn(key, record):
-            findings[key] = Finding(key, Fate.LEFT_OUT, "a run with --replace-ledger withdrew it")
+        if is_undone_file(key, sweep_state):
+            findings[key] = Finding(key, Fate.LEFT_OUT, "a run with --replace-ledger undid its run")
             continue
         stored = store.get(key)
         try:

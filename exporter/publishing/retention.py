@@ -8,16 +8,16 @@ It removes them in this order, so that the next sweep completes one that died:
 2. Pages that are older than the retention time and belong to no retained run.
 3. Manifests and listings of runs whose retention time is over, and listings of runs that died before they wrote their
    manifest.
-4. Parquet files that the history's manifest does not name, if the sweep's record has said for the retention time why:
+4. Parquet files that the history's manifest does not name, if the sweep's state has said for the retention time why:
    they were compacted, or written by a run that died. Files that neither names are kept, and reported.
 5. Temporary files.
 
 Nothing is removed while it is uncertain what is needed, while a run has not finished, or while somebody publishes.
 
 Readers of a run can go on for the retention time after another run superseded it. A run cannot say itself when that
-was. So the sweep keeps a record (`exporter.publishing.sweep_record`): a run that is neither published nor recorded is
-superseded from now on. If the record is lost, that is so for every run, and files are kept too long rather than too
-short. The record also spares the sweep most listings of runs, and for a day the list of all pages.
+was. So the sweep keeps a state (`exporter.publishing.sweep_state`): a run that is neither published nor recorded is
+superseded from now on. If the state is lost, that is so for every run, and files are kept too long rather than too
+short. The state also spares the sweep most listings of runs, and for a day the list of all pages.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from exporter.errors import LostRaceError, StoreError
 from exporter.history.manifest import file_ledgers
 from exporter.publishing import published_state
 from exporter.publishing.published_history import read_whole_history
-from exporter.publishing.sweep_record import SweepRecord, has_successor, read_record, write_record
+from exporter.publishing.sweep_state import SweepState, has_successor, read_sweep_state, write_sweep_state
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import HistoryManifest
@@ -86,7 +86,7 @@ class SweepResult(Struct, frozen=True):
     Attributes:
         refused: why the sweep ended before it removed everything that is due; None if it did not.
         ageless: why nothing was removed by its age; None if ages could be determined.
-        unnamed: Parquet files that neither the history's manifest nor the sweep's record names. They were kept.
+        unnamed: Parquet files that neither the history's manifest nor the sweep's state names. They were kept.
     """
 
     documents: int = 0
@@ -106,7 +106,7 @@ class _Plan(Struct, frozen=True):
         retained: runs that are superseded for less than the retention time.
         expired: runs that are superseded for longer.
         is_full: whether every page in the store is looked at.
-        record: the record as this sweep leaves it.
+        state: the state as this sweep leaves it.
         stale_documents: the documents to remove at once.
         history: the history's manifest; None without one.
     """
@@ -115,7 +115,7 @@ class _Plan(Struct, frozen=True):
     retained: list[str]
     expired: list[str]
     is_full: bool
-    record: SweepRecord
+    state: SweepState
     stale_documents: list[str]
     history: HistoryManifest | None
 
@@ -156,7 +156,7 @@ def sweep(held: HeldStore, retention: timedelta, *, now: Clock = utc_now, closed
         documents = len(plan.stale_documents)
         if ageless is not None:
             return SweepResult(documents=documents, ageless=ageless)
-        write_record(held, plan.record)
+        write_sweep_state(held, plan.state)
         try:
             pages = _remove_pages(held, plan, before)
         except _UncertainError as error:
@@ -174,7 +174,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
     published = published_state.read_published(store)
     if published is None:
         raise StoreError("nothing is published yet")
-    intent = published_state.unfinished_run(published, published_state.read_intent(store))
+    intent = published_state.unfinished_run(published.status, published_state.read_intent(store))
     if intent is not None:
         raise StoreError(
             f"run {intent.run_id} began to replace documents and did not finish; the next run that is published "
@@ -185,22 +185,22 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
     earlier = [key for key in published_state.manifest_keys(store) if key != current]
     if moment is None:
         stale = _stale_documents(store, listing, earlier, ())
-        return _Plan(current, earlier, [], False, SweepRecord({}), stale, history)
+        return _Plan(current, earlier, [], False, SweepState({}), stale, history)
     present, last = int(moment.timestamp()), int((moment - retention).timestamp())
-    record = read_record(store)
+    state = read_sweep_state(store)
     # A recorded time that is later than now was recorded under a wrong clock.
-    superseded = {key: min(record.superseded.get(key, present), present) for key in earlier}
-    began = {key: since for key, since in record.began.items() if key in superseded or key == current}
+    superseded = {key: min(state.superseded.get(key, present), present) for key in earlier}
+    began = {key: since for key, since in state.began.items() if key in superseded or key == current}
     expired = [key for key, since in superseded.items() if since < last]
     # If the last sweep died while it removed these runs' pages, a run may have written such a page again since. Then
     # the age of each page has to be looked at.
-    is_recent = 0 <= present - record.whole < FULL_SWEEP_INTERVAL.total_seconds()
-    is_full = not is_recent or not set(expired).isdisjoint(record.expired)
-    due = [key for key in earlier if key not in record.settled]
+    is_recent = 0 <= present - state.whole < FULL_SWEEP_INTERVAL.total_seconds()
+    is_full = not is_recent or not set(expired).isdisjoint(state.expired)
+    due = [key for key in earlier if key not in state.settled]
     stale = _stale_documents(store, listing, due, expired)
-    record = SweepRecord(superseded, record.history, began, earlier, expired, present if is_full else record.whole)
+    state = SweepState(superseded, state.history, began, earlier, expired, present if is_full else state.whole)
     retained = [key for key in earlier if key not in expired]
-    return _Plan(current, retained, expired, is_full, record, stale, history)
+    return _Plan(current, retained, expired, is_full, state, stale, history)
 
 
 def _stale_documents(store: Store, current: RunListing, due: Sequence[str], expired: Collection[str]) -> list[str]:
@@ -247,7 +247,7 @@ def _remove_pages(store: Store, plan: _Plan, before: datetime) -> int:
     removed = 0
     latest_start = int((before + MAX_CLOCK_ERROR).timestamp())
     needed_runs = (plan.current, *plan.retained)
-    may_need_old_pages = [key for key in needed_runs if plan.record.began.get(key, 0) <= latest_start]
+    may_need_old_pages = [key for key in needed_runs if plan.state.began.get(key, 0) <= latest_start]
     old = _old_pages(store, plan, before)
     while keys := list(islice(old, BATCH_PAGES)):
         batch = pl.DataFrame({"key": keys}).unique()
@@ -289,20 +289,20 @@ def _remove_runs(store: Store, expired: Sequence[str]) -> None:
 
 
 def _remove_history(store: Store, plan: _Plan, before: datetime) -> tuple[int, tuple[str, ...]]:
-    """Remove Parquet files that the record says were replaced. Returns how many, and the files that nothing explains.
+    """Remove Parquet files that the state says were replaced. Returns how many, and the files that nothing explains.
 
     That the manifest does not name a file is no reason to remove it: somebody may have put back an old copy of the
     manifest, which names fewer files than there are.
     """
-    history, record = plan.history, plan.record
+    history, state = plan.history, plan.state
     if history is None:
         return 0, ()
     named, last = {file.key for file in history.files}, int(before.timestamp())
     present = {info.key for info in store.list(HISTORY_FILES_PREFIX) if file_ledgers(info.key) is not None}
-    replaced = {key for key in record.history if key not in named and has_successor(key, record, named)}
-    expired = {key for key in replaced if record.history[key].since < last}
+    replaced = {key for key in state.history if key not in named and has_successor(key, state, named)}
+    expired = {key for key in replaced if state.history[key].since < last}
     store.delete(sorted(expired))
-    still_replaced = {key: why for key, why in record.history.items() if key not in expired and key not in named}
-    if still_replaced != record.history:
-        write_record(store, structs.replace(record, history=still_replaced))
+    still_replaced = {key: why for key, why in state.history.items() if key not in expired and key not in named}
+    if still_replaced != state.history:
+        write_sweep_state(store, structs.replace(state, history=still_replaced))
     return len(expired & present), tuple(sorted(present - named - replaced))

@@ -306,7 +306,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ),
     Family("history/pools/month={month}/{ledger}-{last}-{digest}.parquet", kind=FileKind.HISTORY, sweep=Sweep.NEVER),
     OPENAPI := Family("v1/openapi.json", documents.OpenApiDocument),
-    # The publisher's own records, and its hold on a bucket or folder.
+    # The publisher's private files, and its hold on a bucket or folder.
     INTENT := Family("v1/system/intent.json", kind=None, sweep=Sweep.NEVER, public=False),
     Family("v1/system/superseded.json", kind=None, sweep=Sweep.NEVER, public=False),
     Family("state/{file}", kind=None, sweep=Sweep.NEVER, public=False),
@@ -327,7 +327,7 @@ POOLS_KEY = POOLS.only_key
 """The key of the first page of all pools in flat rows."""
 
 INTENT_KEY = INTENT.only_key
-"""The key of the record that says which run last began to replace documents."""
+"""The key of the document that says which run last began to replace documents."""
 
 JOURNAL_KEY = "state/backfill-lake.journal"
 

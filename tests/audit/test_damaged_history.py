@@ -72,7 +72,7 @@ def test_a_copy_without_an_extension_is_named(files: Files) -> None:
     ],
 )
 def test_a_run_that_died_explains_other_faults(later: int, replaces: bool, said: str | None) -> None:
-    """A run that replaces others explains the faults of a tree even if its own ledger is below the published one."""
+    """A run that undoes others explains the faults of a tree even if its own ledger is below the published one."""
     files = dict(small_tree())
     published = status_of(files)["observed_ledger"]
     intent = json.loads(files[INTENT_KEY])

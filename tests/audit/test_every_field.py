@@ -23,7 +23,7 @@ from exporter.errors import ExitCode
 from exporter.history import liquidations_table
 from exporter.history.manifest import file_reference
 from exporter.job.evidence_lines import LINE_KINDS
-from exporter.publishing.sweep_record import SUPERSEDED_KEY, SweepRecord
+from exporter.publishing.sweep_state import SWEEP_STATE_KEY, SweepState
 from exporter.tree import documents
 from exporter.tree.families import HISTORY_MANIFEST_KEY, INTENT_KEY, LIQUIDATIONS, PROOFS, STATUS_KEY
 from tests.audit.archived_runs import ArchivedRuns
@@ -69,7 +69,7 @@ def table() -> dict[str, str]:
 def test_every_field_has_a_row() -> None:
     """Each field of a record that is not compared whole has one row in docs/proofs.md, and no row is of another."""
     expected = {f"{model.__name__}.{name}" for model in RECORDS for name in model.__struct_fields__}
-    expected |= {f"sweep.{name}" for name in SweepRecord.__struct_fields__}
+    expected |= {f"sweep.{name}" for name in SweepState.__struct_fields__}
     for word, line in LINE_KINDS.items():
         expected |= {f"evidence {word}.{at}" for at in range(1, 1 + len(line.__struct_fields__))}
     found = table()
@@ -191,7 +191,7 @@ def key_of(files: Files, record: str) -> str:
         case "Intent":
             return INTENT_KEY
         case "sweep":
-            return SUPERSEDED_KEY
+            return SWEEP_STATE_KEY
     return HISTORY_MANIFEST_KEY
 
 

@@ -53,7 +53,7 @@ from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.protocols.base import Candidate
 from exporter.publishing.proofs import published_proofs
-from exporter.publishing.sweep_record import record_superseded
+from exporter.publishing.sweep_state import record_replaced
 from exporter.render.openapi import VERSION_FIELD
 from exporter.stores import held_store, open_store
 from exporter.stores.memory import MemoryStore
@@ -356,7 +356,7 @@ def test_what_a_record_says_was_undone(trees: Trees, several: Path, tmp_path: Pa
     left_out, proven = [], []
     for by in (joined, later):
         store = open_store(str(out))
-        record_superseded(store, {f"{day}124.parquet": by}, utc_now())
+        record_replaced(store, {f"{day}124.parquet": by}, utc_now())
         tree = asyncio.run(fetch(str(out), tmp_path / by[-9:], 5))
         left_out.append([run_id.partition("-")[0] for run_id in tree.left_out])
         proving = MemoryStore(store)

@@ -319,7 +319,7 @@ def test_a_file_of_another_library_is_no_fault() -> None:
 
 @pytest.mark.parametrize(("first", "months"), [(5, 0), (-1, 1)])
 def test_the_rows_of_withdrawn_ledgers_go(first: int, months: int) -> None:
-    """If ledgers are withdrawn, their rows go, and so do those of a bucket that is open again.
+    """If ledgers are undone, their rows go, and so do those of a bucket that is open again.
 
     A month that is one of the window again has no file.
     """

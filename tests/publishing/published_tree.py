@@ -19,7 +19,7 @@ from exporter.history.manifest import HistoryPart
 from exporter.publishing.acceptance import accept_run
 from exporter.publishing.publication import Publication, RunIdentity
 from exporter.publishing.published_state import read_current_listing, read_published
-from exporter.publishing.sweep_record import SUPERSEDED_KEY
+from exporter.publishing.sweep_state import SWEEP_STATE_KEY
 from exporter.stores.held_store import hold
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Clock, Store, etag_of
@@ -232,7 +232,7 @@ def tree_of(store: Store) -> dict[str, object]:
         data = content(store, info.key)
         if info.key in (STATUS_KEY, INTENT_KEY) or RUN.pattern.fullmatch(info.key):
             tree[info.key] = {key: value for key, value in json.loads(data).items() if key not in CLOCK_FIELDS}
-        elif info.key == SUPERSEDED_KEY:
+        elif info.key == SWEEP_STATE_KEY:
             tree[info.key] = sorted(json.loads(data)["superseded"])
         else:
             tree[info.key] = data

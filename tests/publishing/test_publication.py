@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from exporter.errors import CheckError, ImmutableKeyError, LostRaceError, StoreError
 from exporter.publishing.acceptance import LedgerNotNewerError, accept_run
 from exporter.publishing.publication import Publication, RunIdentity
-from exporter.publishing.sweep_record import SUPERSEDED_KEY
+from exporter.publishing.sweep_state import SWEEP_STATE_KEY
 from exporter.stores.held_store import hold
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, Written, etag_of
@@ -46,7 +46,7 @@ def phase(call: Call) -> int:
     """The step of publishing that a write belongs to."""
     if call.key.startswith("v1/pages/"):
         return 1
-    if call.key.startswith("v1/runs/") or call.key == SUPERSEDED_KEY:
+    if call.key.startswith("v1/runs/") or call.key == SWEEP_STATE_KEY:
         return 2
     if call.key.startswith("history/"):
         return 4

@@ -105,7 +105,7 @@ def test_an_input_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize("died", [False, True], ids=["this run", "a run that died"])
-def test_ledgers_that_are_taken_back(died: bool) -> None:
+def test_ledgers_that_are_undone(died: bool) -> None:
     """Ledgers from the replaced one on may be missing, and no others."""
     store, replaced = published(), None if died else 30
     if died:
@@ -121,7 +121,7 @@ def test_ledgers_that_are_taken_back(died: bool) -> None:
 
 
 def test_two_runs_that_die_after_a_replacement_lose_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that takes ledgers back dies, and so does the one after it. The next run publishes."""
+    """A run that undoes ledgers dies, and so does the one after it. The next run publishes."""
     store, clock = MemoryStore(), TestClock()
 
     def run(ledger: int, replaced_ledger: int | None = None, *, dies: bool = False) -> None:

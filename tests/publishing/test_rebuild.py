@@ -20,7 +20,7 @@ from exporter.publishing.faults import TreeFaultsError
 from exporter.publishing.published_state import read_published
 from exporter.publishing.rebuild import Fate, Rebuilt, rebuild_history
 from exporter.publishing.retention import CACHE_MARGIN
-from exporter.publishing.sweep_record import read_record, record_superseded
+from exporter.publishing.sweep_state import read_sweep_state, record_replaced
 from exporter.stores.folder import FolderStore
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, utc_now
@@ -140,7 +140,7 @@ def test_every_row_is_back(store: MemoryStore, variant: str, compacted: bool) ->
 
 
 def test_runs_that_were_undone() -> None:
-    """What a run with --replace-ledger took out of the history stays out.
+    """Files of undone runs stay out of the history.
 
     So do parts that had been joined before, and a run of the ledger of its own that closed on an earlier day.
     """
@@ -154,7 +154,7 @@ def test_runs_that_were_undone() -> None:
     right = manifest_of(other).files[0].key
     store.put(right, content(other, right))
     newest_wrong = manifest_of(store).files[-1].key
-    record_superseded(store, {joined.key: right, newest_wrong: right}, utc_now())
+    record_replaced(store, {joined.key: right, newest_wrong: right}, utc_now())
     store.delete([HISTORY_MANIFEST_KEY])
     rebuilt = rebuild_history(store)
 
@@ -205,7 +205,7 @@ def test_rows_that_no_larger_file_has_are_kept(store: MemoryStore) -> None:
     assert Fate.LEFT_OUT is finding.fate
     assert "which lacks some of its rows" in finding.because
     assert key not in {file.key for file in manifest_of(store).files}
-    assert key not in read_record(store).history
+    assert key not in read_sweep_state(store).history
 
 
 def with_metadata(data: bytes, metadata: dict[bytes, bytes]) -> bytes:

@@ -21,7 +21,7 @@ from exporter.publishing.acceptance import accept_run
 from exporter.publishing.publication import Publication
 from exporter.publishing.published_state import RUNS_PREFIX, manifest_keys
 from exporter.publishing.retention import CACHE_MARGIN, SweepResult
-from exporter.publishing.sweep_record import SUPERSEDED_KEY, is_record, record_superseded
+from exporter.publishing.sweep_state import SWEEP_STATE_KEY, is_sweep_state, record_replaced
 from exporter.stores.held_store import hold
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store
@@ -48,6 +48,7 @@ from tests.stores.bucket_simulator import BucketSimulator, Call, SimulatedKill, 
 RETENTION = timedelta(hours=24)
 HEAD = "v1/assets/index.json"
 BEGUN = b'{"run_id":"103-x","observed_ledger":103,"started_at":""}'
+UNDOING = b'{"run_id":"101-x","observed_ledger":101,"started_at":"","replaced_ledger":102}'
 
 
 def keys_of(store: Store, prefix: str = "") -> list[str]:
@@ -130,12 +131,12 @@ def test_the_order_of_replaced_files_is_not_in_the_record() -> None:
     records = []
     for order in (replaced, dict(reversed(replaced.items()))):
         store = MemoryStore()
-        record_superseded(store, order, now)
-        records.append(content(store, SUPERSEDED_KEY))
+        record_replaced(store, order, now)
+        records.append(content(store, SWEEP_STATE_KEY))
 
     assert records[0] == records[1]
     assert sorted(replaced) == list(json.loads(records[0])["history"])
-    assert is_record(records[0])
+    assert is_sweep_state(records[0])
 
 
 def test_order_of_removals() -> None:
@@ -146,7 +147,7 @@ def test_order_of_removals() -> None:
     publish_run(bucket, make_run(101, {"CAAA": 3}), clock)
     clock.advance(2 * RETENTION)
     publish_run(bucket, make_run(102, {"CAAA": 3}), clock)
-    bucket.put(SUPERSEDED_KEY, json.dumps({"superseded": dict.fromkeys(manifest_keys(bucket), 1)}).encode())
+    bucket.put(SWEEP_STATE_KEY, json.dumps({"superseded": dict.fromkeys(manifest_keys(bucket), 1)}).encode())
     clock.advance(2 * RETENTION)
     bucket.calls.clear()
     result = sweep(bucket, RETENTION, now=clock)
@@ -180,7 +181,7 @@ def test_pages_that_many_runs_share() -> None:
 
 
 def recorded(store: Store) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads(content(store, SUPERSEDED_KEY))
+    record: dict[str, Any] = json.loads(content(store, SWEEP_STATE_KEY))
     return record
 
 
@@ -220,10 +221,10 @@ def test_what_the_record_spares(steps: list[tuple[int, dict[str, int], str, bool
                 publication.write(files)
                 sealed = publication.seal(SETTINGS, ())
                 publication.complete(sealed, structs.replace(status_of(sealed.identity), ledger_close_time=closed))
-            if not is_spared and store.get(SUPERSEDED_KEY) is not None:
-                store.put(SUPERSEDED_KEY, json.dumps(recorded(store) | {"began": {}, "settled": []}).encode())
+            if not is_spared and store.get(SWEEP_STATE_KEY) is not None:
+                store.put(SWEEP_STATE_KEY, json.dumps(recorded(store) | {"began": {}, "settled": []}).encode())
             sweep(store, RETENTION, now=clock)
-            left_after.append(set(keys_of(store)) - {SUPERSEDED_KEY})
+            left_after.append(set(keys_of(store)) - {SWEEP_STATE_KEY})
         left.append(left_after)
 
     for number, (spared, all_read) in enumerate(zip(*left, strict=True)):
@@ -271,7 +272,7 @@ def test_pages_are_listed_once_a_day() -> None:
                 fail_publishing(store, make_run(1100), 5, clock)
             publish_run(store, make_run(100 + hour), clock)
             if always:
-                store.put(SUPERSEDED_KEY, json.dumps(recorded(store) | {"whole": 0}).encode())
+                store.put(SWEEP_STATE_KEY, json.dumps(recorded(store) | {"whole": 0}).encode())
             bucket = BucketSimulator(store)
             sweep(bucket, RETENTION, now=clock)
             counted += Call("list", "v1/pages/") in bucket.calls
@@ -339,7 +340,7 @@ def test_a_damaged_record_keeps_too_long(damage: bytes) -> None:
     store, clock = published(100, 101)
     sweep(store, RETENTION, now=clock)
     clock.advance(2 * RETENTION)
-    store.put(SUPERSEDED_KEY, damage)
+    store.put(SWEEP_STATE_KEY, damage)
 
     assert SweepResult() == sweep(store, RETENTION, now=clock)
     clock.advance(2 * RETENTION)
@@ -365,6 +366,7 @@ def test_a_clock_that_was_ahead() -> None:
         (STATUS_KEY, b"{}", "status.json cannot be understood"),
         (INTENT_KEY, b"{", "intent.json cannot be understood"),
         (INTENT_KEY, BEGUN, "run 103-x began to replace documents and did not finish"),
+        (INTENT_KEY, UNDOING, "run 101-x began to replace documents and did not finish"),
         (HISTORY_MANIFEST_KEY, b"[]", "history.json is not a history manifest"),
         (f"{RUNS_PREFIX}102-", None, "102-.*json is missing"),
         (f"{RUNS_PREFIX}102-", b"{}", "102-.*json does not have the digest"),
@@ -523,10 +525,10 @@ def test_what_a_file_was_replaced_by_must_be_there() -> None:
     day, part = (f"history/pools/date=2026-11-21/{name}.parquet" for name in ("80-89-" + 12 * "a", "80"))
     for key in (day, part):
         store.put_new(key, b"")
-    record_superseded(store, {part: day}, clock())
+    record_replaced(store, {part: day}, clock())
     clock.advance(RETENTION + 2 * CACHE_MARGIN)
     lost = sweep(store, RETENTION, now=clock)
-    record_superseded(store, {day: make_run(100).history.file.key}, clock())
+    record_replaced(store, {day: make_run(100).history.file.key}, clock())
     found = sweep(store, RETENTION, now=clock)
 
     assert [(0, (day, part)), (1, ())] == [(each.history, each.unnamed) for each in (lost, found)]
@@ -559,4 +561,4 @@ def test_copies_of_earlier_versions_go() -> None:
     result = sweep(store, RETENTION, now=clock)
 
     assert 6 == result.documents
-    assert whole | {SUPERSEDED_KEY} == set(keys_of(store))
+    assert whole | {SWEEP_STATE_KEY} == set(keys_of(store))

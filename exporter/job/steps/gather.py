@@ -135,7 +135,7 @@ def _catch_up(held: HeldStore, manifest: HistoryManifest | None, before: int, se
 def _previous_run(job: Job, held: HeldStore, before: int) -> PreviousRun:
     """Read what the published run has for this one.
 
-    Documents of a run that died before it was published do not count. A run that replaces others is compared with
+    Documents of a run that died before it was published do not count. A run that undoes others is compared with
     none. Raises `StoreError` if the table of changes cannot be continued, because its rows are in no other file.
     """
     run_id = run_before(held, before)

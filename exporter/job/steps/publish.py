@@ -63,7 +63,7 @@ def publish_tree(job: Job, held: HeldStore, accepted: AcceptedRun, inputs: RunIn
             retention_hours=settings.output.retention // timedelta(hours=1),
             next_expected_at=None if expected is None else timestamp(expected),
         )
-        for file in (*sealed.records, file_of(status)):
+        for file in (*sealed.manifests, file_of(status)):
             checker.add_rendered(file)
         job.log.add(checked=checker.finish().as_dict())
         total = publication.complete(sealed, status)

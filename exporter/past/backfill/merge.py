@@ -17,7 +17,7 @@ from exporter.publishing.acceptance import refuse_files_of_others
 from exporter.publishing.compaction import compact_files
 from exporter.publishing.published_history import read_whole_history, replace_history
 from exporter.publishing.published_state import read_intent, read_published, unfinished_run
-from exporter.publishing.sweep_record import forget_named, record_superseded
+from exporter.publishing.sweep_state import forget_named, record_replaced
 from exporter.stores.held_store import hold_when_free
 from exporter.stores.store import Store, utc_now
 from exporter.tree.documents import HistoryManifest, LedgerSpan, Transitions
@@ -47,7 +47,7 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
         manifest = read_whole_history(held)
         _refuse_other_network(held, manifest, network)
         published = read_published(held)
-        intent = unfinished_run(published, read_intent(held))
+        intent = unfinished_run(None if published is None else published.status, read_intent(held))
         if intent is not None:
             raise StoreError(
                 f"run {intent.run_id} began to replace documents and did not finish; backfill after the next run"
@@ -71,14 +71,14 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
         _write_parts(held, new)
         for part in new:
             manifest = extend_history(manifest, part.entry)
-        added, superseded = list(new), dict[str, str | None]()
+        added, replaced = list(new), dict[str, str | None]()
         for key, parts_of_file in inside.items():
             assert manifest is not None  # it names the file
-            manifest, fresh, replaced = _with_rebuilt(held, manifest, key, parts_of_file)
+            manifest, fresh, replaced_files = _with_rebuilt(held, manifest, key, parts_of_file)
             added += fresh
-            superseded |= replaced
+            replaced |= replaced_files
         if added and manifest is not None:
-            replace_history(held, manifest, superseded, utc_now(), rollups=False)
+            replace_history(held, manifest, replaced, utc_now(), rollups=False)
             forget_named(held, [file.key for file in manifest.files])
         result.added = {part.entry.first_ledger for part in added}
         result.rows = sum(part.entry.rows for part in added)
@@ -146,7 +146,7 @@ def _write_parts(store: Store, parts: Sequence[HistoryPart]) -> None:
 
     They are recorded first, so that a sweep knows them after a crash.
     """
-    record_superseded(store, {part.file.key: None for part in parts}, utc_now())
+    record_replaced(store, {part.file.key: None for part in parts}, utc_now())
     store.put_many(((part.file.key, part.file.data) for part in parts), immutable=True)
 
 

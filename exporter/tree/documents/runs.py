@@ -1,4 +1,4 @@
-"""The manifest of a run, which lists its inputs and files, and the record that a run has begun to publish."""
+"""The manifest of a run, which lists its inputs and files, and the intent to publish it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RunManifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 class Intent(Struct, frozen=True):
-    """The record that a run writes before it replaces its first document.
+    """The document that a run writes before it replaces its first document.
 
     As long as it names a later ledger than the status document, that run has not finished. Some documents may already
     have its ledger, so a run at an earlier ledger would move them backwards.
@@ -79,8 +79,8 @@ class Intent(Struct, frozen=True):
         history_key: the run's Parquet file, which is written next. If the run dies, no manifest may ever name it.
         history_ledger: the newest ledger of the history without this run; 0 if it is empty. A history that ends earlier
             has lost files.
-        replaced_ledger: the first ledger that the run replaces, or that one replaced which died before it; None if no
-            published run was replaced.
+        replaced_ledger: the first ledger whose run this run undoes, or an unfinished run before it undid; None if no
+            run is undone.
     """
 
     run_id: RunId

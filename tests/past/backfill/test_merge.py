@@ -20,7 +20,7 @@ from exporter.past.backfill import merge
 from exporter.past.backfill.liquidations import Row
 from exporter.past.backfill.merge import MergeResult, finish_history, merge_into_history
 from exporter.publishing.rebuild import rebuild_history
-from exporter.publishing.sweep_record import SUPERSEDED_KEY
+from exporter.publishing.sweep_state import SWEEP_STATE_KEY
 from exporter.stores import held_store
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import Store, Written
@@ -76,7 +76,7 @@ def test_inside_a_compacted_day(whole: MemoryStore) -> None:
     before = history_of(store)
 
     result = fill(store)
-    removed_later = store.get(SUPERSEDED_KEY)
+    removed_later = store.get(SWEEP_STATE_KEY)
 
     assert {1003, 1006} == result.added
     assert removed_later is not None

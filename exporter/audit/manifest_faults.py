@@ -16,7 +16,9 @@ _INPUT_ORDER: tuple[InputName, ...] = ("evidence", "risk", "watched", "history")
 """The order in which a manifest names its inputs."""
 
 
-def record_faults(status: SystemStatus, manifest: RunManifest, content: bytes, listing: RunListing) -> Iterator[Fault]:
+def manifest_faults(
+    status: SystemStatus, manifest: RunManifest, content: bytes, listing: RunListing
+) -> Iterator[Fault]:
     """Faults of the status document, the manifest and the listing, by key. ``content`` has the manifest's bytes."""
     key = status.manifest_key
     if hashlib.sha256(content).hexdigest() != status.manifest_sha256:

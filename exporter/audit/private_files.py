@@ -1,7 +1,8 @@
-"""Judges the publisher's own records in a tree. Nothing leads readers to them, but a web server serves them.
+"""Judges the private files of a tree, which the publisher keeps for itself.
 
-A record that follows from the tree is compared with it. A record that is not in the form in which the publisher writes
-it is named like somebody else's file. Any other record is a statement of the publisher.
+Nothing leads readers to them, but a web server serves them. A private file that follows from the tree is compared with
+it. One that is not in the form in which the publisher writes it is named like somebody else's file. Any other one is a
+statement of the publisher.
 """
 
 from __future__ import annotations
@@ -17,40 +18,40 @@ from exporter.audit.unproven import UnprovenReason
 from exporter.history.series import OLDER_KEY, STATE_KEY, same_states
 from exporter.job import lost_prices
 from exporter.job.known_markets_file import MEMORY_KEY, is_memory
-from exporter.publishing.sweep_record import SUPERSEDED_KEY, is_record
+from exporter.publishing.sweep_state import SWEEP_STATE_KEY, is_sweep_state
 from exporter.tree.decoding import decode_json
 from exporter.tree.documents import Intent, SystemStatus
 from exporter.tree.families import INTENT_KEY, JOURNAL_KEY
 from exporter.tree.same_values import same_values
 
-RECORDS: Final = (INTENT_KEY, SUPERSEDED_KEY, STATE_KEY, OLDER_KEY, MEMORY_KEY, lost_prices.KEY, JOURNAL_KEY)
-"""The keys of all records of a publisher, except its lock or lease."""
+PRIVATE_KEYS: Final = (INTENT_KEY, SWEEP_STATE_KEY, STATE_KEY, OLDER_KEY, MEMORY_KEY, lost_prices.KEY, JOURNAL_KEY)
+"""The keys of all private files, except the lock or lease."""
 
 
-def judge_records(
-    records: Mapping[str, bytes],
+def judge_private_files(
+    files: Mapping[str, bytes],
     status: SystemStatus,
     derived_state: bytes | None,
     derived_older: bytes | None,
     history_key: str,
     newest_before: int,
 ) -> Iterator[tuple[UnprovenReason | None, str]]:
-    """Judge each record, and yield a text with the reason why it is unproven; None for a statement.
+    """Judge each private file, and yield a text with the reason why it is unproven; None for a statement.
 
     Args:
-        records: the records of the tree, by key.
+        files: the private files of the tree, by key.
         status: the status document of the published run.
         derived_state: the state of the histories as the repeated run left it; None if no run was repeated.
         derived_older: the older days that belong to it; None if there are none.
         history_key: the key of the run's Parquet file.
         newest_before: the newest ledger of the history before the run.
     """
-    for key, data in records.items():
+    for key, data in files.items():
         match key:
             case _ if key == INTENT_KEY:
                 yield from _judge_intent(data, status, history_key, newest_before)
-            case _ if key == SUPERSEDED_KEY:
-                yield _stated("when runs were superseded", key, data, is_record(data))
+            case _ if key == SWEEP_STATE_KEY:
+                yield _stated("when runs were superseded", key, data, is_sweep_state(data))
             case _ if key == STATE_KEY:
                 if derived_state is None or not same_states(data, derived_state):
                     yield UnprovenReason.HISTORY, f"{key} (the files of the history give another state)"
@@ -66,7 +67,7 @@ def judge_records(
 
 
 def _stated(what: str, key: str, data: bytes, has_its_form: bool) -> tuple[UnprovenReason | None, str]:
-    """The statement that a record makes; if it does not have its form, the record as a file that no run lists."""
+    """The statement that a private file makes; if it does not have its form, the file as one that no run lists."""
     if not has_its_form:
         return UnprovenReason.UNLISTED, key
     return None, f"{what} ({key}, SHA-256 {sha256(data).hexdigest()[:12]})"
@@ -81,4 +82,4 @@ def _judge_intent(
     if data != msgspec.json.encode(intent):
         yield UnprovenReason.EARLIER, f"{INTENT_KEY} (it names another run than the published one)"
     elif intent.replaced_ledger is not None:
-        yield None, f"that the run replaced those from ledger {intent.replaced_ledger} on"
+        yield None, f"that the run undid those from ledger {intent.replaced_ledger} on"

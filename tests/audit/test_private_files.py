@@ -7,7 +7,7 @@ import io
 import polars as pl
 import pytest
 
-from exporter.audit.publisher_records import judge_records
+from exporter.audit.private_files import judge_private_files
 from exporter.audit.unproven import UnprovenReason
 from exporter.history.series import OLDER_KEY
 from tests.render.rendering import system_status
@@ -26,7 +26,7 @@ def packed(*numbers: int) -> bytes:
 )
 def test_older_days_follow_from_the_history(derived: bytes | None, is_proven: bool) -> None:
     """Older days that the history does not give are named as the history's, whatever they are."""
-    judged = list(judge_records({OLDER_KEY: packed(1, 2)}, system_status(), None, derived, "", 0))
+    judged = list(judge_private_files({OLDER_KEY: packed(1, 2)}, system_status(), None, derived, "", 0))
 
     expected = [(UnprovenReason.HISTORY, f"{OLDER_KEY} (the files of the history give other days)")]
     assert ([] if is_proven else expected) == judged
