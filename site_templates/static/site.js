@@ -51,7 +51,7 @@
       } catch { /* the page has the absolute times */ }
     }
     let banner = null;
-    const then = `What a page says of now is of ledger ${line.querySelector("b").textContent}, ${line.querySelector("time").textContent}.`;
+    const then = `“Now” on this page is ${line.querySelector("time").textContent}, ledger ${line.querySelector("b").textContent}.`;
     const show = () => {
       const now = Date.now();
       line.querySelector(".age").textContent = now >= closed ? ` · ${ago((now - closed) / 1000)} ago` : "";

@@ -48,6 +48,7 @@ from exporter.render.site.safety import MarketFacts, of_market, of_pool
 from exporter.render.site.templates import CARD_KEY, EXAMPLE_BASE, environment, first_plot, snippets, static_files
 from exporter.render.site.text import not_mainnet, page_url, xml
 from exporter.render.site.trends import (
+    MAX_LINES,
     Trend,
     Trends,
     borrow_chart,
@@ -233,6 +234,7 @@ class _Site:
             "closed": timestamp(tables.close_time),
             "close_time": tables.close_time,
             "least_value": MIN_VALUE_CENTS,
+            "max_lines": MAX_LINES,
             "network_name": self.network_name,
             "elsewhere": not_mainnet(passphrase),
             "native": xlm or "",

@@ -187,7 +187,7 @@ def round_amount_at_most(units: int, decimals: int) -> str:
 def no_price(reason: str) -> str:
     """Why there is no price, for people. If the exporter could not read it, its technical reason is left out."""
     if NOT_FROM_STORAGE.strip(": ") in reason:
-        return "this exporter cannot compute the prices of the market's oracle; the market itself may have one"
+        return "this site cannot compute the prices of the market's oracle; the market itself may have a price"
     return cut(reason, 300)
 
 
