@@ -126,6 +126,8 @@ class Words(Struct, frozen=True, kw_only=True):
     """The meaning of each status of a market, in a sentence."""
     pool_statuses: Mapping[str, str] = field(default_factory=dict)
     """The meaning of each status of a single pool, in a sentence. Empty if pools have no status."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """The meaning of parameters in a few words, by their names. A name that says what it is may be missing."""
     reward_price_sources: Mapping[str, str] = field(default_factory=dict)
     """How a reward token is priced that the oracle does not price, for each form of `RewardPrice.source`, in words.
 

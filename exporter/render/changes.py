@@ -208,8 +208,14 @@ class _Comparison:
             values = _Values(old.parameters.get(name), pool.parameters.get(name))
             if values.before != values.after:
                 event = "is new" if values.before is None else "is gone" if values.after is None else "changed"
-                title = f"{self._title(where)}: the parameter {name} {event}"
+                title = f"{self._title(where)}: the parameter {self._parameter_in_words(where, name)} {event}"
                 yield self._change("parameter", where, title, values, name)
+
+    def _parameter_in_words(self, where: _Place, name: str) -> str:
+        """A parameter by the contract's name for it and, if the protocol has words for it, what that means."""
+        protocol = PROTOCOLS.get(self._protocols.get(where.market, ""))
+        meaning = "" if protocol is None else protocol.words.parameters.get(name, "")
+        return f"{name} ({meaning})" if meaning else name
 
     def unread(self) -> Iterator[RunChange]:
         """Markets and pools that could not be read now, but could be before.

@@ -103,6 +103,17 @@ def test_every_pool_is_read_and_priced_without_notice(name: str) -> None:
 
 
 @EVERY
+def test_words_for_parameters(name: str) -> None:
+    """Words are for parameters that pools have, and each parameter of the rate curve has words."""
+    shown = {each.name for parameters in World(name).read().result.parameters.values() for each in parameters}
+    protocol = PROTOCOLS[name]
+    curve = () if protocol.rate_model is None else protocol.rate_model.parameters
+
+    assert [] == sorted(protocol.words.parameters.keys() - shown)
+    assert [] == sorted(set(curve) - protocol.words.parameters.keys())
+
+
+@EVERY
 def test_yields_of_one_state(name: str) -> None:
     """All yields follow from the stored rates: compounded more often they are no less, and a reward adds to them."""
     coverage = PROTOCOLS[name].words.coverage

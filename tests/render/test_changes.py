@@ -129,7 +129,7 @@ def test_a_parameter_that_is_gone_is_a_change() -> None:
     (change,) = between(before, after)
 
     assert ("0.04", None) == (change.before, change.after)
-    assert change.title.endswith("the parameter r_one is gone")
+    assert change.title.endswith("the parameter r_one (rate added up to the utilization util) is gone")
     assert [] == between(before, unknown)
 
 

@@ -42,6 +42,23 @@ WORDS = Words(
         "frozen_by_admin": "nothing can be opened, by the admin",
     },
     pool_statuses=POOL_STATUSES,
+    parameters={
+        "base_apr_bps": "borrow rate at a utilization of 0",
+        "kink1_apr_bps": "borrow rate at the first bend",
+        "kink1_ur_bps": "utilization at the first bend",
+        "kink2_apr_bps": "borrow rate at the second bend",
+        "kink2_ur_bps": "utilization at the second bend",
+        "max_apr_bps": "borrow rate at a utilization of 100 %",
+        "take_rate_bps": "share of the interest that suppliers do not get",
+        "target_utilization_ratio_bps": "utilization that the contract aims at",
+        "ir_reactivity_constant": "how fast the rate modifier moves",
+        "open_ltv_bps": "share of the collateral that counts for a new debt",
+        "close_ltv_bps": "share of the collateral that counts against liquidation",
+        "liability_factor_bps": "what the value of a debt is multiplied by",
+        "utilization_ratio_limit_bps": "utilization that no borrower may exceed",
+        "max_liquidation_incentive_bps": "most that a liquidator gets on top of a debt",
+        "flags": "which operations are open, as bits",
+    },
 )
 
 PRICES = PriceRule(

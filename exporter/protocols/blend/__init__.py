@@ -57,6 +57,20 @@ WORDS = Words(
     },
     reward_price_sources={"comet_spot": "by the Comet pool {contract} in USDC, and USDC's price by {oracle}"},
     defillama_projects={"v1": "blend-pools", "v2": "blend-pools-v2", "v2.1": "blend-pools-v2"},
+    parameters={
+        "util": "utilization that the contract aims at",
+        "r_base": "borrow rate at a utilization of 0",
+        "r_one": "rate added up to the utilization util",
+        "r_two": "rate added from util to 95 %",
+        "r_three": "rate added from 95 to 100 %",
+        "reactivity": "how fast the rate modifier moves",
+        "max_util": "utilization that no borrower may exceed",
+        "c_factor": "collateral factor",
+        "l_factor": "what the value of a debt is divided by",
+        "enabled": "whether the pool is open: 1 is yes",
+        "bstop_rate": "the backstop's share of the interest",
+        "max_positions": "most positions of an account",
+    },
 )
 
 PRICES = PriceRule(

@@ -48,6 +48,14 @@ WORDS = Words(
         "inactive": "the reserve is switched off: nothing can be done with it",
         "paused": "the reserve is paused: nothing can be done with it",
     },
+    parameters={
+        "base_variable_borrow_rate": "borrow rate at a utilization of 0",
+        "optimal_utilization_rate": "utilization from which the rate rises faster",
+        "variable_rate_slope1": "rate added up to the optimal utilization",
+        "variable_rate_slope2": "rate added from the optimal utilization to 100 %",
+        "ltv": "share of the collateral that counts for a new debt",
+        "min_remaining_debt": "smallest debt that may remain",
+    },
 )
 
 PRICES = PriceRule(

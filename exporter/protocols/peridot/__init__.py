@@ -56,6 +56,15 @@ WORDS = Words(
         "partly_paused": "something is paused in the vault",
         "paused": "depositing and borrowing are paused in the vault",
     },
+    parameters={
+        "base_rate": "borrow rate at a utilization of 0",
+        "multiplier": "slope of the rate up to the kink",
+        "jump_multiplier": "slope of the rate above the kink",
+        "kink": "utilization from which the rate rises faster",
+        "reserve_factor": "share of the interest that goes to the reserves",
+        "liquidation_incentive": "what a liquidator gets for a debt of 1",
+        "boosted": "whether cash is deposited elsewhere: 1 is yes",
+    },
 )
 
 PRICES = PriceRule(

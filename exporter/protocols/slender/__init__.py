@@ -36,6 +36,11 @@ WORDS = Words(
         "grace": "a pause has just ended: until the grace period is over, one can only supply and repay",
         "inactive": "the reserve is switched off: nothing can be done with it",
     },
+    parameters={
+        "liquidity_cap": "most that may be supplied",
+        "util_cap": "utilization that no loan may exceed",
+        "discount": "share of the value that counts as collateral",
+    },
 )
 
 PRICES = PriceRule(

@@ -45,6 +45,17 @@ WORDS = Words(
         "insolvent": "what suppliers are owed is more than cash and debt: nobody can supply",
         "unlisted": "no spoke lists the token: nothing new can be opened",
     },
+    parameters={
+        "hub_id": "hub that the pool belongs to",
+        "base_borrow_rate": "borrow rate at a utilization of 0",
+        "max_borrow_rate": "highest borrow rate",
+        "mid_utilization": "utilization at the first bend",
+        "optimal_utilization": "utilization at the second bend",
+        "slope1": "rate added up to the first bend",
+        "slope2": "rate added from the first bend to the second",
+        "slope3": "rate added from the second bend to 100 %",
+        "max_utilization": "utilization that no borrower may exceed",
+    },
 )
 
 PRICES = PriceRule(
