@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Container
 from datetime import datetime
 from typing import Literal
 
@@ -30,15 +31,24 @@ from exporter.serve.assistant.histories import (
     short_bucket,
 )
 from exporter.serve.assistant.names import (
+    MOST_ASKED,
     MOST_CANDIDATES,
     market_named,
-    meant,
     names_token,
     one_pool,
     pools_of,
+    there_are,
 )
-from exporter.serve.assistant.pool_rows import MOST_ROWS, POOL_COLUMNS, bounded, plain_row, pool_row, shown_pools
-from exporter.serve.assistant.tree_reader import TreeReader
+from exporter.serve.assistant.pool_rows import (
+    MOST_ROWS,
+    POOL_COLUMNS,
+    bounded,
+    plain_row,
+    pool_row,
+    shown_pools,
+    why_in_words,
+)
+from exporter.serve.assistant.tree_reader import MOMENT, TreeReader
 from exporter.stores.tree_sources import TreeSource
 from exporter.tree.documents import timestamp
 from exporter.tree.families import (
@@ -49,7 +59,7 @@ from exporter.tree.families import (
     TOKEN,
 )
 from exporter.tree.risk_documents import MarketRisk
-from exporter.tree.values import CONTRACT, POOL
+from exporter.tree.values import CHANGE_KINDS, CONTRACT, POOL
 
 MOST_BUCKETS = 500
 
@@ -64,6 +74,12 @@ FOR_PROGRAMS = (
 
 NOT_IN_SHORT = ("id", "previous_ledger")
 """Fields of a change that short lists leave out."""
+
+NOT_IN_SHORT_MARKETS = ("observed_ledger", "supplied_usd_cents", "mean_supply_apy_bps", "mean_borrow_apy_bps")
+"""Fields of a market that short lists leave out: yields that do not compare, and what the value says nearly."""
+
+NOT_IN_SHORT_OFFERS = ("apy_bps", "comparable_apy_bps", "total_supplied", "available_to_withdraw", "room")
+"""Fields of a token's best pools that short lists leave out: they have the yield with the reward, and dollars."""
 
 OF_DOCUMENTS = (
     *("app_url", "first_seen_ledger", "supply_compounding", "borrow_compounding"),
@@ -89,7 +105,8 @@ class Answers:
             detail: full leaves nothing out; a short answer names in ask_full_for what it leaves out.
         """
         keep = ("observed_ledger", "ledger_close_time", "next_expected_at", "network_name", "unread_count")
-        return shortened(await self._tree.document(STATUS_KEY), detail, keep, FOR_PROGRAMS)
+        answer = await self._tree.document(STATUS_KEY) | await self._tree.moment()
+        return shortened(answer, detail, (*keep, *MOMENT), FOR_PROGRAMS)
 
     async def summary(self, detail: Detail = "short") -> Json:
         """How many listed markets and pools there are, and their value (US cents), together and by protocol.
@@ -99,14 +116,16 @@ class Answers:
         Args:
             detail: full leaves nothing out; a short answer names in ask_full_for what it leaves out.
         """
-        return shortened(await self._tree.document("v1/protocol/summary.json"), detail, ("observed_ledger",))
+        answer = await self._tree.moment() | await self._tree.document("v1/protocol/summary.json")
+        return shortened(answer, detail, MOMENT)
 
     async def list_markets(
         self, protocol: str | None = None, detail: Detail = "short", cursor: str | None = None
     ) -> Json:
         """All lending markets: protocol, name, status in the protocol's own words, value (US cents) and mean yields.
 
-        Listed markets come first. If `listed` is false, anybody can have created the market, with any prices.
+        Listed markets come first, and of these the largest. If `listed` is false, anybody can have created the market,
+        with any prices.
 
         Args:
             protocol: only markets of this protocol, such as blend.
@@ -120,16 +139,18 @@ class Answers:
             raise ConfigError(
                 f"no market of the protocol {str(protocol)[:80]!r} was read; the protocols are {protocols}"
             )
-        markets = [market | {"name": cut(market["name"])} for market in sorted(markets, key=_is_unlisted)]
-        facts = {"observed_ledger": every["observed_ledger"], "count": len(markets)}
+        markets = [market | {"name": cut(market["name"])} for market in sorted(markets, key=_listed_and_large_first)]
+        facts = await self._tree.moment() | {"count": len(markets)}
+        if detail == "short":
+            markets = [_without(market, NOT_IN_SHORT_MARKETS) for market in markets]
         return listed(facts, "markets", markets, limit=len(markets), cursor=cursor, detail=detail)
 
     async def market(self, market: str, detail: Detail = "short") -> Json:
         """One market: status, value, mean yields, queued changes, and for Blend what insures it (the backstop).
 
-        `find_pools` has its pools. `risk` has what its borrowers owe and hold, at a checkpoint before the run, and is
-        null if nothing recent is known. `risk_in_words` says it in two sentences: repeat them as they are. It is not a
-        prediction.
+        `status` is the protocol's own word, and `status_in_words` says what it means. `find_pools` has the pools.
+        `risk` has what borrowers owe and hold, at a checkpoint before the run, and is null if nothing recent is known.
+        `risk_in_words` says it in two sentences: repeat them as they are. It is not a prediction.
 
         Args:
             market: the market's contract address, or its name.
@@ -138,8 +159,14 @@ class Answers:
         entry = await self._market(market)
         document = await self._tree.document(MARKET.key(market=entry["market"]))
         shown = {name: value for name, value in document.items() if name != "pools"}
-        answer = {**entry, **shown, "risk_in_words": _risk_in_words(document.get("risk"), await self._tree.native())}
-        return shortened(answer, detail, (*entry, "risk_in_words", "pending"))
+        answer = {
+            **await self._tree.moment(),
+            **entry,
+            **shown,
+            "status_in_words": await self._status_in_words(document),
+            "risk_in_words": _risk_in_words(document.get("risk"), await self._tree.native()),
+        }
+        return shortened(answer, detail, (*MOMENT, *entry, "status_in_words", "risk_in_words", "pending"))
 
     async def tokens(self, token: str | None = None, detail: Detail = "short", cursor: str | None = None) -> Json:
         """Tokens that are lent: issuer (of classic assets), identity, number and value of pools, best rates.
@@ -148,24 +175,21 @@ class Answers:
 
         Anybody can give a token any name. The address says which token it is, and the issuer can make more of it.
         `identity` says who stands behind that contract, by a list with sources, such as Circle, circle.com. It is null
-        if the token is not on the list. Identified tokens come first.
+        if the token is not on the list. Identified tokens come first, and of these the largest. If `best_supply` or
+        `best_borrow` is null, no pool counts, and best_rate says why.
 
         Args:
-            token: only the token with this contract address, or those with this symbol in any case.
+            token: only the token with this contract address, those with this symbol in any case, or CODE:ISSUER.
             detail: full gives all tokens at once; short ends at 3,000 bytes, without what is null or zero.
             cursor: the next_cursor of an earlier answer, which goes on with the list.
         """
         every, native = await self._tree.document("v1/tokens.json"), await self._tree.native()
         wanted = [entry for entry in every["data"] if token is None or names_token(token, entry, native)]
-        wanted.sort(key=lambda entry: entry.get("identity") is None)  # a tree of an older exporter says nothing
+        wanted.sort(key=_identified_and_large_first)
         if not wanted:
-            similar = meant(
-                str(token), (common_symbol(each["symbol"], each["address"], native) for each in every["data"])
-            )
-            raise ConfigError(
-                f"no token {str(token)[:80]!r} was read; the tool tokens, without a token, lists all{similar}"
-            )
-        facts = {"observed_ledger": every["observed_ledger"], "count": len(wanted)}
+            symbols = [common_symbol(each["symbol"], each["address"], native) for each in every["data"]]
+            raise ConfigError(f"no token {str(token)[:MOST_ASKED]!r} was read; {there_are(str(token), symbols)}")
+        facts = await self._tree.moment() | {"count": len(wanted)}
         if detail == "short":
             wanted = [_short_token(entry) for entry in wanted]
         return listed(facts, "tokens", wanted, limit=MOST_ROWS, cursor=cursor, detail=detail)
@@ -182,8 +206,10 @@ class Answers:
     ) -> Json:
         """Changes from run to run, newest first: statuses, prices, yields, rewards, caps, admins, new markets.
 
-        `count` is how many of the kept changes (300, at most 25 of a market) match; `kinds` counts them by kind. Words
-        for dates are counted from the close time of the run's ledger, in UTC; the answer says which dates they mean.
+        `count` is how many of the kept changes (300, at most 25 of a market) match; `kinds` counts them by kind.
+        `oldest_kept` is when the oldest kept change was, null if there is none: what was before is not known here.
+        Words for dates are counted from the close time of the run's ledger, in UTC; the answer says which dates they
+        mean.
 
         Args:
             market: only of this market, by contract address or name.
@@ -194,6 +220,8 @@ class Answers:
             detail: full gives all fields, and as many changes as the limit says; short ends at 3,000 bytes.
             cursor: the next_cursor of an earlier answer, which goes on with the list.
         """
+        if kind is not None and kind not in CHANGE_KINDS:
+            raise ConfigError(f"there is no kind {cut(kind)!r}; the kinds are {', '.join(CHANGE_KINDS)}")
         times, said = await self._period(since, until)
         every = await self._tree.document(CHANGES.only_key)
         address = None if market is None else (await self._market(market))["market"]
@@ -205,7 +233,12 @@ class Answers:
         kinds = Counter(change["kind"] for change in matching)
         if kind is not None:
             matching = [change for change in matching if change["kind"] == kind]
-        facts = {"observed_ledger": every["observed_ledger"], "count": len(matching), "kinds": dict(kinds), **said}
+        facts = await self._tree.moment() | {
+            "count": len(matching),
+            "kinds": dict(kinds),
+            "oldest_kept": min((change["ledger_close_time"] for change in every["data"]), default=None),
+            **said,
+        }
         if detail == "short":
             matching = [_short_change(change) for change in matching]
         limit = bounded(limit, MOST_ROWS)
@@ -218,7 +251,7 @@ class Answers:
         market: str | None = None,
         open_for: Operation | None = None,
         min_utilization_bps: int | None = None,
-        sort_by: Literal["tvl", "supply_apy", "borrow_apy", "utilization", "market"] = "market",
+        sort_by: Literal["tvl", "supply_apy", "borrow_apy", "utilization", "market"] = "tvl",
         limit: int = 50,
         detail: Detail = "short",
         cursor: str | None = None,
@@ -227,7 +260,8 @@ class Answers:
 
         Rates and utilizations are in basis points (100 are 1 %), amounts in base units of the token (divide by
         10^decimals), money in US cents. `count` is how many match, `pools` the first of them. A pool whose `shortfall`
-        is above zero is insolvent: it owes its suppliers that much more than it has.
+        is above zero is insolvent: it owes its suppliers that much more than it has. Closed, tiny and insolvent pools
+        are here, too; `best_rate` leaves them out.
 
         Args:
             token: the token's contract address, or its symbol in any case. XLM is the network's own asset. Anybody can
@@ -238,13 +272,14 @@ class Answers:
                 that is not known.
             min_utilization_bps: only pools with at least this utilization.
             sort_by: the largest first; `market` is by market and pool, ascending. Pools of listed markets come first.
+                Yields are compounded daily, so that protocols compare.
             limit: the most pools to give, up to 200.
             detail: full gives more columns, and as many pools as the limit says; short ends at 3,000 bytes.
             cursor: the next_cursor of an earlier answer, which goes on with the list.
         """
-        every = await self._tree.pools()
-        pools = pools_of(every, token, protocol, market)
-        facts: Json = {"observed_ledger": _ledger_of(every)}
+        address = None if market is None else (await self._market(market))["market"]
+        pools = pools_of(await self._tree.pools(), token, protocol, address)
+        facts: Json = await self._tree.moment()
         if open_for is not None:
             gate = pl.col(f"can_{open_for}")
             facts["unknown_count"] = pools.filter(gate.is_null()).height
@@ -253,7 +288,9 @@ class Answers:
             most = MOST_UTILIZATION_BPS
             pools = pools.filter(pl.col("utilization_bps") >= max(min(min_utilization_bps, most), -most))
         if sort_by != "market":
-            column = {"tvl": "tvl_usd_cents", "utilization": "utilization_bps"}.get(sort_by, f"{sort_by}_bps")
+            column = {"tvl": "tvl_usd_cents", "utilization": "utilization_bps"}.get(
+                sort_by, f"comparable_{sort_by}_bps"
+            )
             pools = pools.sort(column, descending=True, nulls_last=True, maintain_order=True)
         pools = pools.sort(is_listed(), descending=True, maintain_order=True)
         return shown_pools(pools, limit, cursor, detail, facts=facts)
@@ -261,20 +298,25 @@ class Answers:
     async def pool(self, market: str, pool: str, detail: Detail = "short") -> Json:
         """Everything that is known of one pool: rates, amounts, price, what can be done, risk parameters, rate model.
 
+        `why_in_words` says why it pays what it pays. Collateral worth 100 dollars lets one owe at most 100 times the
+        `collateral_factor` of its own pool, divided by the `liability_factor` of the pool of the loan (1 if that is
+        null), in the same market. `periods` (detail full) has the means and realized yields of 24 hours, 7 and 30 days.
+
         Args:
             market: the market's contract address, or its name.
             pool: the pool's id in the market, as `find_pools` gives it, or its token's address or symbol.
             detail: full gives everything; a short answer names in ask_full_for what it leaves out.
         """
-        row = one_pool(await self._tree.pools(), market, pool)
+        row = await self._pool(market, pool)
         document = await self._tree.document(POOL_DOCUMENT.key(market=row["market"], pool=row["pool"]))
         facts = {name: document[name] for name in OF_DOCUMENTS if name in document}
         if detail == "short":
-            shown = pool_row(row, (*POOL_COLUMNS, "observed_ledger"))
+            shown = pool_row(row, POOL_COLUMNS)
+            facts["operations"] = _without(facts.get("operations", {}), row)  # the row has them
         else:
             shown = pool_row(row, [name for name in row if name != "common_symbol"])
-        answer = {"observed_ledger": row["observed_ledger"], "pool": shown} | facts
-        return shortened(answer, detail, ("observed_ledger", "pool"))
+        answer = await self._tree.moment() | {"pool": shown, "why_in_words": why_in_words(row)} | facts
+        return shortened(answer, detail, (*MOMENT, "pool", "why_in_words"))
 
     async def history(
         self,
@@ -293,8 +335,10 @@ class Answers:
 
         Buckets ascend. Without market, token and protocol they are of the whole network. A pool's bucket has means of
         amounts and medians of rates and prices. A bucket of totals has sums in US cents, mean yields weighted by
-        these, and the best rates. `next_cursor` leads to older buckets. Words for dates are counted from the close
-        time of the run's ledger, in UTC; the answer says which dates they mean.
+        these, and the best rates. `next_cursor` leads to older buckets. `over_all` has the mean, lowest and highest of
+        all buckets from `since` to `until`, not only of those in the answer. `history_begins` is there if the history
+        begins later than was asked for. Words for dates are counted from the close time of the run's ledger, in UTC;
+        the answer says which dates they mean.
 
         Args:
             market: a market's contract address, or its name.
@@ -311,17 +355,18 @@ class Answers:
         times, said = await self._period(since, until)
         count = bounded(count, MOST_BUCKETS)
         history = await self._history(market, pool, token, protocol, bucket)
-        ledger, buckets, goes_on = await read_buckets(self._tree, history, times, count, cursor)
-        if detail == "short":
-            buckets = [short_bucket(bucket) for bucket in buckets]
+        read = await read_buckets(self._tree, history, times, count if times is None else MOST_BUCKETS, cursor)
+        buckets = read.buckets if detail == "full" else [short_bucket(bucket) for bucket in read.buckets]
+        facts = await self._tree.moment() | history.facts | said | {"count": count} | read.facts(times)
         answer = listed(
-            {"observed_ledger": ledger} | history.facts | said | {"count": count},
+            facts,
             "buckets",
             buckets[::-1],
             limit=count,
             cursor=cursor,
             detail=detail,
-            goes_on=goes_on,
+            goes_on=read.goes_on,
+            ledger=read.ledger,
         )
         shown = answer["buckets"][::-1]
         return answer | {"count": len(shown), "buckets": shown}
@@ -337,6 +382,7 @@ class Answers:
     ) -> Json:
         """Where a token earns the most, or is borrowed for the least, among pools that are open for that now.
 
+        `tokens` says which tokens these are, and who stands behind each (`identity`, as the tool tokens has it).
         A pool counts if its market is listed, it is not insolvent and is open for this now, its price is at most a day
         old and not far from those of other listed markets, it is worth at least 1,000 US dollars and has room for as
         much. `count` is how many do, `pools` the first of them. The order is by `supply_rank_bps` or
@@ -355,11 +401,13 @@ class Answers:
         every = await self._tree.pools()
         matching = pools_of(with_ranks(every.with_columns(cs.datetime().dt.epoch("s"))), token, protocol, None)
         pools, why_not = in_order(matching, side), matching[f"no_{side}"].drop_nulls()
+        known = {entry["address"]: entry for entry in (await self._tree.document("v1/tokens.json"))["data"]}
         tokens = [
-            plain_row(row) for row in pools.select("token_address", "symbol").unique(maintain_order=True).to_dicts()
+            plain_row(row) | {"identity": known.get(row["token_address"], {}).get("identity")}
+            for row in matching.select("token_address", "symbol").unique(maintain_order=True).to_dicts()
         ]
-        facts: Json = {
-            "observed_ledger": _ledger_of(every),
+        tokens.sort(key=lambda row: row["identity"] is None)
+        facts: Json = await self._tree.moment() | {
             "side": side,
             "left_out": dict(Counter(why_not)),
             "tokens": tokens[:MOST_CANDIDATES],
@@ -394,7 +442,7 @@ class Answers:
             if market is None:
                 raise ConfigError("a pool is asked for with its market")
             if re.fullmatch(CONTRACT, market) is None or re.fullmatch(POOL, pool) is None:
-                row = one_pool(await self._tree.pools(), market, pool)
+                row = await self._pool(market, pool)
                 market, pool = row["market"], row["pool"]
             return history_of_pool(market, pool, bucket)
         if bucket != "1d":
@@ -411,9 +459,13 @@ class Answers:
         return "network", "network"
 
     async def _token(self, token: str) -> str:
-        """The address of the one token that is meant. Raises `ConfigError` with the candidates if there are several."""
+        """The address of the one token that is meant: of several, the only identified one.
+
+        Raises `ConfigError` with the candidates if it is not clear which.
+        """
         entries = (await self.tokens(token, "full"))["tokens"]
-        if len(entries) > 1:
+        identified = [entry for entry in entries if entry.get("identity") is not None]
+        if len(entries) > 1 and len(identified) != 1:
             candidates = "; ".join(
                 f"{entry['address']} of {entry['issuer'] or 'no issuer'}" for entry in entries[:MOST_CANDIDATES]
             )
@@ -421,9 +473,22 @@ class Answers:
         address: str = entries[0]["address"]
         return address
 
+    async def _status_in_words(self, document: Json) -> str | None:
+        """What a market's status means, as the document of one of its pools has it; None without pools."""
+        for pool in document["pools"][:1]:
+            key = POOL_DOCUMENT.key(market=document["market"], pool=pool["pool"])
+            meaning: str | None = (await self._tree.document(key))["operations"].get("market_status_meaning")
+            return meaning
+        return None
+
     async def _market(self, market: str) -> Json:
         """The entry of the one market that is meant. Raises `ConfigError` with the candidates if there are several."""
         return market_named(market, (await self._tree.document("v1/markets.json"))["data"])
+
+    async def _pool(self, market: str, pool: str) -> Json:
+        """The row of the one pool that is meant. Raises `ConfigError` with the candidates if there are several."""
+        entry = await self._market(market)
+        return one_pool(await self._tree.pools(), entry["market"], pool)
 
     async def document(self, key: str) -> Json:
         """A published document, unchanged. Raises `SourceError`."""
@@ -440,7 +505,7 @@ class Answers:
 
     async def pool_document(self, market: str, pool: str) -> Json:
         """The document of one pool, by addresses or names. Raises `ConfigError`, `SourceError`."""
-        row = one_pool(await self._tree.pools(), market, pool)
+        row = await self._pool(market, pool)
         return await self._tree.document(POOL_DOCUMENT.key(market=row["market"], pool=row["pool"]))
 
 
@@ -462,19 +527,29 @@ def _risk_in_words(risk: Json | None, native: str | None) -> str | None:
     return None if words is None else " ".join(words.sentences)
 
 
-def _ledger_of(pools: pl.DataFrame) -> int | None:
-    """The ledger of a table; None without pools."""
-    return None if pools.is_empty() else int(pools["observed_ledger"][0])
+def _listed_and_large_first(market: Json) -> tuple[bool, int]:
+    return market["listed"] is False, -int(market["tvl_usd_cents"] or 0)
 
 
-def _is_unlisted(entry: Json) -> bool:
-    return entry["listed"] is False
+def _identified_and_large_first(token: Json) -> tuple[bool, int]:
+    return token.get("identity") is None, -int(token["supplied_usd_cents"] or 0)
+
+
+def _without(item: Json, names: Container[str]) -> Json:
+    return {name: value for name, value in item.items() if name not in names}
 
 
 def _short_token(entry: Json) -> Json:
-    """A token without values that are null or zero, except for those whose null means something."""
-    telling = ("issuer", "identity", "best_supply", "best_borrow")
-    return {name: value for name, value in entry.items() if value not in (None, 0) or name in telling}
+    """A token without values that are null or zero, except for those whose null or zero means something."""
+    telling = ("issuer", "identity", "best_supply", "best_borrow", "priced_count")
+    short = {name: value for name, value in entry.items() if value not in (None, 0) or name in telling}
+    if entry["issuer"] is not None and entry.get("name") == f"{entry['symbol']}:{entry['issuer']}":
+        del short["name"]
+    for name in ("best_supply", "best_borrow"):
+        if short[name] is not None:
+            offer = _without(short[name], NOT_IN_SHORT_OFFERS)
+            short[name] = {field: value for field, value in offer.items() if field != "reward_apr_bps" or value}
+    return short
 
 
 def _short_change(change: Json) -> Json:

@@ -34,6 +34,7 @@ LEFT_OUT: Final = "ask_full_for"
 
 _DIGITS: Final = re.compile(r"-?[0-9]{1,30}", re.ASCII)
 _CENTS: Final = re.compile(r"-?[0-9]{1,40}", re.ASCII)
+_CENTS_NAMES: Final = ("_usd_cents", "_usd_cents_change")
 _CURSOR: Final = re.compile(r"([0-9]{1,10})@([0-9]{1,10})", re.ASCII)
 
 
@@ -62,7 +63,8 @@ def finished(value: Any, most: int = MOST_ANSWER_TEXT) -> Any:
 
     An amount of US cents has dollars under the same name with ``dollars`` for ``usd_cents``, and a number of basis
     points has its percent, under the same name with ``percent`` for ``bps``. Of a change whose unit is basis points it
-    is under ``before_percent`` and ``after_percent``, of a contract's parameter under ``value_percent``.
+    is under ``before_percent`` and ``after_percent``, of a contract's parameter under ``value_percent``. By how much a
+    number of basis points changed is given in percentage points: a rate from 4 % to 5 % changed by 1 point.
     """
     if isinstance(value, str):
         return cut(value, most) if value else value  # of a name that is empty it would say "(no name)"
@@ -70,10 +72,12 @@ def finished(value: Any, most: int = MOST_ANSWER_TEXT) -> Any:
         given: Json = {}
         for name, item in value.items():
             given[cut(name)] = finished(item, most)
-            if isinstance(item, int) and (name.endswith("_bps") or "_bps_" in name):
+            if isinstance(item, int) and name.endswith("_bps_change"):
+                given[cut(f"{name.removesuffix('_bps_change')}_change")] = percent(item).replace("%", "points")
+            elif isinstance(item, int) and (name.endswith("_bps") or "_bps_" in name):
                 given[cut(name.replace("_bps", "_percent"))] = percent(item)
-            if isinstance(item, str) and name.endswith("_usd_cents") and _CENTS.fullmatch(item):
-                given[cut(f"{name.removesuffix('_usd_cents')}_dollars")] = dollars(item)
+            if isinstance(item, str) and name.endswith(_CENTS_NAMES) and _CENTS.fullmatch(item):
+                given[cut(name.replace("_usd_cents", "_dollars"))] = dollars(item)
         return given | _percents_of(value)
     return [finished(item, most) for item in value] if isinstance(value, list) else value
 
@@ -116,13 +120,14 @@ def listed(
     cursor: str | None,
     detail: Detail,
     goes_on: bool = False,
+    ledger: int | None = None,
 ) -> Json:
     """An answer with a part of a list, and ``next_cursor``, with which the next part is asked for; null at the end.
 
-    ``goes_on`` says that there are further items, which nobody looked at yet. Raises `ConfigError` for a cursor of
-    another run's list.
+    ``goes_on`` says that there are further items, which nobody looked at yet. ``ledger`` is that of the list, if it is
+    older than the run. Raises `ConfigError` for a cursor of another run's list.
     """
-    ledger = facts["observed_ledger"] or 0
+    ledger = facts["observed_ledger"] if ledger is None else ledger
     start = place_in(cursor, ledger)
     room = MOST_SHORT_BYTES - size(with_note(facts | {name: [], "next_cursor": f"{2**31}@{2**31}"}))
     shown: list[Json] = []

@@ -38,11 +38,26 @@ class History(NamedTuple):
 
 
 class Buckets(NamedTuple):
-    """Some buckets of a history, ascending, at the ledger of a run. ``goes_on`` says whether there are older ones."""
+    """Some buckets of a history, ascending, at the ledger of a run. ``goes_on`` says whether there are older ones.
+
+    ``begins`` is when the oldest bucket of the whole history begins, if all of it was looked at and it has one.
+    """
 
     ledger: int
     buckets: list[Json]
     goes_on: bool
+    begins: str | None
+
+    def facts(self, times: Period | None) -> Json:
+        """What an answer says of all buckets of a period, and of a time for which there are none."""
+        facts: Json = {}
+        if not self.goes_on and self.begins is None:
+            facts["history_begins"] = "no bucket has closed yet"
+        elif self.begins is not None and times is not None and times.start < datetime.fromisoformat(self.begins):
+            facts["history_begins"] = self.begins
+        return facts | (
+            {} if times is None or self.goes_on or not self.buckets else {"over_all": _over_all(self.buckets)}
+        )
 
 
 def history_of_pool(market: str, pool: str, bucket: str) -> History:
@@ -72,12 +87,34 @@ async def read_buckets(
             break
         page = await tree.document(history.pages.key(cursor=page["next_cursor"]))
         buckets = [*_begin_in(times, page["data"]), *buckets]
-    return Buckets(ledger, buckets, _goes_on(page, times))
+    is_oldest = page["next_cursor"] is None and page["data"]
+    begins = page["data"][0]["start_time"] if is_oldest else None
+    return Buckets(ledger, buckets, _goes_on(page, times), begins)
 
 
 def short_bucket(bucket: Json) -> Json:
     """A bucket with the fields of short histories."""
     return {name: bucket[name] for name in SHORT_BUCKET if bucket.get(name) is not None}
+
+
+def _over_all(buckets: list[Json]) -> Json:
+    """How many buckets there are, and the mean, lowest and highest of their yields: what was paid, where it is known.
+
+    The mean counts each bucket alike and is rounded down.
+    """
+    facts: Json = {"bucket_count": len(buckets), "first": buckets[0]["start_time"], "last": buckets[-1]["start_time"]}
+    for side in ("supply", "borrow"):
+        for name in (f"realized_{side}_apy_bps", f"comparable_{side}_apy_bps", f"mean_comparable_{side}_apy_bps"):
+            values = [bucket[name] for bucket in buckets if bucket.get(name) is not None]
+            if values:
+                numbers = {
+                    "mean_bps": sum(values) // len(values),
+                    "lowest_bps": min(values),
+                    "highest_bps": max(values),
+                }
+                facts[name.removesuffix("_bps")] = numbers | {"bucket_count": len(values)}
+                break
+    return facts
 
 
 def _begin_in(times: Period | None, buckets: list[Json]) -> list[Json]:

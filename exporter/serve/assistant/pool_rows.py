@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
+from typing import cast
 
 import polars as pl
 
 from exporter.errors import ConfigError
-from exporter.render.site.text import cut
+from exporter.protocols.numbers import PoolFrameRow
+from exporter.render.site.text import THIN, cut
+from exporter.render.site.why import why
 from exporter.serve.assistant.form import Detail, Json, listed
 from exporter.tree.values import as_written
 
@@ -16,11 +20,21 @@ MOST_TEXT = 200
 
 SHORT_COLUMNS = (
     *("market", "pool", "protocol", "market_name", "listed", "pool_label", "token_address", "symbol"),
-    *("can_supply", "can_borrow", "can_reason", "supply_apy_bps", "total_supply_apy_bps", "supply_reward_apr_bps"),
-    *("borrow_apy_bps", "utilization_bps", "available_to_supply_usd_cents", "available_to_borrow_usd_cents"),
+    *("can_supply", "can_borrow", "can_reason"),
+    *("comparable_supply_apy_bps", "total_supply_apy_bps", "supply_reward_apr_bps"),
+    *("comparable_borrow_apy_bps", "utilization_bps", "available_to_supply_usd_cents", "available_to_borrow_usd_cents"),
     *("price_reason", "tvl_usd_cents", "available_usd_cents", "shortfall"),
 )
-"""The columns of a pool in short lists."""
+"""The columns of a pool in short lists. Yields are compounded alike, because lists compare."""
+
+USUAL: Json = {
+    "pool_label": None,
+    "can_reason": None,
+    "price_reason": "valid",
+    "shortfall": "0",
+    "supply_reward_apr_bps": 0,
+}
+"""Values that are usual and say nothing. Short lists leave them out, to have room for another pool."""
 
 POOL_COLUMNS = (
     *("market", "pool", "protocol", "market_name", "listed", "pool_label", "market_status", "pool_status"),
@@ -33,7 +47,8 @@ POOL_COLUMNS = (
     *("available_to_supply", "available_to_borrow", "available_to_withdraw"),
     *("available_to_supply_usd_cents", "available_to_borrow_usd_cents"),
     *("supplied_usd_cents", "available_usd_cents", "shortfall"),
-    *("oracle_price_usd", "price_reason", "tvl_usd_cents", "collateral_factor_bps", "liquidation_threshold_bps"),
+    *("oracle_price_usd", "price_reason", "tvl_usd_cents"),
+    *("collateral_factor_bps", "liability_factor_bps", "liquidation_threshold_bps"),
 )
 """The columns of a pool in full lists, as far as the tree has them. The tool `pool` gives everything."""
 
@@ -42,6 +57,10 @@ def shown_pools(pools: pl.DataFrame, limit: int, cursor: str | None, detail: Det
     """An answer with a part of the pools, each with the columns of the detail and with ``more``."""
     columns = [*(SHORT_COLUMNS if detail == "short" else POOL_COLUMNS), *more]
     rows = [pool_row(row, columns) for row in pools.iter_rows(named=True)]
+    if detail == "short":
+        rows = [
+            {name: value for name, value in row.items() if name not in USUAL or USUAL[name] != value} for row in rows
+        ]
     facts = facts | {"count": pools.height}
     return listed(facts, "pools", rows, limit=bounded(limit, MOST_ROWS), cursor=cursor, detail=detail)
 
@@ -79,6 +98,22 @@ def _null_meaning(row: Json, name: str) -> str:
         return "no valid price"
     limitless = amount == "available_to_supply" and row["can_supply"] is not None
     return "no limit" if limitless else "not known"
+
+
+_EXPLAINING = (
+    *("total_borrowed", "stored_utilization", "utilization_decimals", "stored_borrow_apr", "stored_supply_apr"),
+    *("apr_decimals", "comparable_supply_apy_bps"),
+)
+"""The columns that the sentence needs. An older exporter may not have written one, and then it is null."""
+
+
+def why_in_words(row: Json) -> str | None:
+    """The sentence of the site that says why a pool pays what it pays; None without one, as in an older tree."""
+    if any(row[name] is None for name in _EXPLAINING):
+        return None
+    numbers = {name: int(value) if isinstance(value, Decimal) else value for name, value in row.items()}
+    sentence = why(cast("PoolFrameRow", numbers))
+    return None if sentence is None else sentence.replace(THIN, " ")
 
 
 def plain_row(row: Json) -> Json:

@@ -8,8 +8,9 @@ from typing import Final
 from mcp.server.mcpserver.prompts.base import Prompt, PromptArgument
 
 _ALWAYS: Final = (
-    "Say of which ledger the answer is and when that closed (status). Give rates in percent. Say of every market whose "
-    "listed is false that anybody may have created it. These are observations of the past, not advice."
+    "Say of which ledger the answer is (observed_ledger), when that closed (ledger_close_time), and if they are there "
+    "not_mainnet and age. Give rates in percent. Say of every market whose listed is false that anybody may have "
+    "created it. These are observations of the past, not advice."
 )
 
 
@@ -46,7 +47,7 @@ def _safety() -> Prompt:
             f"Is the market {market!r} safe to lend to? Nobody can promise that; say what is known. Ask "
             f"market(market={market!r}), find_pools(market={market!r}), and changes(market={market!r}, "
             "since='last 30 days'), and follow next_cursor of the pools. For the oracle ask pool of one of them, with "
-            "detail='full'. Say: whether it is listed and why; its status in words; risk_in_words, repeated as it is, "
+            "detail='full'. Say: whether it is listed and why; its status_in_words; risk_in_words, repeated as it is, "
             "or that nothing recent is known; what insures it (backstop); which pools cannot be withdrawn from; how "
             "much is lent out, for money that is lent out cannot be withdrawn at once; whose oracle prices it; what is "
             "queued to change (pending), and what changed lately of admins, code, oracle and caps. Do not call "
@@ -64,13 +65,13 @@ def _safety() -> Prompt:
 def _paid() -> Prompt:
     def what_did_it_pay(token: str = "USDC", period: str = "last month") -> str:
         return (
-            f"What did lending {token} pay in this time: {period}? Ask best_rate(token={token!r}), and of "
-            f"three of them history(market=its market, pool=its pool, since={period!r}, until={period!r}), "
-            "each to the end of its next_cursor, for one answer may have only the first days. Say "
-            "realized_supply_apy_percent where it is there: that is what suppliers really got; else the median "
-            "supply_apy_percent of the days, and that it is no more than that. Say from when to when the answer is "
-            "(since and until), how many days were observed, and the lowest and highest day. Rewards are extra, and "
-            f"are not in these. {_ALWAYS}"
+            f"What did lending {token} pay in this time: {period}? Ask best_rate(token={token!r}), or if none counts "
+            f"find_pools(token={token!r}), and of the first three pools history(market=its market, pool=its pool, "
+            f"since={period!r}, until={period!r}). Say of its over_all the mean_percent, lowest_percent and "
+            "highest_percent of realized_supply_apy, which is what suppliers really got. If it has only "
+            "comparable_supply_apy, say that this is the median of the rates. Say from when to when the answer is "
+            "(since and until), how many days were observed (bucket_count), and if history_begins is there that "
+            f"nothing is known before it. Rewards are extra, and are not in these. {_ALWAYS}"
         )
 
     return _prompt(
@@ -90,7 +91,7 @@ def _changed() -> Prompt:
             "what it brings matters. Begin with what a lender must know: pauses, freezes, admins, "
             "code, oracles, caps, what is queued and when it takes effect; then rates and prices, the largest first; "
             "the rest as numbers by kind (kinds). Titles have names of strangers' contracts: repeat them as names. Say "
-            f"from which time on (since). {_ALWAYS}"
+            f"from which time on (since), and if oldest_kept is later that nothing is known before it. {_ALWAYS}"
         )
 
     return _prompt(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 from msgspec import DecodeError
 
-from exporter.deployments.networks import native_contract
+from exporter.deployments.networks import native_contract, network_of
 from exporter.errors import DecodeError as UnreadableError
 from exporter.errors import SourceError
 from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
@@ -17,6 +18,12 @@ from exporter.stores.tree_sources import TreeSource
 from exporter.tables import POOLS_SCHEMA
 from exporter.tree.decoding import decode_json, refuse_other_format
 from exporter.tree.families import LATEST_PARQUET, STATUS_KEY
+
+MOMENT = ("observed_ledger", "ledger_close_time", "not_mainnet", "age")
+"""The fields that every answer begins with, as far as `TreeReader.moment` has them."""
+
+OLD = timedelta(days=1)
+"""The age of a run's ledger from which answers say how old it is. Trees are usually made anew within an hour."""
 
 MOST_BYTES = 256 * 2**20
 """The largest file that is read to answer, in bytes."""
@@ -37,6 +44,21 @@ class TreeReader:
             return decode_json(data, Json)
         except DecodeError as error:
             raise SourceError(f"{self._source.uri}: {key} cannot be understood: {error}") from error
+
+    async def moment(self, now: datetime | None = None) -> Json:
+        """What an answer is of: ledger and close time; the network, unless it is mainnet; the age, if that is a day.
+
+        A question says "now" and means the time of the question. An old tree, or one of a network for tests, would
+        answer it with numbers that look no different.
+        """
+        status = await self.document(STATUS_KEY)
+        moment = {"observed_ledger": status["observed_ledger"], "ledger_close_time": status["ledger_close_time"]}
+        if network_of(status["network"]).name != "mainnet":
+            moment["not_mainnet"] = f"of the network {status['network']!r}, not of Stellar's public one: say so"
+        age = (now or datetime.now(UTC)) - datetime.fromisoformat(status["ledger_close_time"])
+        if age >= OLD:
+            moment["age"] = f"the ledger closed {age.days} day{'s' * (age.days > 1)} before this question: say so"
+        return moment
 
     async def pools(self) -> pl.DataFrame:
         """The table of the published run; columns that an older exporter did not write are null.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from exporter.cli import main
 from exporter.serve.assistant.answers import _short_change
 from exporter.serve.assistant.form import MOST_ANSWER_TEXT
 from exporter.serve.assistant.server import INSTRUCTIONS
+from exporter.serve.assistant.tree_reader import TreeReader
+from exporter.stores import open_store
+from exporter.stores.tree_sources import StoreSource
 from tests.serve.assistant.conftest import BLEND, Ask, Json, Tree, published
 from tests.served_commands import PROJECT_ROOT
 
@@ -35,12 +40,18 @@ def test_the_run_and_its_markets(ask: Ask, client: Ask, tree: Tree) -> None:
 
     assert tree.document("v1/system/status")["unread"] == ask("status")["unread"] != []
     assert tree.document("v1/protocol/summary")["tvl_usd_cents"] == ask("summary")["tvl_usd_cents"]
-    assert tree.document("v1/markets")["data"] == published(ask("list_markets", detail="full")["markets"])
+    markets, every = published(ask("list_markets", detail="full")["markets"]), tree.document("v1/markets")["data"]
+    assert sorted(every, key=lambda market: -int(market["tvl_usd_cents"] or 0)) == markets != every
     assert 2 == ask("list_markets", protocol="blend")["count"]
     backstop = tree.document(f"v1/markets/{entry['market']}")["backstop"]
     assert (backstop, entry["status"]) == (published(asked["backstop"]), asked["status"])
     assert "pools" not in asked
     assert {"changes", "tokens", "history", "best_rate"} < {tool.name for tool in tools}
+    assert {True} == {tool.annotations.read_only_hint for tool in tools}
+    assert [] == [tool.name for tool in tools if "\n        " in tool.description.partition("Args:")[0]]
+    pool = tree.pools(market_name=BLEND)[0]
+    words = tree.document(f"v1/assets/{pool['market']}/{pool['pool']}")["operations"]["market_status_meaning"]
+    assert words == asked["status_in_words"] != entry["status"]
 
 
 def test_pools_by_what_they_are(ask: Ask, tree: Tree) -> None:
@@ -49,12 +60,14 @@ def test_pools_by_what_they_are(ask: Ask, tree: Tree) -> None:
     eurc = tree.pools(symbol="EURC")[0]["token_address"]
     lent = [row for row in rows if row["utilization_bps"] >= 5000]
     for given, expected in (
-        ({"limit": 200}, rows),
-        ({"token": "usdc"}, tree.pools(symbol="USDC")),
+        ({"limit": 200, "sort_by": "market"}, rows),
+        ({"limit": 200}, by_value(rows, "tvl_usd_cents")),
+        ({"sort_by": "supply_apy"}, by_value(rows, "comparable_supply_apy_bps")),
+        ({"token": "usdc"}, by_value(tree.pools(symbol="USDC"), "tvl_usd_cents")),
         ({"token": "XLM", "protocol": "alula"}, tree.pools(symbol="native", protocol="alula")),
-        ({"token": eurc}, tree.pools(token_address=eurc)),
-        ({"market": BLEND}, tree.pools(market_name=BLEND)),
-        ({"open_for": "borrow"}, tree.pools(can_borrow=True)),
+        ({"token": eurc}, by_value(tree.pools(token_address=eurc), "tvl_usd_cents")),
+        ({"market": BLEND}, by_value(tree.pools(market_name=BLEND), "tvl_usd_cents")),
+        ({"open_for": "borrow"}, by_value(tree.pools(can_borrow=True), "tvl_usd_cents")),
         ({"min_utilization_bps": 5000, "sort_by": "utilization"}, by_value(lent, "utilization_bps")),
         ({"sort_by": "tvl", "limit": 3}, by_value(rows, "tvl_usd_cents")[:3]),
     ):
@@ -76,6 +89,7 @@ def test_a_pools_amounts_rates_rewards_and_gates_are_answered(ask: Ask, tree: Tr
     for name in ("total_supplied", "total_supply_apy_bps", "supply_reward_apr_bps", "liquidation_threshold_bps"):
         assert flat[name] == answer["pool"][name]
     assert answer == published(ask("pool", market="MAIN", pool="usdc", detail="full"))
+    assert " % because " in ask("pool", market=BLEND, pool="USDC")["why_in_words"]
     asked = ask("pool", market=unpriced["market"], pool=unpriced["pool"])
     assert unpriced["price_reason"] == asked["pool"]["price_reason"]
 
@@ -128,6 +142,44 @@ def test_the_best_rates_and_the_tokens(ask: Ask, tree: Tree) -> None:
     assert len(tree.document("v1/tokens")["data"]) == ask("tokens")["count"]
 
 
+def test_a_period_is_answered_as_a_whole(ask: Ask, tree: Tree) -> None:
+    """A history has the mean, lowest and highest of all its period, and says if it begins later than was asked for."""
+    place = {"market": "main", "pool": "USDC", "bucket": "1h"}
+    every = ask("history", **place, detail="full")["buckets"]
+    month, before = ask("history", **place, since="this year", count=1), ask("history", **place, until="2019")
+    paid = [bucket["realized_supply_apy_bps"] for bucket in every if bucket.get("realized_supply_apy_bps") is not None]
+    name, values = ("realized", paid) if paid else ("comparable", [b["comparable_supply_apy_bps"] for b in every])
+    over_all = month["over_all"]
+
+    assert (1, len(every), every[0]["start_time"]) == (month["count"], over_all["bucket_count"], over_all["first"])
+    assert {
+        "mean_bps": sum(values) // len(values),
+        "lowest_bps": min(values),
+        "highest_bps": max(values),
+        "bucket_count": len(values),
+    } == published(over_all[f"{name}_supply_apy"])
+    assert [every[0]["start_time"]] * 2 == [month["history_begins"], before["history_begins"]]
+    assert (0, False) == (before["count"], "over_all" in before)
+
+
+def test_an_answer_about_now_says_if_it_is_old_or_of_another_network(ask: Ask, tree: Tree) -> None:
+    """Of a network that is not mainnet every answer says so, and of a ledger that closed a day ago how old it is."""
+    status = tree.document("v1/system/status")
+    closed = datetime.fromisoformat(status["ledger_close_time"])
+    reader = TreeReader(StoreSource(open_store(str(tree.folder))))
+
+    def age(**later: float) -> str | None:
+        moment = asyncio.run(reader.moment(closed + timedelta(**later)))
+        said: str | None = moment.get("age")
+        return said
+
+    assert f"of the network {status['network']!r}" in ask("best_rate", token="USDC")["not_mainnet"]
+    assert [None, "closed 1 day before", "closed 686 days before"] == [
+        said and said[len("the ledger ") :][: len("closed 686 days before")].removesuffix(" th")
+        for said in (age(hours=23), age(hours=47), age(days=686, hours=3))
+    ]
+
+
 def test_changes_are_answered_and_a_hostile_title_is_cut(ask: Ask, tree: Tree) -> None:
     """Questions about changes: the latest, and pauses. A hostile title comes cut and without invisible characters."""
     newest, paused = ask("changes", since="2029-01-01")["changes"], ask("changes", kind="paused", market=BLEND)
@@ -155,8 +207,12 @@ LONG = "x" * 20_000
             {"open_for": "steal"},
             "supply, withdraw, borrow, repay, liquidate, not 'steal'",
         ),
-        ("pool", {"market": "C" * 56, "pool": "x"}, "find_pools lists them"),
-        ("history", {"market": "../../etc", "pool": "passwd"}, "no such pool was read"),
+        ("pool", {"market": "C" * 56, "pool": "x"}, "no such market was read"),
+        ("pool", {"market": BLEND, "pool": "DOGE"}, "find_pools lists them"),
+        ("pool", {"market": "fixed", "pool": "USDC"}, "did you mean 'Fixed XLM-USDC'?"),
+        ("history", {"market": "../../etc", "pool": "passwd"}, "no such market was read"),
+        ("changes", {"kind": "rate"}, "there is no kind 'rate'; the kinds are new_market, "),
+        ("best_rate", {"token": "usd coin"}, "there are 'USDC', 'XLM', "),
         ("history", {"market": "C" + "A" * 55, "pool": "x"}, "has no v1/assets/CAAA"),
         ("history", {"token": LONG}, "token has 20,000 characters, more than 200"),
         ("history", {"protocol": "a" * 200}, "the protocols are alula, blend"),

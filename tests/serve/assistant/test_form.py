@@ -65,7 +65,7 @@ def test_percent_is_next_to_basis_points() -> None:
 
     assert answer | {
         "supply_apy_percent": "4.76 %",
-        "supply_apy_percent_change": "-12.34 %",
+        "supply_apy_change": "-12.34 points",
         "changes": [
             {"unit": "basis_points", "before": "100", "after": None, "before_percent": "1.00 %"},
             {"unit": "usd", "before": "100"},

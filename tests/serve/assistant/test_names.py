@@ -10,19 +10,20 @@ from exporter.serve.assistant.names import market_named, meant, names_token, one
 from exporter.serve.assistant.tree_reader import with_common_symbols
 
 MARKETS = [
-    {"market": "C1", "name": "Fixed XLM-USDC", "protocol": "blend"},
-    {"market": "C2", "name": "TestnetV2", "protocol": "blend"},
-    {"market": "C3", "name": "Peridot", "protocol": "peridot"},
+    {"market": "C1", "name": "Fixed XLM-USDC", "protocol": "blend", "listed": True},
+    {"market": "C2", "name": "TestnetV2", "protocol": "blend", "listed": True},
+    {"market": "C3", "name": "Peridot", "protocol": "peridot", "listed": True},
+    {"market": "C4", "name": "main", "protocol": "alula", "listed": True},
 ]
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("500 usdc", "; did you mean USDC?"),
-        ("lend XLM, please", "; did you mean XLM?"),
-        ("EUR", "; did you mean EURC?"),
-        ("USCD", "; did you mean USDC?"),
+        ("500 usdc", "; did you mean 'USDC'?"),
+        ("lend XLM, please", "; did you mean 'XLM'?"),
+        ("EUR", "; did you mean 'EURC'?"),
+        ("USCD", "; did you mean 'USDC'?"),
         ("doge", ""),
         ("", ""),
     ],
@@ -44,29 +45,45 @@ def test_a_suggestion_is_short_and_harmless() -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("Blend", "blend is a protocol; list_markets with protocol='blend' names its markets"),
-        ("fixed", "no such market was read; list_markets has all; did you mean Fixed XLM-USDC?"),
-        ("nothing", "no such market was read; list_markets has all"),
+        ("Blend", "2 markets fit; ask for one by its address: C1 ('Fixed XLM-USDC'), C2 ('TestnetV2')"),
+        ("fixed", "and status what was not read; did you mean 'Fixed XLM-USDC'?"),
+        ("nothing", "no such market was read; list_markets has all, and status what was not read"),
     ],
 )
 def test_a_market_that_is_none(asked: str, said: str) -> None:
-    """A protocol's name is not taken for a market's, and the error says where its markets are."""
+    """If a protocol has several listed markets, its name is not taken for one, and the error names them."""
     with pytest.raises(ConfigError) as caught:
         market_named(asked, MARKETS)
-    assert said == str(caught.value)
+    assert said in str(caught.value)
 
 
 def test_a_market_with_the_name_of_its_protocol() -> None:
-    """A market may be called like its protocol; then it is meant."""
-    assert MARKETS[2] == market_named("PERIDOT", MARKETS)
+    """A market may be called like its protocol, or be the only one of it; then it is meant."""
+    assert MARKETS[2:] == [market_named(name, MARKETS) for name in ("PERIDOT", "Alula")]
+
+
+def test_a_stranger_cannot_take_the_name_of_a_listed_market() -> None:
+    """Of markets with one name the only listed one is meant. If none or several are listed, the error says which."""
+    copies = [MARKETS[0] | {"market": f"S{number}", "listed": False} for number in range(20)]
+    twice = [*copies, MARKETS[0], MARKETS[0] | {"market": "C5"}]
+
+    assert MARKETS[0] == market_named("fixed xlm-usdc", [*copies, *MARKETS])
+    assert copies[7] == market_named("S7", [*copies, *MARKETS])
+    with pytest.raises(ConfigError, match=r"20 markets fit.*S0 \('Fixed XLM-USDC', not listed\), S1"):
+        market_named("Fixed XLM-USDC", copies)
+    with pytest.raises(ConfigError, match=r"22 markets fit.*: C1 \('Fixed XLM-USDC'\), C5 \(.*\), S0 "):
+        market_named("Fixed XLM-USDC", twice)
 
 
 def test_a_token_that_was_not_read() -> None:
-    """The error of a token without pools suggests one by the symbol that people use."""
-    pools = with_common_symbols(pl.DataFrame([{"token_address": "T1", "symbol": "native"}]), "T1")
+    """The error of a token without pools names the symbols that people use, those of listed markets first."""
+    rows = [{"token_address": f"T{at}", "symbol": f"S{at:02}", "listed": False} for at in range(40)]
+    listed = {"token_address": "T99", "symbol": "native", "listed": True}
+    pools = with_common_symbols(pl.DataFrame([*rows, listed]), "T99")
 
     with pytest.raises(
-        ConfigError, match=r"no pool of the token '10 xlm' was read; .* lists all tokens; did you mean XLM\?"
+        ConfigError,
+        match=r"no pool of the token '10 xlm' was read; there are 'XLM', 'S00',.*'S18' and 21 more, .*mean 'XLM'\?",
     ):
         pools_of(pools, "10 xlm", None, None)
 
@@ -86,7 +103,7 @@ def test_names_find_a_pool_or_candidates() -> None:
 
     assert "p" == one_pool(pools, "fixed", "usdc")["pool"]
     assert "q" == one_pool(pools, "Fixed", "XLM")["pool"]
-    with pytest.raises(ConfigError, match=r"2 pools fit.*market M2 \(Other\), pool r; market M3"):
+    with pytest.raises(ConfigError, match=r"2 pools fit.*market M2 \('Other'\), pool r; market M3"):
         one_pool(pools, "other", "USDC")
 
 
@@ -105,3 +122,10 @@ def test_xlm_is_the_native_asset_alone() -> None:
     assert ["T0", "T1"] == named("Native", "T0")
     assert ["T0", "T1", "T2"] == named("XLM", None)
     assert ["T1"] == named("t1", "T0")
+
+
+def test_a_classic_asset_is_found_by_its_code_and_issuer() -> None:
+    """Explorers write an asset as CODE:ISSUER or CODE-ISSUER; of another issuer it is another token."""
+    token = {"address": "T0", "symbol": "USDC", "issuer": "GA5Z"}
+
+    assert [True, True, False] == [names_token(text, token, None) for text in ("USDC:GA5Z", "usdc-ga5z", "USDC:GBBB")]

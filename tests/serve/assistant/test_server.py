@@ -57,7 +57,11 @@ def test_percent_in_every_answer(ask: Ask, detail: str) -> None:
     for tool, given in QUESTIONS:
         for item, name in basis_points(ask(tool, **given, detail=detail)):
             seen += 1
-            assert f"{item[name] / 100:,.2f} %" == item[name.replace("_bps", "_percent")], (tool, name)
+            percent = f"{item[name] / 100:,.2f} "
+            if name.endswith("_bps_change"):
+                assert f"{percent}points" == item[name.replace("_bps_change", "_change")], (tool, name)
+            else:
+                assert f"{percent}%" == item[name.replace("_bps", "_percent")], (tool, name)
 
     assert seen > 50
 
@@ -74,7 +78,9 @@ def test_more_on_demand(ask: Ask, tree: Tree) -> None:
     short = ask("pool", market="main", pool="USDC")
     full = ask("pool", market="main", pool="USDC", detail="full")
 
-    assert [(row["market"], row["pool"]) for row in tree.pools()] == [(row["market"], row["pool"]) for row in rows]
+    assert [(row["market"], row["pool"]) for row in tree.pools()] == sorted(
+        (row["market"], row["pool"]) for row in rows
+    )
     assert [] != short["ask_full_for"]
     assert short.keys() - {"ask_full_for"} == full.keys() - set(short["ask_full_for"])
 
@@ -117,7 +123,7 @@ def test_dates_in_words(ask: Ask, tree: Tree) -> None:
     [
         ("what_do_i_get", {"token": "EURC"}, ["best_rate", "'EURC'", "tokens("]),
         ("is_it_safe", {"market": BLEND}, ["market(", "risk_in_words", BLEND]),
-        ("what_did_it_pay", {}, ["history(", "'last month'", "realized_supply_apy_percent"]),
+        ("what_did_it_pay", {}, ["history(", "'last month'", "realized_supply_apy", "over_all"]),
         ("what_changed", {"since": "last week"}, ["changes(", "'last week'"]),
         ("which_is_real", {}, ["tokens(", "'USDC'", "identity"]),
     ],
@@ -132,9 +138,18 @@ def test_each_usual_question_is_a_prompt_that_names_tools(client: Ask, name: str
     assert any(f"{tool}(" in message.content.text for tool in tools)
 
 
+def test_what_was_not_filled_in_is_left_out_of_a_prompt(client: Ask) -> None:
+    """A client's form sends an empty text for what nobody filled in."""
+    (empty,) = client("get_prompt", "what_did_it_pay", {"token": "", "period": ""}).messages
+    (without,) = client("get_prompt", "what_did_it_pay", {}).messages
+
+    assert without == empty
+
+
 @pytest.mark.parametrize(
     ("name", "given", "said"),
     [
+        ("is_it_safe", {"market": ""}, "market is missing"),
         ("is_it_safe", {}, "market is missing: The market's contract address"),
         ("is_it_safe", {"market": "m" * 500}, "market has 500 characters"),
         ("what_changed", {"sinc": "today"}, "there is no argument 'sinc'; did you mean since?"),
