@@ -1,4 +1,4 @@
-"""Compares the exporter's numbers with the contracts' own view functions, at one ledger and field by field.
+"""Compares the exporter's numbers with the contracts' own getters, at one ledger and field by field.
 
 Numbers that depend on the clock are compared at the close time of the ledger at which the call was made. The calls that
 readers make are answered twice: by the RPC's simulation, and by a storage rule from the entries of the same ledger, if
@@ -33,7 +33,7 @@ from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.base import ComputedPool, ProtocolReading
 from exporter.protocols.compute import compute
 from exporter.protocols.numbers import PoolFrameRow
-from exporter.protocols.protocol import Compared, NoView, ViewCall
+from exporter.protocols.protocol import Compared, GetterCall, NoGetter
 from exporter.stores import open_store
 from exporter.tables import PoolKey, rows_as
 
@@ -122,11 +122,11 @@ class FailedCall(NamedTuple):
 
 
 class ChainCheck(Struct):
-    """What comparing with the contracts' views gave.
+    """What comparing with the contracts' getters gave.
 
     Attributes:
         ledger: the ledger at which all were compared.
-        without: the markets and pools that have no view to compare with.
+        without: the markets and pools that have no getter to compare with.
         both: the readers' own calls, compared with storage rules. Their differences are among ``differences``, too.
         notices: problems in finding markets that no list has, so that some markets may not have been compared.
         differences: the fields that differ.
@@ -137,7 +137,7 @@ class ChainCheck(Struct):
     """
 
     ledger: int
-    without: list[NoView]
+    without: list[NoGetter]
     both: StorageRuleComparison
     notices: list[str]
     differences: list[Compared]
@@ -166,10 +166,10 @@ class ChainCheck(Struct):
 
 
 class _Outcome(NamedTuple):
-    """A call of a view, and its result."""
+    """A call of a getter, and its result."""
 
     protocol: str
-    asked: ViewCall
+    asked: GetterCall
     result: CallResult
 
 
@@ -178,7 +178,7 @@ class _ChainReading(NamedTuple):
 
     readings: list[ProtocolReading]
     outcomes: list[_Outcome]
-    without: list[NoView]
+    without: list[NoGetter]
     both: StorageRuleComparison
 
 
@@ -227,7 +227,7 @@ async def _discover(settings: Settings, opened: OpenSource) -> tuple[DiscoveryCo
 async def _read_and_call(
     view: LedgerView, settings: Settings, opened: OpenSource, context: DiscoveryContext | None
 ) -> _ChainReading:
-    """Read the listed markets, and call their views.
+    """Read the listed markets, and call their getters.
 
     Others are left out, because anybody could prevent the check with very many markets of their own, or with one that
     changes at every ledger.
@@ -239,21 +239,21 @@ async def _read_and_call(
     if opened.has_all_contracts:
         both = await compare_storage_rules(view, opened.source.close_time)
     planned = [(reading.protocol, item) for reading in readings for item in _planned_calls(reading)]
-    without = [item for _, item in planned if isinstance(item, NoView)]
-    asked = [(name, item) for name, item in planned if isinstance(item, ViewCall)]
+    without = [item for _, item in planned if isinstance(item, NoGetter)]
+    asked = [(name, item) for name, item in planned if isinstance(item, GetterCall)]
     results = await view.call([item.call for _, item in asked])
     outcomes = [_Outcome(name, item, result) for (name, item), result in zip(asked, results, strict=True)]
     return _ChainReading(readings, outcomes, without, both)
 
 
-def _planned_calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
-    """The calls of views to make for a reading, and the markets and pools that have no view."""
-    views = PROTOCOLS[reading.protocol].views
-    if views is not None:
-        yield from views.calls(reading)
+def _planned_calls(reading: ProtocolReading) -> Iterator[GetterCall | NoGetter]:
+    """The calls of getters to make for a reading, and the markets and pools that have no getter."""
+    getters = PROTOCOLS[reading.protocol].getters
+    if getters is not None:
+        yield from getters.calls(reading)
         return
     for market in reading.markets:
-        yield NoView(market.address, f"no view function of {reading.protocol} is known")
+        yield NoGetter(market.address, f"no getter of {reading.protocol} is known")
 
 
 def rows_at(readings: Sequence[ProtocolReading], ledger: int, time: int) -> dict[str, dict[str, ComputedPool]]:
@@ -302,15 +302,15 @@ def _compare_all(read: _ChainReading, ledger: int, times: Mapping[int, int], not
 
 
 def compare(outcome: _Outcome, rows: Mapping[str, ComputedPool], time: int) -> Iterator[Compared]:
-    """Each field of a view's result, next to the exporter's own. Raises `DecodeError` if the result is malformed."""
-    views, asked, result = PROTOCOLS[outcome.protocol].views, outcome.asked, outcome.result
+    """Each field of a getter's result, next to the exporter's own. Raises `DecodeError` if the result is malformed."""
+    getters, asked, result = PROTOCOLS[outcome.protocol].getters, outcome.asked, outcome.result
     row = rows.get(asked.pool)
-    if row is None or views is None:
+    if row is None or getters is None:
         return
     if result.value is None:
-        fields = views.refused(result.error or "", row)
+        fields = getters.refused(result.error or "", row)
     else:
-        fields = views.fields(asked, result.value, row, time)
+        fields = getters.fields(asked, result.value, row, time)
     for name, (ours, contract) in fields.items():
         # The exporter has no price if the call for it is not certain to be of this ledger. That is no difference.
         if name != "oracle_price" or UNCERTIFIED not in (row.row["price_reason"] or ""):

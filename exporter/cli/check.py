@@ -40,7 +40,7 @@ MAX_NAMED_MARKETS = 20
 )
 @click.argument("uri", required=False)
 @click.option("--sample", type=click.IntRange(1, 1_000_000), help="Check only this many files of each kind.")
-@click.option("--on-chain", is_flag=True, help="Compare the numbers with the contracts' views.")
+@click.option("--on-chain", is_flag=True, help="Compare the numbers with the contracts' getters.")
 @source_options
 @click.option("--out", help="With --on-chain: a tree, whose remembered markets are compared, too.")
 @reporting
@@ -54,7 +54,7 @@ def check(
     except lists of history files that were compacted since.
 
     With --on-chain and no URI, reads the listed markets (all markets, if none is listed) and compares them with the
-    contracts' views at the same ledger. --config, --network, --rpc-url, --snapshot and --out only apply to this.
+    contracts' getters at the same ledger. --config, --network, --rpc-url, --snapshot and --out only apply to this.
     """
     if on_chain is (uri is not None):
         raise ConfigError(
@@ -113,7 +113,7 @@ def _report_chain(check: ChainCheck, console: Console) -> int:
     summary = (
         f"{pluralize(check.compared, 'field')} ({each}) of {pluralize(check.pools, 'pool')} compared with contracts "
         f"at ledger {check.ledger}: {len(check.differences):,} differ; {pluralize(len(check.failed), 'call')} failed; "
-        f"without a view function: {pluralize(len(check.without), 'market')}; "
+        f"without a getter: {pluralize(len(check.without), 'market')}; "
         f"{pluralize(check.both.compared, 'call')} of readers answered from entries, too, "
         f"and {len(check.both.without):,} could not be computed from entries"
     )

@@ -214,22 +214,22 @@ class OracleForm(Struct, frozen=True, kw_only=True):
     """
 
 
-# Views of contracts.
+# Getters of contracts.
 
 Pairs = Mapping[str, tuple[object, object]]
 """The value of each field as the exporter has it and as the contract gives it, by the field's name."""
 
 
-class ViewCall(Struct, frozen=True):
-    """A call of a view function about a pool."""
+class GetterCall(Struct, frozen=True):
+    """A call of a getter about a pool."""
 
     market: str
     pool: str
     call: ContractCall
 
 
-class NoView(Struct, frozen=True):
-    """A market that has no view function, and why."""
+class NoGetter(Struct, frozen=True):
+    """A market that has no getter, and why."""
 
     market: str
     reason: str
@@ -253,12 +253,12 @@ def _no_pairs(error: str, computed: ComputedPool) -> Pairs:  # noqa: ARG001
     return {}
 
 
-class Views(Struct, frozen=True, kw_only=True):
+class Getters(Struct, frozen=True, kw_only=True):
     """What a protocol's contracts answer about their pools, for ``exporter check --on-chain``."""
 
-    calls: Callable[[ProtocolReading], Iterator[ViewCall | NoView]]
-    """Gives the calls to make, and for each market without a view function the reason."""
-    fields: Callable[[ViewCall, ScVal, ComputedPool, int], Pairs]
+    calls: Callable[[ProtocolReading], Iterator[GetterCall | NoGetter]]
+    """Gives the calls to make, and for each market without a getter the reason."""
+    fields: Callable[[GetterCall, ScVal, ComputedPool, int], Pairs]
     """Gives the fields in the result of a call, next to the exporter's own at the call's time (unix seconds).
 
     Raises `DecodeError`.
@@ -351,8 +351,8 @@ class Protocol(Struct, frozen=True, kw_only=True):
     """How markets are found that no list names; empty if every market is in a list."""
     accrual: AccrualRule | None = None
     """How accruals are recognised and compared with the math; None if they are not compared."""
-    views: Views | None = None
-    """The view functions of its contracts; None if none is known."""
+    getters: Getters | None = None
+    """The getters of its contracts; None if none is known."""
     liquidations: Callable[[ContractEvent], Sequence[Liquidation]] | None = None
     """Gives the auctions and bad debt in an event of a market; None if markets publish none. Raises `DecodeError`."""
     storage_rules: tuple[Rule, ...] = ()

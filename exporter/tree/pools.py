@@ -202,7 +202,7 @@ class AssetRates(Struct, frozen=True, forbid_unknown_fields=True):
     """Annual rates without compounding, and the utilization and modifier from which they follow.
 
     Rates that begin with `stored` follow from the state that the contract has stored. Those that begin with `accrued`
-    follow from the state at the close time of the ledger. The two are equal if a protocol's own view adds no interest.
+    follow from the state at the close time of the ledger. The two are equal if the contract's getter adds no interest.
     """
 
     apr_decimals: Annotated[Scale, required(33, "decimals of the four rates")]

@@ -1,4 +1,4 @@
-"""The exporter's numbers against the contracts' own views, every field for real, and calls answered from entries."""
+"""The exporter's numbers against the contracts' own getters, every field for real, and calls answered from entries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ComputedPool
 from exporter.protocols.numbers import PoolFrameRow
 from exporter.protocols.protocol import Compared
-from tests.audit.contract_views import ALULA, ContractViews
+from tests.audit.contract_getters import ALULA, ContractGetters
 from tests.job_runs import direct, on_chain, read_tables, settings_for
 from tests.localnet.recorded import BLEND_V2, only, pools_of
 from tests.protocols.protocol_facts import all_facts, recorded_pools
@@ -44,23 +44,23 @@ def compare(network: RecordedNetwork, *names: str, behaviour: Behaviour | None =
         return on_chain(settings_for(None, url, **flags, **(only(*names) if names else {})))
 
 
-def with_views(**options: Any) -> RecordedNetwork:
-    """A network whose pools of Blend and Alula have debts, and answer their views."""
+def with_getters(**options: Any) -> RecordedNetwork:
+    """A network whose pools of Blend and Alula have debts, and answer their getters."""
     network = RecordedNetwork()
     network.advance(network.pools)
-    network.contracts = ContractViews(network, **options)
+    network.contracts = ContractGetters(network, **options)
     return network
 
 
 def test_what_contracts_were_recorded_to_say() -> None:
-    """Every field of K2, Peridot and XOXNO agrees with their recorded answers; what has no view or answer is named."""
+    """Every field of K2, Peridot and XOXNO agrees with the recorded answers; what has no getter or answer is named."""
     check = compare(RecordedNetwork())
 
     assert [] == check.differences
-    without = [f"no view function of {name} is known" for name, protocol in PROTOCOLS.items() if not protocol.views]
-    assert ["Blend v1 pools have no view of a reserve", *without] == [item.reason for item in check.without]
-    with_views = {name: facts for name, facts in all_facts().items() if PROTOCOLS[name].views}
-    assert {name: facts.compared_fields for name, facts in with_views.items()} == check.by_protocol
+    without = [f"no getter of {name} is known" for name, protocol in PROTOCOLS.items() if not protocol.getters]
+    assert ["Blend v1 pools have no getter of a reserve", *without] == [item.reason for item in check.without]
+    with_getters = {name: facts for name, facts in all_facts().items() if PROTOCOLS[name].getters}
+    assert {name: facts.compared_fields for name, facts in with_getters.items()} == check.by_protocol
     assert all("Error(WasmVm, MissingValue)" in item.reason for item in check.failed)
 
 
@@ -70,7 +70,7 @@ def increased(value: object) -> Any:
 
 
 def altered_state(value: Any, name: str = "") -> Any:
-    """A state with other numbers, each squared, since a view may show a rounded part or ratio of it."""
+    """A state with other numbers, each squared, since a getter may show a rounded part or ratio of it."""
     if isinstance(value, Struct):
         changes = {name: altered_state(getattr(value, name), name) for name in value.__struct_fields__}
         return replace(value, **changes)
@@ -86,10 +86,10 @@ def altered(computed: ComputedPool) -> ComputedPool:
 def test_every_difference_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each field that is compared is compared for real: with other numbers of ours none of them agrees.
 
-    Nobody answers Slender's views here; its deployed code answers them in tests/protocols.
+    Nobody answers Slender's getters here; its deployed code answers them in tests/protocols.
     """
     network, compared, numbers = RecordedNetwork(), job.compare, job.rows_at
-    network.contracts = ContractViews(network)
+    network.contracts = ContractGetters(network)
     seen: list[Compared] = []
 
     def seeing(*given: Any) -> Iterator[Compared]:
@@ -116,7 +116,7 @@ def test_every_difference_shows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_later_calls_are_compared_at_their_own_close_time() -> None:
     """Calls made at other ledgers than the reading are compared at the close time of their own ledger."""
-    check = compare(with_views(), "blend", behaviour=Behaviour(advance_every_requests=5))
+    check = compare(with_getters(), "blend", behaviour=Behaviour(advance_every_requests=5))
 
     assert [] == check.differences
     assert check.compared > 0
@@ -125,7 +125,7 @@ def test_later_calls_are_compared_at_their_own_close_time() -> None:
 def test_refused_prices_are_compared_as_refusals() -> None:
     """If the contract refuses a price, the refusals are compared."""
     refused = pools_of(RecordedNetwork(), ALULA)[0].token
-    check = compare(with_views(refused=[refused]), "alula")
+    check = compare(with_getters(refused=[refused]), "alula")
 
     assert [(refused, "oracle_price", None)] == [
         (item.pool, item.field, item.contract) for item in check.differences
@@ -134,8 +134,8 @@ def test_refused_prices_are_compared_as_refusals() -> None:
 
 
 def test_an_rpc_with_its_own_clock_is_recognized() -> None:
-    """An RPC that runs calls at its own clock is recognized: at that time everything agrees (blend.md, "Views")."""
-    check = compare(with_views(clock=1_000), "blend")
+    """An RPC that runs calls at its own clock is recognized: at that time everything agrees (blend.md, "Getters")."""
+    check = compare(with_getters(clock=1_000), "blend")
 
     assert "accrued_to" in {item.field for item in check.differences}
     assert {BLEND_V2} == {item.market for item in check.differences} == {text.split()[0] for text in check.other_clock}
@@ -144,7 +144,7 @@ def test_an_rpc_with_its_own_clock_is_recognized() -> None:
 
 def test_what_is_excluded_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """An excluded pool is not compared, and an excluded oracle is not called, as in a run."""
-    network = with_views()
+    network = with_getters()
     pool, called = pools_of(network, BLEND_V2)[0].token, list[str]()
     simulate = network.contracts.simulate
 
@@ -163,14 +163,14 @@ def test_what_is_excluded_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_nothing_to_compare(mainnet_snapshot_path: Path) -> None:
     """If no call can be made, the check fails; it does not pass without having looked."""
-    with pytest.raises(CheckError, match="nothing could be compared with the contracts: Blend v1 pools have no view"):
+    with pytest.raises(CheckError, match="nothing could be compared with the contracts: Blend v1 pools have no getter"):
         on_chain(settings_for(network__name="mainnet"), mainnet_snapshot_path)
 
 
 @pytest.mark.slow
 def test_ledgers_that_close_faster_than_the_calls() -> None:
     """If the rounds run out before all calls are of one ledger, the command ends, and compares the calls that hold."""
-    check = compare(with_views(), behaviour=Behaviour(advance_every_requests=8), network__max_rounds=3)
+    check = compare(with_getters(), behaviour=Behaviour(advance_every_requests=8), network__max_rounds=3)
 
     assert [] == check.differences
     assert check.compared > 0

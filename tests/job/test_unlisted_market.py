@@ -22,7 +22,7 @@ from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.serve.assistant.answers import Answers
 from exporter.stores.tree_sources import open_tree
-from tests.audit.test_on_chain import with_views
+from tests.audit.test_on_chain import with_getters
 from tests.job_runs import on_chain, run, settings_for
 
 ALERTS = Path(__file__).parents[2] / "templates" / "monitoring" / "alerts.yml"
@@ -203,7 +203,7 @@ def test_a_crowd_with_oracles_of_their_own(tmp_path: Path) -> None:
 
 def test_the_check_on_chain_leaves_it_alone() -> None:
     """The contracts of listed markets are asked alone, so that a stranger's market can neither slow nor end that."""
-    networks = with_views(), with_views()
+    networks = with_getters(), with_getters()
     hostile_market(networks[1])
     checks = []
     for network in networks:

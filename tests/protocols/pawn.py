@@ -27,13 +27,13 @@ from exporter.protocols.numbers import Amounts, Operations, PoolNumbers
 from exporter.protocols.protocol import (
     Coverage,
     Discovery,
+    GetterCall,
+    Getters,
     MarketEvents,
-    NoView,
+    NoGetter,
     Pairs,
     PriceRule,
     Protocol,
-    ViewCall,
-    Views,
     Words,
     not_older_than,
 )
@@ -88,20 +88,20 @@ class _Reader(Collector):
             self.reading.parameters[read.key] = tuple(parameters_of(pool, {"rate": 4}))
 
 
-def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+def calls(reading: ProtocolReading) -> Iterator[GetterCall | NoGetter]:
     """One call of ``pool(token)``, which gives the stored state, for each pool that was read."""
     for pool in reading.pools:
         call = ContractCall(pool.market.address, "pool", (address(pool.pool),))
-        yield ViewCall(pool.market.address, pool.pool, call)
+        yield GetterCall(pool.market.address, pool.pool, call)
 
 
-def compared(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:
+def compared(asked: GetterCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:
     """What is stored, next to what was read."""
-    view = Fields.of(value, "pool()")
+    answer = Fields.of(value, "pool()")
     loans: Loans = computed.pool.state
     return {
-        "borrow_apy_bps": (computed.row["borrow_apy_bps"], view.u32("rate")),
-        "lent": (loans.lent, view.i128("lent")),
+        "borrow_apy_bps": (computed.row["borrow_apy_bps"], answer.u32("rate")),
+        "lent": (loans.lent, answer.i128("lent")),
     }
 
 
@@ -197,6 +197,6 @@ PAWN = Protocol(
         market_code={WASM_HASH: "v1"},
         events=MarketEvents(filters=event_filters, candidates=candidates_in),
     ),
-    views=Views(calls=calls, fields=compared),
+    getters=Getters(calls=calls, fields=compared),
 )
 """Shops that lend what they hold at a fixed rate a year, in basis points; nothing compounds."""

@@ -68,8 +68,8 @@ class ProtocolFacts:
     """The least and the most that all of them hold in the demo, in US dollars (``market_sizes.toml``)."""
     waves: Sequence[int]
     """How many ledger keys each wave of the reader asks for, of everything that is recorded."""
-    views: Callable[[AnyPool], Calls]
-    """Every view function of the contracts that is compared for a pool, in the order of the calls."""
+    getters: Callable[[AnyPool], Calls]
+    """Every getter of the contracts that is compared for a pool, in the order of the calls."""
     compared_fields: int
     """How many fields the answers in the recording are compared with; 0 if no answer is recorded."""
     admins: Mapping[str, str]

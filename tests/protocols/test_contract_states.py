@@ -1,6 +1,6 @@
 """Every field that K2's and XOXNO's own code can judge, at the states that it wrote (`contract_states`).
 
-Views are compared exactly. An operation that was tried says whether its gate is open, and where the pool and not the
+Getters are compared exactly. An operation that was tried says whether its gate is open, and where the pool and not the
 account stopped it, which amount is the most. Codes are those of the contracts' own lists of errors.
 """
 
@@ -22,7 +22,7 @@ from exporter.protocols import PROTOCOLS, storage_answers
 from exporter.protocols.k2 import math as k2_math
 from exporter.protocols.k2.layout import Reserve
 from exporter.protocols.numbers import SpokeTerms
-from exporter.protocols.protocol import NoView
+from exporter.protocols.protocol import NoGetter
 from exporter.protocols.xoxno.layout import hub_asset
 from exporter.tables import GATES, VALID_PRICE, Gate, PoolKey
 from tests.protocols.contract_states import SUCCESS, Answered, State, states
@@ -43,25 +43,25 @@ OPERATIONS: dict[str, Gate] = {
 
 
 FIELDS = {"k2": ("reserves", 13), "peridot": ("stored", 4), "xoxno": ("stored", 7)}
-"""The part of the answers with the views of the stored state, and a pool's fields in these, keyed by protocol."""
+"""The part of the answers with the getters of the stored state, and a pool's fields in these, keyed by protocol."""
 
 
 @EVERY
 @pytest.mark.parametrize("protocol", FIELDS)
 def test_checked_values_agree_with_every_stored_view(real_data: Path, protocol: str, every: int) -> None:
-    """All pools are read, and what `exporter check --on-chain` compares agrees with every stored view."""
-    views, (part, fields) = PROTOCOLS[protocol].views, FIELDS[protocol]
-    assert views is not None
+    """All pools are read, and what `exporter check --on-chain` compares agrees with every stored answer of a getter."""
+    getters, (part, fields) = PROTOCOLS[protocol].getters, FIELDS[protocol]
+    assert getters is not None
     for state in states(real_data, protocol)[::every]:
         assert ([], []) == (state.tables.unread, state.reading.absent), state
         answers = {(each.contract, each.function, each.arguments): each.value for each in state.calls(part)}
         compared = 0
-        for asked in views.calls(state.reading):
-            assert not isinstance(asked, NoView)
+        for asked in getters.calls(state.reading):
+            assert not isinstance(asked, NoGetter)
             value = answers.get((asked.call.contract, asked.call.function, asked.call.arguments))
             if value is not None:
                 computed = state.computed(asked.pool)
-                for name, (ours, contract) in views.fields(asked, value, computed, state.snapshot.close_time).items():
+                for name, (ours, contract) in getters.fields(asked, value, computed, state.snapshot.close_time).items():
                     assert ours == contract, (state, asked, name)
                     compared += 1
         assert fields * len(state.rows) == compared, state
@@ -75,10 +75,10 @@ def numbers(value: Any) -> int:
 
 
 def reserves(state: State) -> Iterator[tuple[dict[str, Any], Row, dict[tuple[str, str], Answered]]]:
-    """K2's reserves: what the answers say about each, its row, and its views by contract and function."""
+    """K2's reserves: what the answers say about each, its row, and its getters by contract and function."""
     for reserve in state.answers["reserves"]:
-        views = {(each["c"], each["f"]): each for each in reserve["views"]}
-        wanted = [each for each in state.calls("reserves") if (each.contract, each.function) in views]
+        getters = {(each["c"], each["f"]): each for each in reserve["views"]}
+        wanted = [each for each in state.calls("reserves") if (each.contract, each.function) in getters]
         mine = {
             (each.contract, each.function): each
             for each in wanted
@@ -89,7 +89,7 @@ def reserves(state: State) -> Iterator[tuple[dict[str, Any], Row, dict[tuple[str
 
 @EVERY
 def test_k2s_published_fields_are_what_its_views_say(real_data: Path, every: int) -> None:
-    """Totals, indexes, rates, limits, cash and the router's own are what the contracts' views say."""
+    """Totals, indexes, rates, limits, cash and the router's own are what the contracts' getters say."""
     for state in states(real_data, "k2")[::every]:
         router = state.answers["router"]
         listed = {each.function: each for each in state.calls("calls") if each.contract == router}
@@ -99,16 +99,16 @@ def test_k2s_published_fields_are_what_its_views_say(real_data: Path, every: int
         (market,) = state.reading.markets
         assert tuple(payload for _, payload in reserves_list[1]) == market.members
         assert ("paused" if is_paused[1] else "active") == market.status
-        for reserve, row, views in reserves(state):
+        for reserve, row, getters in reserves(state):
             units = 10 ** int(reserve["dec"])
-            ceiling = numbers(views[router, "get_reserve_debt_ceiling"].value)
-            answered = Fields.of(views[router, "get_reserve_data"].value or (scval.VOID, None), "get_reserve_data")
+            ceiling = numbers(getters[router, "get_reserve_debt_ceiling"].value)
+            answered = Fields.of(getters[router, "get_reserve_data"].value or (scval.VOID, None), "get_reserve_data")
             high = int((answered.struct("configuration").get("data_high") or (0, 0))[1])
             borrow_cap, supply_cap = high & 2**64 - 1, high >> 64
             caps = [cap * units for cap in (borrow_cap, ceiling) if cap]
             expected = {
-                "total_supplied": numbers(views[reserve["a"], "total_supply"].value),
-                "total_borrowed": numbers(views[reserve["d"], "total_supply"].value),
+                "total_supplied": numbers(getters[reserve["a"], "total_supply"].value),
+                "total_borrowed": numbers(getters[reserve["d"], "total_supply"].value),
                 "last_accrual_time": answered.u64("last_update_timestamp"),
                 "supply_cap": supply_cap * units or None,
                 "borrow_cap": min(caps, default=None),
@@ -138,17 +138,17 @@ def test_answers_from_storage(real_data: Path, protocol: str, every: int) -> Non
 def test_k2_rate_model(real_data: Path, every: int) -> None:
     """The rates that a rate contract gives for some cash and debt are those of the math."""
     for state in states(real_data, "k2")[::every]:
-        for reserve, row, views in reserves(state):
-            (view,) = (each for (_, function), each in views.items() if function == "calculate_interest_rates")
-            assert view.value is not None
-            available, debt = numbers(view.arguments[1]), numbers(view.arguments[2])
-            factor = numbers(view.arguments[3])
+        for reserve, row, getters in reserves(state):
+            (call,) = (each for (_, function), each in getters.items() if function == "calculate_interest_rates")
+            assert call.value is not None
+            available, debt = numbers(call.arguments[1]), numbers(call.arguments[2])
+            factor = numbers(call.arguments[3])
             total = available + debt
             used = (debt * k2_math.RAY + total // 2) // total if total else 0
             stored: Reserve = state.pools[row["pool"]].state
             configuration = replace(stored.configuration, reserve_factor=factor)
             supply, borrow = k2_math.rates(replace(stored, configuration=configuration), used)
-            rates = Fields.of(view.value, "calculate_interest_rates")
+            rates = Fields.of(call.value, "calculate_interest_rates")
             expected = rates.u128("variable_borrow_rate"), rates.u128("liquidity_rate")
             assert expected == (borrow, supply), (state, reserve["asset"])
 
@@ -231,7 +231,7 @@ def k2_operation(probe: Probe, row: Row, what: str) -> None:
 
 @EVERY
 def test_xoxnos_published_fields_are_what_its_views_say(real_data: Path, every: int) -> None:
-    """Stored and accrued numbers, indexes, and what each spoke allows are what the contracts' views say."""
+    """Stored and accrued numbers, indexes, and what each spoke allows are what the contracts' getters say."""
     for state in states(real_data, "xoxno")[::every]:
         answers = state.answers
         pools = [f"1-{token}" for token in answers["assets"]]
@@ -273,7 +273,7 @@ def hub_asset_of(key: Any) -> str:
 
 
 def accrued_agrees(state: State, pool: str, calls: list[dict[str, Any]]) -> None:
-    """The views after everything has been brought to now are the published accrued numbers."""
+    """The getters after everything has been brought to now are the published accrued numbers."""
     row = state.rows[pool]
     named = {
         "get_utilisation": "accrued_utilization",
@@ -282,11 +282,11 @@ def accrued_agrees(state: State, pool: str, calls: list[dict[str, Any]]) -> None
         "get_supplied_amount": "total_supplied",
         "get_borrowed_amount": "total_borrowed",
     }
-    views = {each.function: each for each in state.calls("accrued") if hub_asset_of(each.arguments[0]) == pool}
-    assert {each["f"] for each in calls} == views.keys()
+    getters = {each.function: each for each in state.calls("accrued") if hub_asset_of(each.arguments[0]) == pool}
+    assert {each["f"] for each in calls} == getters.keys()
     for function, column in named.items():
-        assert numbers(views[function].value) == row[column], (state, pool, column)
-    after = Fields.of(views["get_sync_data"].value or (scval.VOID, None), "get_sync_data").struct("state")
+        assert numbers(getters[function].value) == row[column], (state, pool, column)
+    after = Fields.of(getters["get_sync_data"].value or (scval.VOID, None), "get_sync_data").struct("state")
     expected = {name: after.i128(name) for name in ("borrow_index", "supply_index")}
     assert expected == {name: row[name] for name in expected}, (state, pool)
 

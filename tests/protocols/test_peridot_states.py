@@ -22,7 +22,7 @@ PAUSES = {
 
 
 def vaults(state: State, part: str) -> Iterator[tuple[dict[str, Any], dict[str, ScVal]]]:
-    """Each vault's row, with the values of its views before (``stored``) or after (``accrued``) it was brought up."""
+    """Each vault's row, with the values of its getters before (``stored``) or after (``accrued``) it was brought up."""
     for vault, answered in zip(state.answers["vs"], state.answers[part], strict=True):
         yield state.rows[vault], {each["f"]: decode_scval(bytes.fromhex(each["r"])) for each in answered if "r" in each}
 
@@ -35,32 +35,32 @@ def probes(state: State, operation: str) -> Iterator[tuple[dict[str, Any], dict[
 
 
 @pytest.mark.slow
-def test_published_fields_are_what_the_vaults_views_say(real_data: Path) -> None:
-    """All vaults are read, and what is published about them is what their views say, stored and accrued."""
+def test_published_fields_are_what_the_vaults_getters_say(real_data: Path) -> None:
+    """All vaults are read, and what is published about them is what their getters say, stored and accrued."""
     for state in states(real_data, "peridot"):
         assert set(state.answers["vs"]) == set(state.rows)
-        for row, views in vaults(state, "accrued"):
+        for row, getters in vaults(state, "accrued"):
             expected = {
-                "total_supplied": views["get_total_underlying"][1],
-                "total_borrowed": views["get_total_borrowed"][1],
-                "supply_index": views["get_exchange_rate"][1] * 10**12,
-                "backstop_credit": views["get_total_reserves"][1] + views["get_total_admin_fees"][1],
+                "total_supplied": getters["get_total_underlying"][1],
+                "total_borrowed": getters["get_total_borrowed"][1],
+                "supply_index": getters["get_exchange_rate"][1] * 10**12,
+                "backstop_credit": getters["get_total_reserves"][1] + getters["get_total_admin_fees"][1],
             }
             assert expected == {name: row[name] for name in expected}, state
-            assert row["available_to_withdraw"] in (0, views["get_available_liquidity"][1])
-            assert views["get_total_ptokens"][1] == state.pools[row["pool"]].state.receipt_supply
+            assert row["available_to_withdraw"] in (0, getters["get_available_liquidity"][1])
+            assert getters["get_total_ptokens"][1] == state.pools[row["pool"]].state.receipt_supply
 
 
 @strides(9)
 def test_gates_and_risk(real_data: Path, stride: int) -> None:
     """Pauses close gates, and the collateral factor is the controller's."""
     for state in spread(states(real_data, "peridot"), stride):
-        for row, views in vaults(state, "stored"):
-            for view, gate in PAUSES.items():
-                assert row[gate] in (not views[view][1], None), (state, gate)
-            if views["is_borrow_paused"][1]:
+        for row, getters in vaults(state, "stored"):
+            for getter, gate in PAUSES.items():
+                assert row[gate] in (not getters[getter][1], None), (state, gate)
+            if getters["is_borrow_paused"][1]:
                 assert row["can_borrow"] is False
-            assert views["get_market_cf"][1] // 100 == row["collateral_factor_bps"]
+            assert getters["get_market_cf"][1] // 100 == row["collateral_factor_bps"]
 
 
 @strides(9)
@@ -68,8 +68,8 @@ def test_a_price_is_the_controllers_never_a_cached_one(real_data: Path, stride: 
     """A published price is the controller's; if it has none, there is none, even if it has a cached one."""
     priced, chosen = 0, spread(states(real_data, "peridot"), stride)
     for state in chosen:
-        for row, views in vaults(state, "stored"):
-            answer = views["get_price_usd"]
+        for row, getters in vaults(state, "stored"):
+            answer = getters["get_price_usd"]
             if row["price_reason"] != VALID_PRICE:
                 continue
             assert answer[0] == scval.VEC, (state, row["price_reason"])

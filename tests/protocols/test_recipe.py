@@ -31,12 +31,12 @@ from exporter.protocols.accrual import AccrualRule
 from exporter.protocols.base import Candidate
 from exporter.protocols.protocol import (
     Discovery,
+    Getters,
     MarketEvents,
     PoolEntries,
     PriceRule,
     Protocol,
     RateModel,
-    Views,
     Words,
 )
 from tests.localnet.direct_source import DirectSource
@@ -166,7 +166,7 @@ def test_names_that_are_taken() -> None:
 def test_recipe_names_everything(project_root: Path) -> None:
     """The recipe speaks of every field of the interface, and of its groups."""
     recipe = (project_root / "docs" / "adding-a-protocol.md").read_text()
-    groups = {"": Protocol, "words.": Words, "prices.": PriceRule, "discovery.": Discovery, "views.": Views}
+    groups = {"": Protocol, "words.": Words, "prices.": PriceRule, "discovery.": Discovery, "getters.": Getters}
     groups |= {
         "rate_model.": RateModel,
         "discovery.events.": MarketEvents,

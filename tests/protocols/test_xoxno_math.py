@@ -40,7 +40,7 @@ EMPTY: Pool = {
     "max_utilization": permille(950),
     "asset_decimals": 7,
 }
-# P1, P2 and the pool of the views are those of XOXNO's tests
+# P1, P2 and the pool of the getters are those of XOXNO's tests
 P1 = percent(0.5, 3, 9.5, 100, 60, 85, 125, reserve_factor=15)
 P2 = percent(1, 4, 10, 300, 50, 80, 100, reserve_factor=10)
 VIEWED = percent(1, 10, 20, 50, 50, 80, 200, reserve_factor=10)

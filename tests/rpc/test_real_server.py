@@ -1,4 +1,4 @@
-"""The exporter over an unmodified stellar-rpc, which serves the state of the real testnet archive: runs, and views.
+"""The exporter over an unmodified stellar-rpc, which serves the state of the real testnet archive: runs, and getters.
 
 `tests.rpc.core` plays the server's core.
 """
@@ -87,8 +87,8 @@ def test_runs_while_ledgers_close(closing: str, tmp_path: Path) -> None:
     assert ledgers == sorted(set(ledgers))
 
 
-def test_views_of_the_deployed_contracts(closing: str) -> None:
-    """All 72 fields of the contracts' views agree, except for what accrued until a server before 27.1 ran the calls."""
+def test_getters_of_the_deployed_contracts(closing: str) -> None:
+    """All 72 fields of the contracts' getters agree, but for what accrued until a server before 27.1 ran the calls."""
     found = on_chain(settings_for(None, closing, **flags()))
 
     assert (72, 4, [], []) == (found.compared, found.pools, found.failed, found.notices)

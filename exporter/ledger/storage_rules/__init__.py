@@ -1,1 +1,1 @@
-"""The answers of known contracts' view functions from the entries that they would read (docs/oracles.md)."""
+"""The answers of known contracts' getters from the entries that they would read (docs/oracles.md)."""

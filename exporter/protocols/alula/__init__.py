@@ -1,17 +1,18 @@
 """Alula: a market is a contract, and each of its pools has one token and keeps all its state in one entry.
 
-The published numbers are those of the contract's own view, which adds no interest: yields follow from the utilization,
-rounded up, and from the stored rate modifier; totals are those of the last accrual (docs/protocols/alula.md, "Views").
+The published numbers are those of the contract's own getter, which adds no interest: yields follow from the
+utilization, rounded up, and from the stored rate modifier; totals are those of the last accrual
+(docs/protocols/alula.md, "Getters").
 The published utilization is rounded down, as in Alula's own service.
 """
 
 from __future__ import annotations
 
 from exporter.protocols.alula import reader
+from exporter.protocols.alula.getters import GETTERS
 from exporter.protocols.alula.layout import FROZEN, NAME
 from exporter.protocols.alula.math import POOL_STATUSES, RATE_MODEL, RULE, project
 from exporter.protocols.alula.movement import moving_pools
-from exporter.protocols.alula.views import VIEWS
 from exporter.protocols.protocol import Coverage, Discovery, PriceRule, Protocol, WithoutPrice, Words, not_older_than
 
 MAX_PRICE_AGE = 360
@@ -75,7 +76,7 @@ ALULA = Protocol(
     rate_model=RATE_MODEL,
     discovery=Discovery(storage_names=frozenset({"AllPools", "MarketStatus", "Oracle"})),
     accrual=RULE,
-    views=VIEWS,
+    getters=GETTERS,
     moving_pools=moving_pools,
     no_positions="what an account owes and holds is an entry whose form this version does not read",
 )

@@ -45,7 +45,7 @@ _REVISION = "whether one can leave a frozen market depends on the contract's rev
 
 
 def project(pool: PoolReading[Pool], close_time: int) -> PoolNumbers:
-    """The numbers of a pool. No interest is added, as in the contract's own views. Raises `ExactError`."""
+    """The numbers of a pool. No interest is added, as in the contract's own getters. Raises `ExactError`."""
     state = pool.state
     borrowed, take_rate = state.total_borrowed, state.rates.take_rate_bps
     available, supplied = supply_of(state)
@@ -245,7 +245,7 @@ def multiplier(apr: int, seconds: int) -> int:
 def apy_bps(apr: int) -> int:
     """The yield of a rate that is compounded every second for a year, in basis points.
 
-    The contract's own view fails if the yield has more than 32 bits; here it is then the largest integer of JSON.
+    The contract's own getter fails if the yield has more than 32 bits; here it is then the largest integer of JSON.
     """
     try:
         return multiplier(apr, SECONDS_PER_YEAR) // (SCALED_ONE // BPS) - BPS

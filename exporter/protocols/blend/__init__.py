@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from exporter.ledger.oracles import asset_config_key
 from exporter.protocols.blend import aggregator_rule, reader, records
+from exporter.protocols.blend.getters import GETTERS
 from exporter.protocols.blend.layout import GENERATIONS, SETUP
 from exporter.protocols.blend.liquidations import liquidations_in
 from exporter.protocols.blend.math import ACCRUAL, RATE_MODEL, project
 from exporter.protocols.blend.movement import moving_pools
 from exporter.protocols.blend.positions import POSITION_RULES
-from exporter.protocols.blend.views import VIEWS
 from exporter.protocols.protocol import (
     Coverage,
     Discovery,
@@ -96,7 +96,7 @@ BLEND = Protocol(
         recorded_market=records.recorded_pool,
     ),
     accrual=ACCRUAL,
-    views=VIEWS,
+    getters=GETTERS,
     liquidations=liquidations_in,
     storage_rules=(aggregator_rule,),
     oracle_forms=(AGGREGATOR, ORACLE_OF_2024),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from exporter.ledger.oracles import asset_config_key
 from exporter.protocols.k2 import oracle_rule, reader
+from exporter.protocols.k2.getters import GETTERS
 from exporter.protocols.k2.math import ACCRUAL, RATE_MODEL, project
 from exporter.protocols.k2.movement import moving_pools
-from exporter.protocols.k2.views import VIEWS
 from exporter.protocols.protocol import (
     Coverage,
     Discovery,
@@ -75,7 +75,7 @@ K2 = Protocol(
     rate_model=RATE_MODEL,
     discovery=Discovery(storage_names=frozenset({"PADMIN", "RCOUNT", "RLIST"})),
     accrual=ACCRUAL,
-    views=VIEWS,
+    getters=GETTERS,
     storage_rules=(oracle_rule,),
     oracle_forms=(
         OracleForm(

@@ -6,10 +6,10 @@ docs/protocols/peridot.md has more.
 from __future__ import annotations
 
 from exporter.protocols.peridot import reader
+from exporter.protocols.peridot.getters import GETTERS
 from exporter.protocols.peridot.layout import pool_list_key
 from exporter.protocols.peridot.math import RATE_MODEL, RULE, project
 from exporter.protocols.peridot.movement import moving_pools
-from exporter.protocols.peridot.views import VIEWS
 from exporter.protocols.protocol import Coverage, Discovery, PriceRule, Protocol, WithoutPrice, Words, not_older_than
 
 MAX_PRICE_AGE = 600
@@ -86,7 +86,7 @@ PERIDOT = Protocol(
         storage_names=frozenset({"MarketCF", "Oracle", "SupportedMarkets"}), pool_list_key=pool_list_key
     ),
     accrual=RULE,
-    views=VIEWS,
+    getters=GETTERS,
     moving_pools=moving_pools,
     no_positions="a position is spread over the vaults, each a contract of its own",
 )

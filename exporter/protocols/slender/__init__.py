@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from exporter.protocols.protocol import Coverage, Discovery, PriceRule, Protocol, WithoutPrice, Words, not_older_than
 from exporter.protocols.slender import reader
+from exporter.protocols.slender.getters import GETTERS
 from exporter.protocols.slender.layout import VERSION, WASM_HASH
 from exporter.protocols.slender.math import ACCRUAL, project
 from exporter.protocols.slender.movement import moving_pools
-from exporter.protocols.slender.views import VIEWS
 
 MAX_PRICE_AGE = 86_400
 """A price older than this many seconds is refused, however long the pool's own limit is."""
@@ -61,7 +61,7 @@ SLENDER = Protocol(
         storage_names=frozenset({"PoolConfig", "ReserveAssetKey", "Reserves"}),
     ),
     accrual=ACCRUAL,
-    views=VIEWS,
+    getters=GETTERS,
     moving_pools=moving_pools,
     no_positions="a position is the balances of two tokens for each reserve, which the pool keeps",
 )

@@ -1,6 +1,6 @@
 """Slender's math of one reserve (docs/protocols/slender.md, "Formulas").
 
-Coefficients and annual rates have 9 decimals. Like the contract's views, this brings the two accrued rates from the
+Coefficients and annual rates have 9 decimals. Like the contract's getters, this brings the two accrued rates from the
 last update to now, at the stored interest rates and in whole windows of time. As in the contract, a product must fit
 into 128 bits before it is divided.
 """

@@ -17,9 +17,9 @@ from exporter.protocols.protocol import (
     Words,
 )
 from exporter.protocols.xoxno import layout, oracle_rule, prices, reader
+from exporter.protocols.xoxno.getters import GETTERS
 from exporter.protocols.xoxno.math import ACCRUAL, RATE_MODEL, project
 from exporter.protocols.xoxno.movement import moving_pools
-from exporter.protocols.xoxno.views import VIEWS
 
 WORDS = Words(
     coverage=Coverage(
@@ -76,7 +76,7 @@ XOXNO = Protocol(
         pool_entries=PoolEntries(contract=layout.pool_contract, pool=layout.pool_in),
     ),
     accrual=ACCRUAL,
-    views=VIEWS,
+    getters=GETTERS,
     storage_rules=(oracle_rule,),
     oracle_forms=(OracleForm(names=frozenset({"OracleKeys"}), token_key=layout.oracle_key),),
     moving_pools=moving_pools,

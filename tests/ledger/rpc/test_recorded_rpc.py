@@ -1,4 +1,4 @@
-"""The RPC client over answers of an unmodified stellar-rpc v23.0.4: a run, and a check of views."""
+"""The RPC client over answers of an unmodified stellar-rpc v23.0.4: a run, and a check of getters."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_run_over_a_recording_finds_every_answer(
 
 
 def test_a_check_of_views(real_data: Path, state: Mapping[bytes, RawEntry]) -> None:
-    """All 72 fields that the contracts' views have are confirmed, except for those that accrue.
+    """All 72 fields that the contracts' getters have are confirmed, except for those that accrue.
 
     Version 23 ran calls at its wall clock, a second after the ledger closed, which shows in three pools.
     """

@@ -27,7 +27,7 @@ FACTS = ProtocolFacts(
     admins={"Admin": "admin"},
     price_age=PriceAge(86_400, takes_future=True),
     compared_fields=0,
-    views=lambda pool: calls_of_market(pool, "get_reserve") if pool.market.version == "v2" else [],
+    getters=lambda pool: calls_of_market(pool, "get_reserve") if pool.market.version == "v2" else [],
     pool_list=LIST,
     has_lending_shape=False,  # only while somebody has a position there
     shared={

@@ -30,8 +30,8 @@ def boosted(given: ScVal | str) -> Change:
     )
 
 
-def views_of(pool: AnyPool) -> Calls:
-    """The view functions of a vault."""
+def getters_of(pool: AnyPool) -> Calls:
+    """The getters of a vault."""
     functions = "get_available_liquidity", "get_total_borrowed", "get_total_reserves", "get_exchange_rate"
     return [(pool.pool, function, ()) for function in functions]
 
@@ -43,7 +43,7 @@ FACTS = ProtocolFacts(
     admins={},
     price_age=PriceAge(600, takes_future=True),
     compared_fields=12,
-    views=views_of,
+    getters=getters_of,
     pool_list=None,
     has_lending_shape=True,
     shared={

@@ -21,8 +21,8 @@ from tests.protocols.world import each, put
 NO_METADATA = put(instance_key(XLM), None, "METADATA")
 
 
-def views_of(pool: AnyPool) -> Calls:
-    """The view functions of a pool contract that are about a reserve."""
+def getters_of(pool: AnyPool) -> Calls:
+    """The getters of a pool contract that are about a reserve."""
     market, s_token = pool.market.address, address(pool.state.s_token)
     return [
         *calls_of_market(pool, "get_reserve", "collat_coeff", "debt_coeff"),
@@ -39,7 +39,7 @@ FACTS = ProtocolFacts(
     admins={"Admin": "admin"},
     price_age=PriceAge(86_400),
     compared_fields=0,
-    views=views_of,
+    getters=getters_of,
     pool_list=PoolList(SLENDER, (vec(symbol("Reserves")),)),
     has_lending_shape=True,
     shared={},

@@ -16,8 +16,8 @@ OTHER = address(contract("other"))
 AMOUNTS = ("borrow_index", "borrowed", "cash", "revenue", "supplied", "supply_index")
 
 
-def views_of(pool: AnyPool) -> Calls:
-    """The view functions of the pool contract that are about a pool."""
+def getters_of(pool: AnyPool) -> Calls:
+    """The getters of the pool contract that are about a pool."""
     hub, token = pool.pool.split("-")
     key = struct_map({"asset": address(token), "hub_id": u32(int(hub))})
     singles = (
@@ -40,7 +40,7 @@ FACTS = ProtocolFacts(
     admins={"Owner": "owner"},
     price_age=None,
     compared_fields=28,
-    views=views_of,
+    getters=getters_of,
     pool_list=None,
     has_lending_shape=True,
     shared={

@@ -1,4 +1,4 @@
-"""Compares our numbers with Slender's own views of a reserve: its state, shares, cash, and its two coefficients.
+"""Compares our numbers with Slender's own getters of a reserve: its state, shares, cash, and its two coefficients.
 
 The coefficients are accrued to the time of the call.
 """
@@ -13,7 +13,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import AnyPool, ComputedPool, ProtocolReading
-from exporter.protocols.protocol import NoView, Pairs, ViewCall, Views
+from exporter.protocols.protocol import GetterCall, Getters, NoGetter, Pairs
 from exporter.protocols.slender.layout import Reserve
 
 _COEFFICIENTS = ("collat_coeff", "debt_coeff")
@@ -24,7 +24,7 @@ def _reserve(pool: AnyPool) -> Reserve:
     return reserve
 
 
-def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+def calls(reading: ProtocolReading) -> Iterator[GetterCall | NoGetter]:
     """The calls to make for all reserves."""
     for pool in reading.pools:
         market, reserve = pool.market.address, _reserve(pool)
@@ -32,11 +32,11 @@ def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
         calls = [(function, (asset,)) for function in ("get_reserve", *_COEFFICIENTS)]
         calls += [("token_total_supply", (s_token,)), ("token_total_supply", (debt_token,))]
         for function, arguments in [*calls, ("token_balance", (asset, s_token))]:
-            yield ViewCall(market, pool.pool, ContractCall(market, function, arguments))
+            yield GetterCall(market, pool.pool, ContractCall(market, function, arguments))
 
 
-def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
-    """The fields in a view's result, next to our own. Raises `DecodeError`."""
+def fields(asked: GetterCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
+    """The fields in a getter's result, next to our own. Raises `DecodeError`."""
     function, reserve = asked.call.function, _reserve(computed.pool)
     row = computed.row
     if function == "get_reserve":
@@ -61,4 +61,4 @@ def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> 
     return {"debt_supply": (reserve.debt_supply, number)}
 
 
-VIEWS = Views(calls=calls, fields=fields)
+GETTERS = Getters(calls=calls, fields=fields)

@@ -1,6 +1,6 @@
-"""Compares our numbers with XOXNO's own views of its pools (docs/protocols/xoxno.md, "Views").
+"""Compares our numbers with XOXNO's own getters of its pools (docs/protocols/xoxno.md, "Getters").
 
-Only ``get_bulk_indexes`` brings the indexes to the time of the call. The views of a single pool use the stored ones.
+Only ``get_bulk_indexes`` brings the indexes to the time of the call. The getters of a single pool use the stored ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import vec
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import ComputedPool, ProtocolReading
-from exporter.protocols.protocol import NoView, Pairs, ViewCall, Views
+from exporter.protocols.protocol import GetterCall, Getters, NoGetter, Pairs
 from exporter.protocols.xoxno.layout import RAY, HubMarket, hub_asset
 
 _BULK = "get_bulk_indexes"
@@ -52,25 +52,25 @@ _SINGLE: Mapping[str, tuple[str, Callable[[ComputedPool], object]]] = {
     "get_supplied_amount": ("stored total_supplied", lambda computed: _supplied(_hub_market(computed))),
     "get_utilisation": ("stored_utilization", lambda computed: computed.row["stored_utilization"]),
 }
-"""The field that each view of a single pool gives, and how the exporter computes it. Each view gives one i128."""
+"""The field that each getter of a single pool gives, and how the exporter computes it. Each getter gives one i128."""
 
 
-def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+def calls(reading: ProtocolReading) -> Iterator[GetterCall | NoGetter]:
     """The calls to make for all pools, and the reason for each market none of whose pools could be read."""
     with_pools = {pool.market.address for pool in reading.pools}
     for market in reading.markets:
         if market.address not in with_pools:
-            yield NoView(market.address, "none of its pools could be read")
+            yield NoGetter(market.address, "none of its pools could be read")
     for pool in reading.pools:
         hub_market: HubMarket = pool.state
         key = hub_asset(pool.pool).value()
         for function in (*_SINGLE, _BULK):
             call = ContractCall(hub_market.pool_contract, function, (vec(key) if function == _BULK else key,))
-            yield ViewCall(pool.market.address, pool.pool, call)
+            yield GetterCall(pool.market.address, pool.pool, call)
 
 
-def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
-    """The fields in a view's result, next to our own. Raises `DecodeError`."""
+def fields(asked: GetterCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
+    """The fields in a getter's result, next to our own. Raises `DecodeError`."""
     if asked.call.function == _BULK:
         items: Sequence[ScVal] = expect(value, scval.VEC, _BULK) or ()
         if len(items) != 1:
@@ -84,4 +84,4 @@ def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> 
     return {name: (ours(computed), expect(value, scval.I128, asked.call.function))}
 
 
-VIEWS = Views(calls=calls, fields=fields)
+GETTERS = Getters(calls=calls, fields=fields)

@@ -1,6 +1,6 @@
-"""Compares our numbers with Alula's own view of a pool (docs/protocols/alula.md, "Views").
+"""Compares our numbers with Alula's own getter of a pool (docs/protocols/alula.md, "Getters").
 
-The view fails if the contract refuses the price.
+The getter fails if the contract refuses the price.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import ComputedPool, ProtocolReading
-from exporter.protocols.protocol import NoView, Pairs, ViewCall, Views
+from exporter.protocols.protocol import GetterCall, Getters, NoGetter, Pairs
 
-VIEW = "get_pool_data"
+GETTER = "get_pool_data"
 _BPS = 10_000
 _PRICE_REFUSED = re.compile(r"Error\(Contract, #50[0-2]\)")
-"""The contract's errors for a price that is unknown, stale, or not above zero (docs/protocols/alula.md, "Views")."""
+"""The contract's errors for a price that is unknown, stale, or not above zero (docs/protocols/alula.md, "Getters")."""
 
 
-def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+def calls(reading: ProtocolReading) -> Iterator[GetterCall | NoGetter]:
     """The calls to make for all pools."""
     for pool in reading.pools:
-        call = ContractCall(pool.market.address, VIEW, (address(pool.pool),))
-        yield ViewCall(pool.market.address, pool.pool, call)
+        call = ContractCall(pool.market.address, GETTER, (address(pool.pool),))
+        yield GetterCall(pool.market.address, pool.pool, call)
 
 
-def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
-    """The fields in the view's result, next to our own. Raises `DecodeError`."""
+def fields(asked: GetterCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
+    """The fields in the getter's result, next to our own. Raises `DecodeError`."""
     row = computed.row
-    view = Fields.of(value, VIEW)
-    stored, apy = view.struct("pool"), view.struct("apy")
-    supplied, borrowed = view.i128("total_supply"), stored.i128("total_borrowed")
+    answer = Fields.of(value, GETTER)
+    stored, apy = answer.struct("pool"), answer.struct("apy")
+    supplied, borrowed = answer.i128("total_supply"), stored.i128("total_borrowed")
     return {
         "pool": (row["pool"], stored.address("pool_address")),
         "token_address": (row["token_address"], stored.address("token_address")),
@@ -44,12 +44,12 @@ def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> 
         "total_supplied": (row["total_supplied"], supplied),
         "total_borrowed": (row["total_borrowed"], borrowed),
         "total_collateral": (row["total_collateral"], stored.i128("total_collateral")),
-        "supply_index": (row["supply_index"], view.i128("j_token_rate_floor_bps")),
-        "borrow_index": (row["borrow_index"], view.i128("d_token_rate_ceil_bps")),
+        "supply_index": (row["supply_index"], answer.i128("j_token_rate_floor_bps")),
+        "borrow_index": (row["borrow_index"], answer.i128("d_token_rate_ceil_bps")),
         "rate_modifier": (row["rate_modifier"], stored.i128("interest_rate_modifier_bps")),
         "backstop_credit": (row["backstop_credit"], stored.i128("take_rate_fees_sum")),
         "last_accrual_time": (row["last_accrual_time"], stored.u64("last_accrual_timestamp")),
-        "oracle_price": (row["oracle_price"], view.i128("oracle_asset_price")),
+        "oracle_price": (row["oracle_price"], answer.i128("oracle_asset_price")),
     }
 
 
@@ -58,4 +58,4 @@ def refused(error: str, computed: ComputedPool) -> Pairs:
     return {"oracle_price": (computed.row["oracle_price"], None)} if _PRICE_REFUSED.search(error) else {}
 
 
-VIEWS = Views(calls=calls, fields=fields, refused=refused)
+GETTERS = Getters(calls=calls, fields=fields, refused=refused)

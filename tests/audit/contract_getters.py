@@ -1,4 +1,4 @@
-"""Views that no recording has, answered from entries: of Blend's v2 pools with interest, and of Alula's pools."""
+"""Getters that no recording has, answered from entries: of Blend's v2 pools with interest, and of Alula's pools."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ALULA = next(market for protocol, market in LISTED if protocol == "alula")
 _STALE = "HostError: Error(Contract, #501)\n\nEvent log (newest first):\n"
 
 
-class ContractViews:
-    """The answers of the network's contracts, with these views.
+class ContractGetters:
+    """The answers of the network's contracts, with these getters.
 
     ``clock`` is how many seconds after its ledger's close a call runs; ``refused`` are tokens whose price Alula's
     market takes for stale.
@@ -84,7 +84,7 @@ plain("alula")  # reads the recording, which cannot be done within the loop of a
 
 
 def _pool_data(pool: ScVal, price: ScVal) -> ScVal:
-    """The answer of the view. The entry has numbers that no rate depends on, and that the exporter does not read."""
+    """The answer of the getter. The entry has numbers that no rate depends on, and that the exporter does not read."""
     known = set(names_of(plain("alula").state))
     found = published("alula", {name: number for name, number in _numbers(pool).items() if name in known}, 0)
     yields = {f"{side}_bps": u32(found[f"{side}_apy_bps"]) for side in ("borrow", "supply")}

@@ -1,6 +1,6 @@
-"""Compares our numbers with Blend's own view of a reserve, ``get_reserve`` of v2 pools.
+"""Compares our numbers with Blend's own getter of a reserve, ``get_reserve`` of v2 pools.
 
-The view is accrued to the time of the call and does not have the totals.
+The getter is accrued to the time of the call and does not have the totals.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from exporter.ledger.codec.scval_encode import address
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import AnyPool, ComputedPool, ProtocolReading
 from exporter.protocols.blend.layout import Reserve
-from exporter.protocols.protocol import NoView, Pairs, ViewCall, Views
+from exporter.protocols.protocol import GetterCall, Getters, NoGetter, Pairs
 
 RATE_SCALE = 10**12
 
@@ -24,28 +24,28 @@ def _reserve(pool: AnyPool) -> Reserve:
     return reserve
 
 
-def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+def calls(reading: ProtocolReading) -> Iterator[GetterCall | NoGetter]:
     """The calls to make for all reserves of v2, and for each market of v1 the reason why there is none."""
     for market in reading.markets:
         if market.version != "v2":
-            yield NoView(market.address, f"Blend {market.version} pools have no view of a reserve")
+            yield NoGetter(market.address, f"Blend {market.version} pools have no getter of a reserve")
     for pool in reading.pools:
         if pool.market.version == "v2":
             call = ContractCall(pool.market.address, "get_reserve", (address(pool.pool),))
-            yield ViewCall(pool.market.address, pool.pool, call)
+            yield GetterCall(pool.market.address, pool.pool, call)
 
 
-def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
-    """The fields in the view's result, next to our own. Raises `DecodeError`."""
-    view = Fields.of(value, "get_reserve")
-    data, config = view.struct("data"), view.struct("config")
+def fields(asked: GetterCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
+    """The fields in the getter's result, next to our own. Raises `DecodeError`."""
+    answer = Fields.of(value, "get_reserve")
+    data, config = answer.struct("data"), answer.struct("config")
     row, ours = computed.row, _reserve(computed.pool)
     b_rate, d_rate = data.i128("b_rate"), data.i128("d_rate")
     supplied = data.i128("b_supply") * b_rate // RATE_SCALE
     borrowed = exact.ceil_divide(data.i128("d_supply") * d_rate, RATE_SCALE)
     return {
-        "token_address": (row["token_address"], view.address("asset")),
-        "decimals": (10 ** row["decimals"], view.i128("scalar")),
+        "token_address": (row["token_address"], answer.address("asset")),
+        "decimals": (10 ** row["decimals"], answer.i128("scalar")),
         "accrued_to": (time, data.u64("last_time")),
         "supply_index": (row["supply_index"], b_rate),
         "borrow_index": (row["borrow_index"], d_rate),
@@ -65,4 +65,4 @@ def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> 
     }
 
 
-VIEWS = Views(calls=calls, fields=fields)
+GETTERS = Getters(calls=calls, fields=fields)

@@ -1,6 +1,6 @@
-"""Compares our numbers with Peridot's own views of a vault: its liquidity, its debt, its reserves, its exchange rate.
+"""Compares our numbers with Peridot's own getters of a vault: its liquidity, its debt, its reserves, its exchange rate.
 
-No view accrues, so they are compared with the state as it was read, and not with the numbers projected from it.
+No getter accrues, so they are compared with the state as it was read, and not with the numbers projected from it.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.source import ContractCall
 from exporter.protocols.base import ComputedPool, ProtocolReading
 from exporter.protocols.peridot.layout import SCALE, VaultState, decode_amount
-from exporter.protocols.protocol import NoView, Pairs, ViewCall, Views
+from exporter.protocols.protocol import GetterCall, Getters, NoGetter, Pairs
 
 FUNCTIONS = ("get_available_liquidity", "get_total_borrowed", "get_total_reserves", "get_exchange_rate")
 
 
-def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+def calls(reading: ProtocolReading) -> Iterator[GetterCall | NoGetter]:
     """The calls to make for all vaults."""
     for pool in reading.pools:
         for function in FUNCTIONS:
-            yield ViewCall(pool.market.address, pool.pool, ContractCall(pool.pool, function))
+            yield GetterCall(pool.market.address, pool.pool, ContractCall(pool.pool, function))
 
 
-def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
-    """The field in a view's result, next to our own. Raises `DecodeError`."""
+def fields(asked: GetterCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:  # noqa: ARG001
+    """The field in a getter's result, next to our own. Raises `DecodeError`."""
     function = asked.call.function
     vault: VaultState = computed.pool.state
     numbers, supply = vault.books.numbers, vault.receipt_supply
@@ -38,4 +38,4 @@ def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> 
     return {function: (ours, decode_amount(value, f"{function}()"))}
 
 
-VIEWS = Views(calls=calls, fields=fields)
+GETTERS = Getters(calls=calls, fields=fields)

@@ -1,4 +1,4 @@
-"""Tests which views each protocol asks for, and which part of an answer is compared with which of our numbers."""
+"""Tests which getters each protocol asks for, and which part of an answer is compared with which of our numbers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from exporter.ledger.source import ContractCall
 from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import ComputedPool
 from exporter.protocols.numbers import PoolFrameRow
-from exporter.protocols.peridot.views import VIEWS as PERIDOT
-from exporter.protocols.protocol import NoView, ViewCall
-from exporter.protocols.xoxno.views import VIEWS as XOXNO
+from exporter.protocols.peridot.getters import GETTERS as PERIDOT
+from exporter.protocols.protocol import GetterCall, NoGetter
+from exporter.protocols.xoxno.getters import GETTERS as XOXNO
 from tests.protocols.judged import plain, with_numbers
 from tests.protocols.places import MARKET
 from tests.protocols.protocol_facts import all_facts
@@ -24,19 +24,19 @@ from tests.protocols.world import World
 
 @pytest.mark.parametrize("name", all_facts())
 def test_every_view_of_every_pool_is_asked_for(name: str) -> None:
-    """Each pool is compared by all of its protocol's views, in their order, and a market without one is named."""
-    reading, views = World(name).read().result, PROTOCOLS[name].views
-    asked = [] if views is None else list(views.calls(reading))
+    """Each pool is compared by all of its protocol's getters, in their order, and a market without one is named."""
+    reading, getters = World(name).read().result, PROTOCOLS[name].getters
+    asked = [] if getters is None else list(getters.calls(reading))
     calls = [
         (item.market, item.pool, item.call.contract, item.call.function, item.call.arguments)
         for item in asked
-        if isinstance(item, ViewCall)
+        if isinstance(item, GetterCall)
     ]
 
-    views_of = all_facts()[name].views
-    assert [(pool.market.address, pool.pool, *call) for pool in reading.pools for call in views_of(pool)] == calls
+    getters_of = all_facts()[name].getters
+    assert [(pool.market.address, pool.pool, *call) for pool in reading.pools for call in getters_of(pool)] == calls
     without = {market.address for market in reading.markets} - {call[0] for call in calls}
-    assert (set() if views is None else without) == {item.market for item in asked if isinstance(item, NoView)}
+    assert (set() if getters is None else without) == {item.market for item in asked if isinstance(item, NoGetter)}
 
 
 def test_a_market_of_xoxno_without_pools_is_named() -> None:
@@ -44,7 +44,7 @@ def test_a_market_of_xoxno_without_pools_is_named() -> None:
     reading = World("xoxno").read().result
     reading.pools.clear()
 
-    assert [NoView(MARKET["xoxno"], "none of its pools could be read")] == list(XOXNO.calls(reading))
+    assert [NoGetter(MARKET["xoxno"], "none of its pools could be read")] == list(XOXNO.calls(reading))
 
 
 RATE = 7_000_000
@@ -76,7 +76,9 @@ def test_what_peridots_views_give(net_cash: int, borrowed: int, supply: int, liq
     ours = {
         name: pair[0]
         for function in ("get_available_liquidity", "get_total_borrowed", "get_total_reserves", "get_exchange_rate")
-        for name, pair in PERIDOT.fields(ViewCall("C", "V", ContractCall("V", function)), u128(1), computed, 0).items()
+        for name, pair in PERIDOT.fields(
+            GetterCall("C", "V", ContractCall("V", function)), u128(1), computed, 0
+        ).items()
     }
 
     assert {
@@ -93,7 +95,7 @@ def indexes(borrow: int, supply: int) -> ScVal:
 
 def test_the_indexes_in_a_bulk_answer_of_xoxno() -> None:
     """Both indexes of the one pool that was asked for are compared; an answer of another length is not understood."""
-    asked = ViewCall("C", "1-A", ContractCall("C", "get_bulk_indexes"))
+    asked = GetterCall("C", "1-A", ContractCall("C", "get_bulk_indexes"))
     computed = ComputedPool(plain("xoxno"), cast(PoolFrameRow, {"borrow_index": 5, "supply_index": 6}))
     answers: list[Any] = [vec(), vec(indexes(7, 8), indexes(7, 8))]
 

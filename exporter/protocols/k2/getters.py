@@ -1,6 +1,6 @@
-"""Compares our numbers with K2's own views of a reserve (docs/protocols/k2.md, "Views").
+"""Compares our numbers with K2's own getters of a reserve (docs/protocols/k2.md, "Getters").
 
-The borrow index has a view of its own, which is compared even if the view of the reserve fails.
+The borrow index has a getter of its own, which is compared even if the getter of the reserve fails.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from exporter.ledger.source import ContractCall
 from exporter.protocols.base import ComputedPool, ProtocolReading
 from exporter.protocols.k2.layout import BPS, Reserve, decode_configuration, decode_reserve_data
 from exporter.protocols.k2.math import RAY
-from exporter.protocols.protocol import NoView, Pairs, ViewCall, Views
+from exporter.protocols.protocol import GetterCall, Getters, NoGetter, Pairs
 
-VIEW = "get_current_reserve_data"
+GETTER = "get_current_reserve_data"
 BORROW_INDEX = "get_current_var_borrow_idx"
 
 
-def calls(reading: ProtocolReading) -> Iterator[ViewCall | NoView]:
+def calls(reading: ProtocolReading) -> Iterator[GetterCall | NoGetter]:
     """The calls to make for all reserves."""
     for pool in reading.pools:
         router, asset = pool.market.address, (address(pool.pool),)
-        for function in (VIEW, BORROW_INDEX):
-            yield ViewCall(router, pool.pool, ContractCall(router, function, asset))
+        for function in (GETTER, BORROW_INDEX):
+            yield GetterCall(router, pool.pool, ContractCall(router, function, asset))
 
 
-def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:
-    """The fields in a view's result, next to our own. Raises `DecodeError`."""
+def fields(asked: GetterCall, value: ScVal, computed: ComputedPool, time: int) -> Pairs:
+    """The fields in a getter's result, next to our own. Raises `DecodeError`."""
     row = computed.row
     if asked.call.function == BORROW_INDEX:
         return {"borrow_index": (row["borrow_index"], expect(value, scval.U128, BORROW_INDEX))}
     reserve: Reserve = computed.pool.state
-    view = Fields.of(value, VIEW)
-    configuration, data = decode_configuration(view.struct("configuration")), decode_reserve_data(view)
+    answer = Fields.of(value, GETTER)
+    configuration, data = decode_configuration(answer.struct("configuration")), decode_reserve_data(answer)
     supplied = _indexed(reserve.total_supply_scaled, data.liquidity_index)
     borrowed = _indexed(reserve.total_debt_scaled, data.variable_borrow_index)
     return {
@@ -50,8 +50,8 @@ def fields(asked: ViewCall, value: ScVal, computed: ComputedPool, time: int) -> 
         "utilization_bps": (row["utilization_bps"], borrowed * BPS // supplied if supplied else 0),
         "decimals": (row["decimals"], configuration.decimals),
         "reserve_factor": (reserve.configuration.reserve_factor, configuration.reserve_factor),
-        "a_token": (reserve.a_token, view.address("a_token_address")),
-        "debt_token": (reserve.debt_token, view.address("debt_token_address")),
+        "a_token": (reserve.a_token, answer.address("a_token_address")),
+        "debt_token": (reserve.debt_token, answer.address("debt_token_address")),
     }
 
 
@@ -59,4 +59,4 @@ def _indexed(scaled: int, index: int) -> int:
     return (scaled * index + RAY // 2) // RAY
 
 
-VIEWS = Views(calls=calls, fields=fields)
+GETTERS = Getters(calls=calls, fields=fields)
