@@ -23,7 +23,7 @@ from exporter.past.archive.stellar_proof import (
     check_proof,
     read_claims,
 )
-from exporter.past.proof_list import ProvenEntries, proof_entry
+from exporter.past.proof_entry import proof_entry
 from exporter.stores.store import Clock
 from exporter.tree.documents import Proof
 from exporter.tree.families import PROOFS
@@ -89,7 +89,13 @@ def hold_against(proof: bytes, evidence: bytes, trust: Trust, archives: Archives
 def proof_of(run_id: str, evidence_key: str, content: bytes, outcome: Outcome, trust: Trust, now: Clock) -> Proof:
     """The entry of a run in the list of proofs. ``content`` has the bytes of the proof file."""
     counts = outcome.unproven.counts
-    counted = ProvenEntries(
+    return proof_entry(
+        run_id,
+        evidence_key,
+        content,
+        outcome.proven,
+        trust,
+        now,
         entries=outcome.entries,
         confirmed=outcome.confirmed,
         changed_since=counts.get(UnprovenReason.CHANGED, 0),
@@ -98,7 +104,6 @@ def proof_of(run_id: str, evidence_key: str, content: bytes, outcome: Outcome, t
         absent=counts.get(UnprovenReason.ABSENT, 0),
         calls=counts.get(UnprovenReason.CALLS, 0),
     )
-    return proof_entry(run_id, evidence_key, content, outcome.proven, counted, trust, now)
 
 
 def _key_name(key: bytes) -> str:

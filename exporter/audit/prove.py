@@ -14,9 +14,8 @@ from exporter.console import Console
 from exporter.errors import ArchiveError, NothingPublishedError, RefutedError, StoreError
 from exporter.past.archive.archive_places import Archives, Deadline
 from exporter.past.archive.checkpoint_proof import NotProvableError, make_proof
-from exporter.past.archive.trusted_organisations import trust_of
-from exporter.past.proof_list import add_when_free
-from exporter.publishing.proofs import published_proofs
+from exporter.past.archive.trusted_organisations import trust_file, trust_of
+from exporter.publishing.proof_list import add_proofs, published_proofs
 from exporter.publishing.published_state import (
     RUNS_PREFIX,
     manifest_keys,
@@ -25,10 +24,14 @@ from exporter.publishing.published_state import (
     read_published,
 )
 from exporter.publishing.sweep_state import SweepState, is_undone_run, read_sweep_state
+from exporter.stores.held_store import hold_when_free
 from exporter.stores.store import Clock, Store, utc_now
 from exporter.tree.documents import Proof
 from exporter.tree.families import EVIDENCE
 from exporter.tree.run_listing import ledger_of
+
+WAIT_SECONDS = 60.0
+"""Longest time that proofs wait while somebody publishes. A run that publishes should finish in it."""
 
 MAX_RUNS = 100
 """Number of the newest runs that are looked at."""
@@ -111,7 +114,10 @@ def prove(
             else:
                 added.append((proof_of(run_id, evidence.key, content, outcome, trusted, now), content))
                 unproven.update(outcome.unproven)
-    proofs = add_when_free(store, network, trust, added) if added else []
+    proofs = list[Proof]()
+    if added:
+        with hold_when_free(store, WAIT_SECONDS) as held:
+            proofs = add_proofs(held, network, trust_file(network, trust)[0], added)
     if problem := refuted or failed:
         raise problem
     return ProveResult(proofs, waiting, unproven)

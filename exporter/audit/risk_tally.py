@@ -19,7 +19,7 @@ from exporter.config import Settings
 from exporter.deployments.identified_tokens import identities
 from exporter.deployments.networks import network_of
 from exporter.errors import DecodeError, ExactError
-from exporter.job.scope_reading import read_protocols, search_scope, view_limits
+from exporter.job.scope_reading import determine_scope, read_protocols, view_limits
 from exporter.job.sources import OpenSource
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import key_of_entry
@@ -358,7 +358,7 @@ class RiskTally:
         self._left_out: list[RiskLeftOut] = []
         network = network_of(settings.passphrase)
         opened = OpenSource(source, network, instances, source.label, stored=True)
-        listings = search_scope(settings, opened).listings
+        listings = determine_scope(settings, opened).listings
         readings, self._close_time = asyncio.run(self._read(opened))
         tables = compute(readings, PROTOCOLS, proven.ledger, self._close_time, listings)
         stable = {address for address, identity in identities(network.name).items() if identity.stable}

@@ -91,7 +91,7 @@ class Evidence(Struct, frozen=True):
 
     __repr__ = object.__repr__
 
-    def search_scope(self, package_lists: Sequence[Deployment]) -> SearchScope:
+    def scope(self, package_lists: Sequence[Deployment]) -> SearchScope:
         """Where the run looked: the package's lists, and what the evidence adds to them."""
         compared_lists = package_lists if self.lists_compared else ()
         deployments = list(compared_lists)

@@ -17,7 +17,7 @@ from exporter.discovery import Discovered, DiscoveryContext, discover_context, l
 from exporter.discovery.known_markets import LearnedContract, Memory
 from exporter.job.evidence import Evidence
 from exporter.job.exclude import remove_excluded
-from exporter.job.scope_reading import read_scope, reading_deadline, search_scope, view_limits
+from exporter.job.scope_reading import determine_scope, read_scope, reading_deadline, view_limits
 from exporter.job.search_scope import SearchScope
 from exporter.job.sources import OpenSource, open_evidence
 from exporter.job.unlisted import Budget, UnlistedMarkets, budget_of, unread_of
@@ -182,7 +182,7 @@ class _Search:
         self._began = monotonic()
         self._confirmed_before = set() if memory is None else memory.confirmed()
         remembers = None if memory is None else remembered(opened.network, memory)
-        self.scope = search_scope(settings, opened, remembers)
+        self.scope = determine_scope(settings, opened, remembers)
         self.context: DiscoveryContext | None = None
         self.readings: list[ProtocolReading] = []
 
@@ -200,7 +200,7 @@ class _Search:
         )
         self.readings, self.context = await gather_or_cancel(reading, discovers)
         listed_before = self.scope.listed_alone().candidates
-        self.scope = search_scope(self._settings, self._opened, self.context)
+        self.scope = determine_scope(self._settings, self._opened, self.context)
         if self.scope.listed_alone().candidates != listed_before:
             self.readings = await self._read_scope(view)
         return self.readings

@@ -43,7 +43,7 @@ from exporter.publishing.acceptance import (
     check_replaced,
     refuse_files_of_others,
 )
-from exporter.publishing.published_history import read_whole_history
+from exporter.publishing.published_history import read_checked_history_manifest
 from exporter.publishing.published_risk import shown_risk
 from exporter.publishing.published_state import read_intent, read_published
 from exporter.stores import open_store
@@ -201,7 +201,7 @@ def try_output(store: Store, network: str, replaced_ledger: int | None, *, write
     Returns whether the published tree has an earlier format. Raises `ExporterError`.
     """
     published = read_published(store, older=True)
-    read_whole_history(store, older=True, replaced_ledger=replaced_ledger)
+    read_checked_history_manifest(store, older=True, replaced_ledger=replaced_ledger)
     if write:
         store.try_writing()
     else:

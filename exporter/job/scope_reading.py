@@ -23,10 +23,10 @@ from exporter.protocols.frozen_keys import SETTING_KEY, mark_frozen
 from exporter.protocols.price_sources import watch_prices_contained
 
 
-def search_scope(settings: Settings, opened: OpenSource, context: DiscoveryContext | None = None) -> SearchScope:
+def determine_scope(settings: Settings, opened: OpenSource, context: DiscoveryContext | None = None) -> SearchScope:
     """Where to look for markets: in lists, and where earlier runs and events say. Evidence has what its run used."""
     if opened.evidence is not None:
-        return opened.evidence.search_scope(opened.network.deployments)
+        return opened.evidence.scope(opened.network.deployments)
     lists = opened.network.deployments if settings.discovery.enabled else ()
     deployments = lists if context is None else context.deployments
     by_protocol = candidates(
@@ -51,7 +51,7 @@ async def read_protocols(
     or read as a run does (`read_markets`). If the source has no listed market, all markets are read in any case.
     ``context`` has what earlier runs and events name.
     """
-    scope = search_scope(settings, opened, context)
+    scope = determine_scope(settings, opened, context)
     if listed_alone:
         listed = await read_scope(view, scope.listed_alone(), has_all_contracts=opened.has_all_contracts)
         if any(reading.markets for reading in listed):

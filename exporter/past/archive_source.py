@@ -26,9 +26,10 @@ from exporter.past.archive.checkpoint import Checkpoint
 from exporter.past.archive.checkpoint_proof import make_proof, newest_proof, unlisted_notice, unlisted_validators
 from exporter.past.archive.state_index import StateIndex
 from exporter.past.archive.stellar_proof import Proven, check_proof, sha256
-from exporter.past.archive.trusted_organisations import trust_of
-from exporter.past.proof_list import ProvenEntries, add_proofs, proof_entry
+from exporter.past.archive.trusted_organisations import trust_file, trust_of
+from exporter.past.proof_entry import proof_entry
 from exporter.protocols import storage_answers
+from exporter.publishing.proof_list import add_proofs
 from exporter.stores.folder import reported
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock
@@ -57,9 +58,9 @@ class FromArchive(Struct, frozen=True):
     ) -> None:
         """Add the proof of the checkpoint that a run was read from. It confirms all entries of the run."""
         trust = trust_of(network, self.trust)
-        proven, counted = check_proof(content, trust), ProvenEntries(entries=entries, confirmed=entries)
-        proof = proof_entry(run_id, evidence_key, content, proven, counted, trust, now)
-        add_proofs(held, network, self.trust, [(proof, content)])
+        proven = check_proof(content, trust)
+        proof = proof_entry(run_id, evidence_key, content, proven, trust, now, entries=entries, confirmed=entries)
+        add_proofs(held, network, trust_file(network, self.trust)[0], [(proof, content)])
 
     @asynccontextmanager
     async def open(self, settings: Settings, on_request: OnRequest = lambda: None) -> AsyncIterator[OpenSource]:  # noqa: ARG002 - only RPCs have requests to report

@@ -32,7 +32,7 @@ from exporter.history.empty_runs import EmptyRuns, empty_runs, listed_in_metadat
 from exporter.history.manifest import HistoryPart, data_of, folder_of, history_entry
 from exporter.history.parquet import ARROW_SCHEMA, FILE_SCHEMA, ORDER, stated_network
 from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
-from exporter.publishing.published_history import read_whole_history, replace_history
+from exporter.publishing.published_history import read_checked_history_manifest, replace_history
 from exporter.publishing.published_state import read_published
 from exporter.publishing.sweep_state import forget_named, record_replaced
 from exporter.stores.held_store import HeldStore
@@ -251,7 +251,7 @@ def compact_history(
     """
     done = Compacted()
     read_published(held)  # refuses a tree of another format
-    manifest = read_whole_history(held)
+    manifest = read_checked_history_manifest(held)
     if manifest is None:
         return done
     for piece in plan_compaction(manifest, months)[:most]:

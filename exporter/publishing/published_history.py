@@ -30,7 +30,7 @@ from exporter.tree.families import ALL_HISTORY_PREFIX, HISTORY_MANIFEST_KEY, MON
 from exporter.tree.read_back import render_document
 
 
-def read_whole_history(
+def read_checked_history_manifest(
     store: Store, *, older: bool = False, replaced_ledger: int | None = None
 ) -> HistoryManifest | None:
     """The history's manifest; None if there is none.
@@ -117,7 +117,7 @@ def extended_manifest(
     store: Store, published: Published | None, history: HistoryPart, replaced_ledger: int | None
 ) -> tuple[HistoryManifest, list[str]]:
     """The history's manifest with the run's file, and the keys of the files that it names no more."""
-    previous = read_whole_history(store, older=True, replaced_ledger=replaced_ledger)
+    previous = read_checked_history_manifest(store, older=True, replaced_ledger=replaced_ledger)
     if previous is None and published is not None:
         refuse_lost_manifest(store, history.entry.key)
     continued = previous

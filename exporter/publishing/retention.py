@@ -34,7 +34,7 @@ from exporter.clocks import MAX_CLOCK_ERROR
 from exporter.errors import LostRaceError, StoreError
 from exporter.history.manifest import file_ledgers
 from exporter.publishing import published_state
-from exporter.publishing.published_history import read_whole_history
+from exporter.publishing.published_history import read_checked_history_manifest
 from exporter.publishing.sweep_state import SweepState, has_successor, read_sweep_state, write_sweep_state
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock, Store, utc_now
@@ -181,7 +181,7 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
             "makes the tree whole"
         )
     listing = published_state.read_current_listing(store, published.status)
-    history, current = read_whole_history(store), published.status.manifest_key
+    history, current = read_checked_history_manifest(store), published.status.manifest_key
     earlier = [key for key in published_state.manifest_keys(store) if key != current]
     if moment is None:
         stale = _stale_documents(store, listing, earlier, ())

@@ -92,7 +92,7 @@ def test_checking_on_chain_gives_0_or_4_with_each_difference(rpc: str) -> None:
 
     assert 0 == good.exit_code, good.output
     assert ": 0 differ" in good.stdout
-    assert "Blend v1 pools have no view" in good.stderr
+    assert "Blend v1 pools have no getter" in good.stderr
     assert 4 == bad.exit_code
     assert "revenue is " in bad.stdout
     assert 4 == bad.stdout.count("the contract says 7")

@@ -52,7 +52,7 @@ from exporter.past.archive.archive_files import FolderFiles
 from exporter.past.archive.checkpoint import HistoryArchive
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.protocols.base import Candidate
-from exporter.publishing.proofs import published_proofs
+from exporter.publishing.proof_list import published_proofs
 from exporter.publishing.sweep_state import record_replaced
 from exporter.render.openapi import VERSION_FIELD
 from exporter.stores import held_store, open_store

@@ -14,7 +14,7 @@ from exporter import FORMAT
 from exporter.errors import StoreError
 from exporter.history.manifest import history_entry
 from exporter.publishing import publication
-from exporter.publishing.published_history import lost_inputs, read_whole_history
+from exporter.publishing.published_history import lost_inputs, read_checked_history_manifest
 from exporter.publishing.published_state import read_published
 from exporter.stores.memory import MemoryStore
 from exporter.stores.store import etag_of
@@ -70,7 +70,7 @@ def test_an_older_manifest(names: list[str], lacking: str) -> None:
     write_manifest(store, names)
 
     with pytest.raises(StoreError, match=rf"^v1/history.json {lacking}.* exporter history rebuild memory:"):
-        read_whole_history(store)
+        read_checked_history_manifest(store)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_manifest_of_a_later_writer(names: list[str]) -> None:
     store = published()
     write_manifest(store, names)
 
-    assert read_whole_history(store) is not None
+    assert read_checked_history_manifest(store) is not None
 
 
 def test_an_input_that_is_gone() -> None:
@@ -97,7 +97,7 @@ def test_an_input_that_is_gone() -> None:
     store.delete([f"{DAY}20.parquet"])
     store.put(f"{DAY}30.parquet", b"damaged")
     write_manifest(store, ["10", "40"])
-    manifest, run = read_whole_history(store), read_published(store)
+    manifest, run = read_checked_history_manifest(store), read_published(store)
 
     assert manifest is not None
     assert run is not None
@@ -112,12 +112,12 @@ def test_ledgers_that_are_undone(died: bool) -> None:
         intent = Intent("35-bbbbbbbbbbbb", 35, started_at="", history_ledger=20, replaced_ledger=30)
         store.put(INTENT_KEY, msgspec.json.encode(intent))
     write_manifest(store, ["10", "20", "35"])
-    whole = read_whole_history(store, replaced_ledger=replaced)
+    whole = read_checked_history_manifest(store, replaced_ledger=replaced)
     write_manifest(store, ["10", "35"])
 
     assert whole is not None
     with pytest.raises(StoreError, match=f"lacks {DAY}20.parquet"):
-        read_whole_history(store, replaced_ledger=replaced)
+        read_checked_history_manifest(store, replaced_ledger=replaced)
 
 
 def test_two_runs_that_die_after_a_replacement_lose_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_two_runs_that_die_after_a_replacement_lose_nothing_more(monkeypatch: py
     run(45, 30, dies=True)
     run(50, dies=True)
     run(60)
-    manifest = read_whole_history(store)
+    manifest = read_checked_history_manifest(store)
 
     assert manifest is not None
     assert [10, 20, 45, 50, 60] == [file.first_ledger for file in manifest.files]

@@ -15,7 +15,7 @@ from exporter.job.steps.gather import Gathered
 from exporter.job.steps.job import Job
 from exporter.protocols.compute import Tables
 from exporter.publishing.compaction import compact_history
-from exporter.publishing.proofs import published_proofs
+from exporter.publishing.proof_list import published_proofs
 from exporter.publishing.publication import RunIdentity
 from exporter.publishing.published_sample import read_back_sample
 from exporter.publishing.retention import clock_problem, sweep

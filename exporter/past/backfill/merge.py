@@ -15,7 +15,7 @@ from exporter.parquet_bounds import POLARS_ERRORS, open_parquet
 from exporter.past.backfill.liquidations import Row, with_liquidations
 from exporter.publishing.acceptance import refuse_files_of_others
 from exporter.publishing.compaction import compact_files
-from exporter.publishing.published_history import read_whole_history, replace_history
+from exporter.publishing.published_history import read_checked_history_manifest, replace_history
 from exporter.publishing.published_state import read_intent, read_published, unfinished_run
 from exporter.publishing.sweep_state import forget_named, record_replaced
 from exporter.stores.held_store import hold_when_free
@@ -44,7 +44,7 @@ def merge_into_history(store: Store, parts: Sequence[HistoryPart], network: str)
     if not parts:
         return result
     with hold_when_free(store, WAIT_SECONDS) as held:
-        manifest = read_whole_history(held)
+        manifest = read_checked_history_manifest(held)
         _refuse_other_network(held, manifest, network)
         published = read_published(held)
         intent = unfinished_run(None if published is None else published.status, read_intent(held))
@@ -90,7 +90,7 @@ def try_output(store: Store) -> None:
 
     Raises `FormatError` if the tree there has another format, and `StoreError` if nothing can be written.
     """
-    published, manifest = read_published(store), read_whole_history(store)
+    published, manifest = read_published(store), read_checked_history_manifest(store)
     if published is None and manifest is None:
         refuse_files_of_others(store)
     store.try_writing()
@@ -159,7 +159,7 @@ def finish_history(
     of transitions that the replay compared.
     """
     with hold_when_free(store, WAIT_SECONDS) as store:
-        manifest = read_whole_history(store)
+        manifest = read_checked_history_manifest(store)
         if manifest is not None:
             changed = msgspec.structs.replace(manifest, transitions=transitions)
             changed = with_liquidations(store, changed, rows, spans)
