@@ -87,6 +87,9 @@ OF_DOCUMENTS = (
 )
 """Fields of a pool's document that its row lacks; an older tree may lack some."""
 
+UNIDENTIFIED = "not on the list of identified tokens: anybody can give a token any symbol"
+"""The warning next to a token that is not on the list of identified ones."""
+
 Operation = Literal["supply", "withdraw", "borrow", "repay", "liquidate"]
 
 
@@ -187,7 +190,8 @@ class Answers:
         wanted = [entry for entry in every["data"] if token is None or names_token(token, entry, native)]
         wanted.sort(key=_identified_and_large_first)
         if not wanted:
-            symbols = [common_symbol(each["symbol"], each["address"], native) for each in every["data"]]
+            of_listed = [each for each in every["data"] if each["market_count"]]
+            symbols = [common_symbol(each["symbol"], each["address"], native) for each in of_listed]
             raise ConfigError(f"no token {str(token)[:MOST_ASKED]!r} was read; {there_are(str(token), symbols)}")
         facts = await self._tree.moment() | {"count": len(wanted)}
         if detail == "short":
@@ -542,9 +546,11 @@ def _without(item: Json, names: Container[str]) -> Json:
 def _short_token(entry: Json) -> Json:
     """A token without values that are null or zero, except for those whose null or zero means something."""
     telling = ("issuer", "identity", "best_supply", "best_borrow", "priced_count")
-    short = {name: value for name, value in entry.items() if value not in (None, 0) or name in telling}
-    if entry["issuer"] is not None and entry.get("name") == f"{entry['symbol']}:{entry['issuer']}":
-        del short["name"]
+    short: Json = {"identity": None}  # a tree of an older exporter says nothing
+    short |= {name: value for name, value in entry.items() if value not in (None, 0) or name in telling}
+    short.pop("name", None)  # that of a classic asset is its symbol and issuer, any other is somebody's claim
+    if short["identity"] is None:
+        short["warning"] = UNIDENTIFIED
     for name in ("best_supply", "best_borrow"):
         if short[name] is not None:
             offer = _without(short[name], NOT_IN_SHORT_OFFERS)

@@ -43,7 +43,12 @@ def meant(asked: str, names: Iterable[str]) -> str:
 
 
 def there_are(asked: str, symbols: Sequence[str]) -> str:
-    """What there is in place of a token that was asked for: what was probably meant, or the first symbols."""
+    """What there is in place of a token that was asked for: the first symbols, and what was probably meant.
+
+    The symbols are those of listed markets. What a stranger called a token is no suggestion.
+    """
+    if not symbols:
+        return "the tool tokens lists all"
     names = [*dict.fromkeys(cut(symbol) for symbol in symbols)]
     listed = ", ".join(f"{name!r}" for name in names[:MOST_SYMBOLS])
     more = f" and {len(names) - MOST_SYMBOLS} more, which the tool tokens lists" if len(names) > MOST_SYMBOLS else ""
@@ -61,7 +66,7 @@ def market_named(market: str, every: Sequence[Json]) -> Json:
     named = [each for each in every if each["market"] == market.upper() or each["name"].lower() == wanted]
     found = named or [each for each in every if each["protocol"] == wanted]
     if not found:
-        similar = meant(market, (each["name"] for each in every))
+        similar = meant(market, (each["name"] for each in every if each["listed"] is not False))
         raise ConfigError(f"no such market was read; list_markets has all, and status what was not read{similar}")
     if len(found) > 1 and (found[0]["listed"] is False or found[1]["listed"] is not False):
         raise ConfigError(f"{len(found)} markets fit; ask for one by its address: {_candidates(found)}")
@@ -121,9 +126,7 @@ def _some(pools: pl.DataFrame, condition: pl.Expr, otherwise: str) -> pl.DataFra
 def pools_of(pools: pl.DataFrame, token: str | None, protocol: str | None, market: str | None) -> pl.DataFrame:
     """The pools of a token, a protocol and a market, as far as each is given. Raises `ConfigError` if there is none."""
     if token is not None:
-        symbols = pools.sort(pl.col("listed").fill_null(value=True), descending=True, maintain_order=True)[
-            "common_symbol"
-        ]
+        symbols = pools.filter(pl.col("listed").fill_null(value=True))["common_symbol"]
         missing = f"no pool of the token {token[:MOST_ASKED]!r} was read; {there_are(token, symbols.to_list())}"
         pools = _some(pools, is_token(token), missing)
     if market is not None:

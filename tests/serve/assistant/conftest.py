@@ -103,6 +103,7 @@ def published(value: Any) -> Any:
         own = (
             "null_means",
             "common_symbol",
+            "warning",
             *(name.replace("_bps_change", "_change") for name in value if "_bps_" in name),
         )
         return {

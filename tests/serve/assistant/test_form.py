@@ -12,6 +12,7 @@ from exporter.errors import ConfigError
 from exporter.serve.assistant.form import (
     LEFT_OUT,
     MOST_SHORT_BYTES,
+    UNLISTED,
     Json,
     dollars,
     finished,
@@ -46,6 +47,15 @@ def test_dollars_are_next_to_cents() -> None:
     amounts = {"tvl_usd_cents": "123456789", "room_usd_cents": None, "odd_usd_cents": "12a", "name": "5"}
 
     assert {"pools": [amounts | {"tvl_dollars": "$1,234,567.89"}]} == finished({"pools": [amounts]})
+
+
+def test_what_is_not_listed_has_a_warning() -> None:
+    """Everything of a market that is not listed has a warning, wherever it is in an answer; nothing else has one."""
+    answer = {"pools": [{"listed": False}, {"listed": True}, {"listed": None}, {}], "pool": {"listed": False}}
+    found = finished(answer)
+
+    assert [UNLISTED, None, None, None] == [row.get("warning") for row in found["pools"]]
+    assert (UNLISTED, False) == (found["pool"]["warning"], "warning" in found)
 
 
 def test_percent_is_next_to_basis_points() -> None:

@@ -76,10 +76,12 @@ def test_a_stranger_cannot_take_the_name_of_a_listed_market() -> None:
 
 
 def test_a_token_that_was_not_read() -> None:
-    """The error of a token without pools names the symbols that people use, those of listed markets first."""
-    rows = [{"token_address": f"T{at}", "symbol": f"S{at:02}", "listed": False} for at in range(40)]
-    listed = {"token_address": "T99", "symbol": "native", "listed": True}
-    pools = with_common_symbols(pl.DataFrame([*rows, listed]), "T99")
+    """The error of a token without pools names the symbols of listed markets; strangers' are not suggested."""
+    rows = [{"token_address": f"T{at}", "symbol": f"S{at:02}", "listed": True} for at in range(40)]
+    others = [
+        {"token_address": f"T{at}", "symbol": name, "listed": at == 99} for at, name in ((98, "10"), (99, "native"))
+    ]
+    pools = with_common_symbols(pl.DataFrame([*others, *rows]), "T99")
 
     with pytest.raises(
         ConfigError,
