@@ -62,7 +62,14 @@ def test_the_example_holds_the_defaults(tmp_path: Path) -> None:
     assert set(tomllib.loads(example)) == set(msgspec.to_builtins(Settings())) - {"markets"}
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        # messages.txt is made from all the source, which takes longest to parse; scripts/check runs it.
+        pytest.param(name, marks=[pytest.mark.slow] if name == "messages.txt" else [])
+        for name in PAGES
+    ],
+)
 def test_what_is_made_from_the_code(name: str) -> None:
     """Pages have the parts that scripts/docs writes from the code."""
     page = (DOCS / name).read_text()

@@ -62,6 +62,7 @@ def imports_by_package(package: Path) -> dict[str, set[str]]:
     }
 
 
+@pytest.mark.slow  # parses all the source; scripts/check runs it
 def test_packages_import_downwards(project_root: Path) -> None:
     """No package imports one that imports it."""
     imported = imports_by_package(project_root / "exporter")
@@ -72,6 +73,7 @@ def test_packages_import_downwards(project_root: Path) -> None:
     assert {} == imported
 
 
+@pytest.mark.slow  # parses all the source; scripts/check runs it
 def test_the_run_imports_nothing_that_is_built_around_it(project_root: Path) -> None:
     """The packages that a run needs import no audits, past, simulated networks or servers."""
     imported = imports_by_package(project_root / "exporter")
@@ -81,6 +83,7 @@ def test_the_run_imports_nothing_that_is_built_around_it(project_root: Path) -> 
     assert {} == {name: found for name in imported.keys() - around if (found := imported[name] & around)}
 
 
+@pytest.mark.slow  # parses all the source; scripts/check runs it
 def test_tests_keep_their_form(project_root: Path) -> None:
     """Each test has a docstring, in a file that pytest finds; an assertion of equality has a literal on its left."""
     wrong = []
