@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,14 @@ def render_summary(report: dict[str, Any] | None, exit_code: int) -> str:
     outcome = next((code.meaning for code in ExitCode if code == exit_code), "of no known meaning")
     if report is not None and report.get("nothing_to_do") is True:
         outcome = "nothing to do, its ledger is published already"
-    template = environment_of(jinja2.Environment).get_template("run_summary.md.j2")
+    template = _environment().get_template("run_summary.md.j2")
     values = {"report": report, "exit_code": exit_code, "outcome": outcome, "shown": MAX_NAMED_ITEMS}
     return template.render(values, code=_code, named=_named, facts=_facts)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return environment_of(jinja2.Environment)
 
 
 def _facts(step: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -118,7 +119,7 @@ def render_edge(platform: Platform, settings: Settings, *, root: str | None, ori
         raise ConfigError(f"--root is for nginx only: the rule for {platform} reads no folder")
     if origin is not None and platform != "cloudflare":
         raise ConfigError(f"--origin is for cloudflare only: the rule for {platform} asks no other server")
-    environment = _environment(settings)
+    environment = _environment(tuple(sorted(settings.output.page_sizes)))
     if platform == "nginx":
         folder, names = _folder(root, settings.output.uri), ("nginx-http.conf", "nginx-server.conf")
         return {name: environment.get_template(f"{name}.j2").render(root=folder) for name in names}
@@ -141,7 +142,8 @@ def write_edge(folder: Path, files: Mapping[str, str]) -> list[Path]:
     return written
 
 
-def _environment(settings: Settings) -> jinja2.Environment:
+@cache
+def _environment(page_sizes: tuple[int, ...]) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(template_folder() / "edge"),
         autoescape=False,  # the templates are scripts and configuration files, and quote every value
@@ -163,7 +165,7 @@ def _environment(settings: Settings) -> jinja2.Environment:
     environment.globals |= {"families": families, "headers": headers, "problems": problems, "routes": routes}
     environment.globals |= {
         "values": values,
-        "sizes": tuple(sorted(settings.output.page_sizes)),
+        "sizes": page_sizes,
         "cached": {kind.value: headers.cache_control(kind) for kind in FileKind},
         "immutable": (*families.prefixes(FileKind.PAGE), *families.prefixes(FileKind.HISTORY)),
         "lists": {name: ", ".join(accepted) for name, accepted in routes.LISTS.items()},
