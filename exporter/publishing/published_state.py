@@ -27,6 +27,7 @@ RUNS_PREFIX = RUN.prefix
 
 
 _RESTORE = "Restore it from a copy; only if nothing in this tree is worth keeping, remove the tree and run again"
+_LEAVE = "Restore it from a copy, or leave it: runs go on without it, and a sweep removes it after the retention time"
 _REMOVE = "Remove this one file and run again: the next run writes it, and nothing else is lost"
 
 _Ledger = Annotated[int, Meta(ge=1)]
@@ -186,11 +187,11 @@ def read_current_manifest(store: Store, status: PublishedStatus) -> ListedRun:
 def _listing_of(store: Store, key: str, manifest: ListedRun) -> RunListing:
     listed = store.get(manifest.files_key) if is_key(manifest.files_key) else None
     if listed is None:
-        raise StoreError(f"{key} cannot be understood (there is no listing {manifest.files_key!r}). {_RESTORE}")
+        raise StoreError(f"{key} cannot be understood (there is no listing {manifest.files_key!r}). {_LEAVE}")
     try:
         return listing_of(manifest.files_key, manifest.files_sha256, listed.data)
     except CheckError as error:
-        raise StoreError(f"{key} cannot be understood ({error}). {_RESTORE}") from error
+        raise StoreError(f"{key} cannot be understood ({error}). {_LEAVE}") from error
 
 
 def decode_stored(key: str, stored: StoredObject, model: type[_Decoded]) -> _Decoded:
@@ -205,5 +206,5 @@ def _understood(key: str) -> Iterator[None]:
     try:
         yield
     except msgspec.DecodeError as error:
-        advice = _REMOVE if key == STATUS_KEY else _RESTORE
+        advice = _REMOVE if key == STATUS_KEY else _LEAVE if RUN.pattern.fullmatch(key) else _RESTORE
         raise StoreError(f"{key} cannot be understood ({error}). {advice}") from error

@@ -109,6 +109,8 @@ class _Plan(Struct, frozen=True):
         state: the state as this sweep leaves it.
         stale_documents: the documents to remove at once.
         history: the history's manifest; None without one.
+        doubt: why nothing may be removed now; None if it is known what is needed. The state then has only since when
+            runs are superseded, so that a run whose listing is damaged expires like any other.
     """
 
     current: str
@@ -118,6 +120,7 @@ class _Plan(Struct, frozen=True):
     state: SweepState
     stale_documents: list[str]
     history: HistoryManifest | None
+    doubt: str | None = None
 
 
 def clock_problem(moment: datetime, closed: int) -> str | None:
@@ -152,6 +155,9 @@ def sweep(held: HeldStore, retention: timedelta, *, now: Clock = utc_now, closed
             plan = _make_plan(held, None if ageless else moment, retention + CACHE_MARGIN)
         except StoreError as error:
             return SweepResult(refused=str(error))
+        if plan.doubt is not None:
+            write_sweep_state(held, plan.state)
+            return SweepResult(refused=plan.doubt)
         held.delete(plan.stale_documents)
         documents = len(plan.stale_documents)
         if ageless is not None:
@@ -197,9 +203,13 @@ def _make_plan(store: Store, moment: datetime | None, retention: timedelta) -> _
     is_recent = 0 <= present - state.whole < FULL_SWEEP_INTERVAL.total_seconds()
     is_full = not is_recent or not set(expired).isdisjoint(state.expired)
     due = [key for key in earlier if key not in state.settled]
-    stale = _stale_documents(store, listing, due, expired)
-    state = SweepState(superseded, state.history, began, earlier, expired, present if is_full else state.whole)
     retained = [key for key in earlier if key not in expired]
+    try:
+        stale = _stale_documents(store, listing, due, expired)
+    except StoreError as error:
+        state = structs.replace(state, superseded=superseded)
+        return _Plan(current, retained, expired, is_full, state, [], history, doubt=str(error))
+    state = SweepState(superseded, state.history, began, earlier, expired, present if is_full else state.whole)
     return _Plan(current, retained, expired, is_full, state, stale, history)
 
 

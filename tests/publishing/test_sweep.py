@@ -405,6 +405,27 @@ def test_a_damaged_manifest_of_an_expired_run() -> None:
     assert page_keys(101) == set(keys_of(store, "v1/pages/"))
 
 
+@pytest.mark.parametrize("damaged", ["v1/runs/100-{}.json", "v1/runs/100-{}.parquet"])
+def test_a_run_that_was_damaged_before_its_first_sweep(damaged: str) -> None:
+    """It stops the sweep only until its retention time is over, which begins although its documents are not known."""
+    store, clock = published(100)
+    (key,) = manifest_keys(store)
+    store.put(damaged.format(key.removesuffix(".json").partition("-")[2]), b"{}")
+    refused = list[bool]()
+    for ledger in (101, 102, 103, 104):
+        publish_run(store, make_run(ledger), clock)
+        swept = sweep(store, RETENTION, now=clock)
+        refused.append(swept.refused is not None)
+        if swept.refused is not None:
+            assert "or leave it: runs go on without it" in swept.refused
+        clock.advance(timedelta(hours=13))
+
+    assert [True, True, False, False] == refused
+    assert 1 == swept.runs
+    assert key not in manifest_keys(store)
+    assert page_keys(102, 103, 104) == set(keys_of(store, "v1/pages/"))
+
+
 def test_what_a_damaged_manifest_names() -> None:
     """A manifest that lists records, pages or history as documents does not get them removed."""
     store, clock = published(100)
