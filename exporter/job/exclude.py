@@ -11,6 +11,7 @@ from collections.abc import Collection
 from exporter.ledger.observation import EXCLUDED
 from exporter.ledger.oracles import Quote
 from exporter.protocols.base import ProtocolReading
+from exporter.tables import PoolKey
 from exporter.tree.documents import Unread
 from exporter.tree.values import SkipReason
 
@@ -18,11 +19,14 @@ from exporter.tree.values import SkipReason
 def remove_excluded(reading: ProtocolReading, excluded: Collection[str]) -> None:
     """Remove excluded pools, and the prices of excluded oracles, from a reading.
 
-    ``excluded`` names a pool by its address or as ``MARKET/POOL``, and an oracle by its address.
+    A pool that is excluded counts as that, whether it could be read or not. ``excluded`` names a pool by its address or
+    as ``MARKET/POOL``, and an oracle by its address.
     """
-    keys = {pool.key for pool in reading.pools}
+    unread_pools = {PoolKey(item.market, item.pool) for item in reading.unread if item.pool is not None}
+    keys = unread_pools | {pool.key for pool in reading.pools}
     removed = {key for key in keys if key.pool in excluded or f"{key.market}/{key.pool}" in excluded}
     reading.pools[:] = [pool for pool in reading.pools if pool.key not in removed]
+    reading.unread[:] = [item for item in reading.unread if (item.market, item.pool) not in removed]
     reading.unread += [
         Unread(market, pool, reading.protocol, SkipReason.EXCLUDED, EXCLUDED) for market, pool in sorted(removed)
     ]
