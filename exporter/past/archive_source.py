@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +17,7 @@ from msgspec.structs import replace
 
 from exporter.config import Settings
 from exporter.deployments.networks import network_id, network_of
-from exporter.errors import ConfigError, NetworkMismatchError
+from exporter.errors import ConfigError, LostRaceError, NetworkMismatchError
 from exporter.job.sources import OnRequest, OpenSource
 from exporter.ledger.checkpoints import checkpoint_of
 from exporter.ledger.codec.entries import instance_key
@@ -30,7 +32,7 @@ from exporter.past.archive.trusted_organisations import trust_file, trust_of
 from exporter.past.proof_entry import proof_entry
 from exporter.protocols import storage_answers
 from exporter.publishing.proof_list import add_proofs
-from exporter.stores.folder import reported
+from exporter.stores.folder import LOCK_NAME, reported
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock
 
@@ -112,8 +114,9 @@ class ProvenState(Struct, frozen=True):
 def open_archive_state(settings: Settings, archive: FromArchive) -> Iterator[ProvenState]:
     """Prove a checkpoint and open its state.
 
-    Raises `ArchiveError` if it cannot be read or proven, `NetworkMismatchError` if it is of another network, and
-    `ConfigError` if it is no checkpoint, or nobody is trusted on this network.
+    Raises `ArchiveError` if it cannot be read or proven, `NetworkMismatchError` if it is of another network,
+    `ConfigError` if it is no checkpoint, or nobody is trusted on this network, and `LostRaceError` if another job uses
+    the bucket cache.
     """
     trust = trust_of(settings.passphrase, archive.trust)
     deadline = Deadline(settings.network.read_deadline.total_seconds(), "network.read_deadline")
@@ -147,20 +150,34 @@ STATE_PREFIX = "state-"
 
 @contextmanager
 def private_folder(bucket_cache: Path) -> Iterator[Path]:
-    """A folder for this run alone, on the disk of the archive buckets. What killed runs left behind is removed.
+    """A folder for this job alone, on the disk of the archive buckets. What killed jobs left behind is removed.
 
     Buckets are compared with their digests whenever they are read, so anybody may put them into the cache. An index of
     the state has no such digest, so nobody else may write to its folder.
+
+    Raises `LostRaceError` if another job uses the cache: the two would append to one half-fetched bucket.
     """
-    with reported("make a folder in", str(bucket_cache)):
-        for leftover in bucket_cache.glob(f"{STATE_PREFIX}*"):
-            if leftover.is_dir() and not leftover.is_symlink():
-                shutil.rmtree(leftover)
-            else:
-                leftover.unlink()
-        made = tempfile.TemporaryDirectory(prefix=STATE_PREFIX, dir=bucket_cache)
-    with made as folder:
-        yield Path(folder)
+    with reported("lock", str(bucket_cache / LOCK_NAME)):
+        lock = os.open(bucket_cache / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    try:
+        with reported("make a folder in", str(bucket_cache)):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it ends with the process
+            except BlockingIOError:
+                raise LostRaceError(
+                    f"another job reads archives with the bucket cache {bucket_cache}; let it finish and run again, or "
+                    "name another --bucket-cache"
+                ) from None
+            for leftover in bucket_cache.glob(f"{STATE_PREFIX}*"):
+                if leftover.is_dir() and not leftover.is_symlink():
+                    shutil.rmtree(leftover)
+                else:
+                    leftover.unlink()
+            made = tempfile.TemporaryDirectory(prefix=STATE_PREFIX, dir=bucket_cache)
+        with made as folder:
+            yield Path(folder)
+    finally:
+        os.close(lock)
 
 
 @contextmanager

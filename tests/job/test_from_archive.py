@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from exporter.cli import main
 from exporter.deployments.networks import RECORDED_PASSPHRASE
-from exporter.errors import ConfigError, NetworkMismatchError
+from exporter.errors import ConfigError, LostRaceError, NetworkMismatchError
 from exporter.localnet.player import RecordedNetwork
 from exporter.past.archive.archive_places import Archives
 from exporter.past.archive.checkpoint_proof import NotProvableError
@@ -139,6 +139,21 @@ def test_the_newest_checkpoint_that_can_be_proven_is_read(testnet_archive: Path,
     assert 9_983 == facts["certificate"]["ledger"]
     with pytest.raises(NotProvableError, match="10047 cannot be proven yet"):
         run(settings, MemoryStore(), archive=FromArchive((str(testnet_archive),), 10_047, None, tmp_path))
+
+
+def test_two_commands_do_not_share_a_bucket_cache(
+    made: tuple[SimulatedArchive, Path, FromArchive], tmp_path: Path
+) -> None:
+    """The second one ends at once with 5, and the first reads on; when it has ended, the cache is free again."""
+    _, _, given = made
+    cached = replace(given, bucket_cache=tmp_path)
+    refused = pytest.raises(LostRaceError, match="another job reads archives with the bucket cache")
+    with open_archive_state(settings_for(), cached) as state:
+        with refused, open_archive_state(settings_for(), cached):
+            pass
+        expected = dict(state.index)
+    with open_archive_state(settings_for(), cached) as state:
+        assert expected == dict(state.index)
 
 
 def test_an_index_that_somebody_planted_is_not_believed(
