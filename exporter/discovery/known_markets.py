@@ -106,10 +106,15 @@ class Memory(Struct):
     rewound: int | None = None
 
     def rewind(self, ledger: int) -> None:
-        """Forget what was found at this ledger and later. The events of these ledgers are then read again."""
+        """Forget what was found at this ledger and later. The events of these ledgers are then read again.
+
+        Since when a contract belongs to a deployment is not known, so all of these are forgotten. Each run learns them
+        from the chain anyhow.
+        """
         self.rewound = ledger
         self.markets = {key: market for key, market in self.markets.items() if market.first_seen_ledger < ledger}
         self.streams = {key: next_ledger for key, next_ledger in self.streams.items() if next_ledger <= ledger}
+        self.contracts = {}
 
     def candidates(self) -> Iterator[Candidate]:
         """All remembered markets and pools, as candidates of a run."""
@@ -144,4 +149,5 @@ class Memory(Struct):
         for stream, ledger in other.streams.items():
             if self.rewound is None or ledger <= self.rewound:
                 self.streams[stream] = max(ledger, self.streams.get(stream, 0))
-        self.contracts = other.contracts | self.contracts
+        if self.rewound is None:
+            self.contracts = other.contracts | self.contracts

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from exporter.discovery.event_streams import follow_events
-from exporter.discovery.known_markets import Memory, StreamKey
+from exporter.discovery.known_markets import Memory, RoleKey, StreamKey
 from exporter.errors import SourceError
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.events import ContractEvent, EventFilter, EventsPage, OutOfRange
@@ -184,7 +184,14 @@ def test_requests_are_shared() -> None:
 def test_what_is_read_again_is_not_taken_in() -> None:
     """A run that reads a ledger again takes in nothing that another run found there, or later."""
     memory = Memory("0" * 64)
+    other = Memory(
+        "0" * 64,
+        streams={STREAM: 501, StreamKey("two", FACTORY, ("deploy",)): 500},
+        contracts={RoleKey("one", "main", "factory"): FACTORY},
+    )
+    memory.absorb(other)
     memory.rewind(500)
-    memory.absorb(Memory("0" * 64, streams={STREAM: 501, StreamKey("two", FACTORY, ("deploy",)): 500}))
+    memory.absorb(other)
 
     assert {("two", FACTORY, ("deploy",)): 500} == memory.streams
+    assert {} == memory.contracts
