@@ -16,23 +16,26 @@ from msgspec.structs import replace
 
 from exporter.config import Settings
 from exporter.console import Console
-from exporter.errors import ExitCode, ExporterError, SourceError, pluralize
+from exporter.errors import ExitCode, ExporterError, PublishedCheckError, SourceError, pluralize
 from exporter.event_loops import refuse_running_loop
+from exporter.history.manifest import read_history_manifest
+from exporter.job.reading import MarketsReading
 from exporter.job.rendering import times_of
 from exporter.job.run_log import RunLog
 from exporter.job.run_report import RunReport
 from exporter.job.sources import RpcEndpoints, Source, StoredLedger, check_rpc_urls
-from exporter.job.step_reports import report_outcome
+from exporter.job.step_reports import name_of, report_outcome, should_have_been_read
 from exporter.job.steps.after_publishing import (
     add_proof,
     compact_closed,
+    damage_text,
     judge_history,
     read_sample_back,
     report_proven,
     save_history_state,
     sweep_expired,
 )
-from exporter.job.steps.gather import compute_tables, gather_inputs, read_missed_prices
+from exporter.job.steps.gather import compute_tables, gather_inputs, read_missed_prices, report_damage
 from exporter.job.steps.job import Job
 from exporter.job.steps.publish import publish_tree
 from exporter.job.steps.read import keep_discoveries, read_ledger
@@ -45,12 +48,13 @@ from exporter.publishing.acceptance import (
 )
 from exporter.publishing.published_history import read_checked_history_manifest
 from exporter.publishing.published_risk import shown_risk
-from exporter.publishing.published_state import read_intent, read_published
+from exporter.publishing.published_state import published_unread, read_intent, read_published
 from exporter.stores import open_store
 from exporter.stores.held_store import HeldStore, hold
 from exporter.stores.memory import MemoryStore
 from exporter.stores.read_once import ReadOnce
 from exporter.stores.store import Clock, Store, utc_now
+from exporter.tree.documents import Unread
 from exporter.user_files import user_path
 
 
@@ -156,7 +160,7 @@ def execute(
             accepted = accept_run(held, reading.certificate.ledger, reading.close_time, replaced_ledger=replaced_ledger)
         except LedgerNotNewerError as error:
             if error.already_published:
-                return _nothing_to_do(job, held, reading.certificate.ledger)
+                return _nothing_to_do(job, held, reading)
             raise
         tables, unexpectedly_unread = compute_tables(job, reading, evidence)
         tables = replace(tables, risk=shown_risk(held, tables, settings.passphrase))
@@ -181,18 +185,32 @@ def execute(
     return RunResult(int(code), tables.ledger, identity.run_id, not dry_run, log.facts)
 
 
-def _nothing_to_do(job: Job, held: HeldStore, ledger: int) -> RunResult:
-    """End a run whose ledger is published already. Its exit code is 7 if that run misses too many prices."""
-    job.log.add(nothing_to_do=True)
-    job.log.event("nothing_to_do", f"nothing to do: ledger {ledger} is published already")
+def _nothing_to_do(job: Job, held: HeldStore, reading: MarketsReading) -> RunResult:
+    """End a run whose ledger is published already, with the exit code that the published run ended with.
+
+    That is 7 if the published run could not read or price everything. Raises `PublishedCheckError` if files of the
+    history are damaged.
+    """
+    log, ledger = job.log, reading.certificate.ledger
+    log.add(nothing_to_do=True)
+    log.event("nothing_to_do", f"nothing to do: ledger {ledger} is published already")
+    if damage := report_damage(job, held, read_history_manifest(held, older=True)):
+        raise PublishedCheckError(damage_text(damage))
+    unread = list[Unread]()
+    with log.optional("what the published run could not read is not known"):
+        unread += should_have_been_read(job.settings, reading.listings, published_unread(held))
+    for item in unread:
+        name, reason = name_of(item), item.reason
+        log.warning(f"the published run could not read {name}: {item.detail}", reason=reason, exit_code=ExitCode.UNREAD)
     missed = read_missed_prices(job, held)
     if missed:
         prices = pluralize(len(missed), "pool")
-        job.log.warning(
+        log.warning(
             f"the published run lacks the price of {prices} that had one in the last 7 days",
             exit_code=ExitCode.UNREAD,
         )
-    return RunResult(int(ExitCode.UNREAD if missed else ExitCode.DONE), ledger, None, False, job.log.facts)
+    code = ExitCode.UNREAD if unread or missed else ExitCode.DONE
+    return RunResult(int(code), ledger, None, False, log.facts)
 
 
 def try_output(store: Store, network: str, replaced_ledger: int | None, *, write: bool) -> bool:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 from msgspec.structs import asdict
 
 from exporter.config import Settings
+from exporter.deployments.listing import MarketListings
 from exporter.discovery import Discovered
 from exporter.errors import CheckError, pluralize
 from exporter.job.run_log import RunLog
 from exporter.protocols.compute import Tables
 from exporter.render.run_documents import unpriced_bps, unpriced_markets
+from exporter.tree.documents import Unread
 from exporter.tree.values import SkipReason
 
 if TYPE_CHECKING:
@@ -58,8 +60,8 @@ def report_discovered(discovered: Sequence[Discovered], log: RunLog) -> None:
 def report_missing(settings: Settings, tables: Tables, reading: MarketsReading, log: RunLog) -> list[str]:
     """Report what the tables lack: what was unread, unpriced, bounded, absent or skipped.
 
-    Returns what should have been read and was not, as ``MARKET[/POOL]``. That is all that is unread of listed markets,
-    except what the operator excludes or allows to be unread. Raises `CheckError` if no market was read at all.
+    Returns what should have been read and was not, as ``MARKET[/POOL]``. Raises `CheckError` if no market was read at
+    all.
     """
     log.add(
         unread=[structs.asdict(item) for item in tables.unread],
@@ -71,15 +73,11 @@ def report_missing(settings: Settings, tables: Tables, reading: MarketsReading, 
     report_notices(tables.notices, log, reading.notices)
     for item in tables.of_listed().bounded:
         log.warning(f"{item.market}/{item.pool}: {item.field} is capped at {item.bound}")
-    unexpectedly_unread: dict[str, None] = {}
-    unlisted = 0
-    for unread in tables.unread:
-        name = unread.market if unread.pool is None else f"{unread.market}/{unread.pool}"
-        if not reading.listings.is_listed(unread.protocol, unread.market):
-            unlisted += 1
-        elif unread.reason != SkipReason.EXCLUDED and not settings.may_be_unread(name):
-            unexpectedly_unread[name] = None
-            log.warning(f"{name} could not be read: {unread.detail}", reason=unread.reason)
+    missed = should_have_been_read(settings, reading.listings, tables.unread)
+    for unread in missed:
+        name = name_of(unread)
+        log.warning(f"{name} could not be read: {unread.detail}", reason=unread.reason)
+    unlisted = sum(not reading.listings.is_listed(each.protocol, each.market) for each in tables.unread)
     if unlisted:
         others = pluralize(unlisted, "market or pool", "markets and pools")
         log.event("unread_unlisted", f"{others} that are not listed could not be read", count=unlisted)
@@ -93,7 +91,26 @@ def report_missing(settings: Settings, tables: Tables, reading: MarketsReading, 
             "no market was read, and what was published before stays; check network.name, the endpoints, "
             "and [[markets]] if discovery is off"
         )
-    return list(unexpectedly_unread)
+    return list(dict.fromkeys(map(name_of, missed)))
+
+
+def should_have_been_read(settings: Settings, listings: MarketListings, unread: Iterable[Unread]) -> list[Unread]:
+    """The part of what is unread for which a run ends with 7.
+
+    That is all of listed markets, except what the operator excludes or allows to be unread.
+    """
+    return [
+        item
+        for item in unread
+        if listings.is_listed(item.protocol, item.market)
+        and item.reason != SkipReason.EXCLUDED
+        and not settings.may_be_unread(name_of(item))
+    ]
+
+
+def name_of(item: Unread) -> str:
+    """A market or pool that is unread, as ``MARKET[/POOL]``."""
+    return item.market if item.pool is None else f"{item.market}/{item.pool}"
 
 
 def report_unpriced(tables: Tables, log: RunLog) -> None:

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from exporter.errors import CheckError, StoreError
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json, refuse_other_format
-from exporter.tree.documents import Intent, SystemStatus
+from exporter.tree.documents import Intent, SystemStatus, Unread
 from exporter.tree.families import INTENT_KEY, RUN, STATUS_KEY
 from exporter.tree.files import check_key, is_key
 from exporter.tree.run_listing import RunListing, listing_of
@@ -105,6 +105,18 @@ def read_published(store: Store, *, older: bool = False) -> Published | None:
     except StoreError as error:
         raise StoreError(f"{STATUS_KEY} cannot be understood: manifest_key: {error}. {_REMOVE}") from error
     return Published(status, stored.etag, has_earlier_format)
+
+
+class _UnreadOfRun(Struct, frozen=True):
+    """What the published run could not read."""
+
+    unread: list[Unread]
+
+
+def published_unread(store: Store) -> list[Unread]:
+    """What the published run could not read, by its status document. Raises `StoreError` if that does not say it."""
+    stored = store.get(STATUS_KEY)
+    return [] if stored is None else decode_stored(STATUS_KEY, stored, _UnreadOfRun).unread
 
 
 def read_intent(store: Store) -> Intent | None:

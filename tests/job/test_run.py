@@ -13,13 +13,14 @@ import duckdb
 import pytest
 
 from exporter.console import Console
-from exporter.errors import CheckError, NotNewerError, SourceError, StoreError
+from exporter.errors import CheckError, NotNewerError, PublishedCheckError, SourceError, StoreError
 from exporter.job.run_log import RunLog
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
 from exporter.stores.store import Store
 from tests.audit.trees import read
 from tests.job_runs import run, settings_for
+from tests.localnet.broken_pool import network_with_a_broken_pool
 from tests.localnet.recorded import only
 from tests.protocols.protocol_facts import recorded_pools
 from tests.s3.wire_bucket import WireBucket
@@ -152,6 +153,23 @@ class TestEmbeddedNetwork:
         assert (0, True) == (code, facts["nothing_to_do"])
         assert ["output", "read"] == [step["step"] for step in facts["steps"] if step["complete"]]
         assert before == read(tmp_path / "out")
+
+    def test_nothing_to_do_ends_as_the_published_run_did(self, tmp_path: Path) -> None:
+        """A second run at a ledger ends with 7 as long as the first lacks a listed pool, and with 6 for damage."""
+        network, _ = network_with_a_broken_pool()
+        settings = settings_for(tmp_path, **only("blend"))
+        first, facts = run(settings, network=network)
+        (name,) = (f"{item['market']}/{item['pool']}" for item in facts["unread"])
+        said = io.StringIO()
+        second, facts = run(settings, network=network, said=said)
+        allowed, _ = run(settings_for(tmp_path, **only("blend"), allow_unread=[name]), network=network)
+        next((tmp_path / "history/pools").rglob("*.parquet")).unlink()
+        with pytest.raises(PublishedCheckError, match="damage in the history, 1 in all"):
+            run(settings, network=network)
+
+        assert (7, 7, 0) == (first, second, allowed)
+        assert facts["nothing_to_do"]
+        assert f"warning: the published run could not read {name}: ResData" in said.getvalue()
 
     @pytest.mark.slow
     def test_notices_of_a_run_that_publishes_nothing(self, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ history's earlier files, join files of closed days, and remove what has expired.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from exporter.errors import CheckError, PublishedCheckError, pluralize
 from exporter.history.manifest import find_lost_rollups, read_history_manifest
 from exporter.history.series import save_series
@@ -73,10 +75,15 @@ def judge_history(job: Job, held: HeldStore, damage: list[str]) -> None:
         damage = damage + find_lost_rollups(held, read_history_manifest(held))
         facts.update(damaged=len(damage))
         if damage:
-            raise PublishedCheckError(
-                f"damage in the history, {len(damage)} in all; the first: {damage[0]}. This run is published, and "
-                "nothing was compacted or swept. `exporter check` names every file; restore them from a copy"
-            )
+            raise PublishedCheckError(damage_text(damage))
+
+
+def damage_text(damage: Sequence[str]) -> str:
+    """The message of a run that ends with 6 because files of the history are damaged."""
+    return (
+        f"damage in the history, {len(damage)} in all; the first: {damage[0]}. The run is published, and nothing was "
+        "compacted or swept. `exporter check` names every file; restore them from a copy"
+    )
 
 
 def compact_closed(job: Job, held: HeldStore, tables: Tables) -> None:

@@ -76,7 +76,7 @@ def gather_inputs(job: Job, held: HeldStore, tables: Tables, evidence: RenderedF
     ledger = tables.ledger
     with job.log.step("inputs", "reading the history and the previous run") as facts:
         manifest = read_history_manifest(held, older=True)
-        damage = _report_damage(job, held, manifest)
+        damage = report_damage(job, held, manifest)
         before = ledger if job.replaced_ledger is None else min(ledger, job.replaced_ledger)
         series = load_series(held, manifest, before)
         facts.update(_catch_up(held, manifest, before, series))
@@ -101,7 +101,7 @@ def gather_inputs(job: Job, held: HeldStore, tables: Tables, evidence: RenderedF
     return Gathered(inputs, damage, lost)
 
 
-def _report_damage(job: Job, held: HeldStore, manifest: HistoryManifest | None) -> list[str]:
+def report_damage(job: Job, held: HeldStore, manifest: HistoryManifest | None) -> list[str]:
     """Name what is damaged in the history's files, and rollups that are lost. Returns the damage."""
     damage = find_damage(held, manifest)
     if any(text.startswith(families.LIQUIDATIONS.only_key) for text in damage) and restore_table(held, manifest):
