@@ -369,6 +369,25 @@ def test_freshness_follows_the_clock(browser: Browser, url: str) -> None:
         assert "stale: the next run was due 2 hours ago" in (page.locator("#stale").text_content() or "")
 
 
+def test_the_banner_is_below_everything(browser: Browser, url: str) -> None:
+    """It ends a short page at the foot of the window, and never covers what the keyboard has reached."""
+    with opened(browser, LATE, reduced_motion="reduce") as (page, _):
+        go(page, f"{url}/tokens/USDC.html")
+        assert page.evaluate("innerHeight === document.getElementById('stale').getBoundingClientRect().bottom")
+
+        go(page, f"{url}/data.html")
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            covered = page.evaluate(
+                """() => {
+                    const at = document.activeElement.getBoundingClientRect();
+                    const banner = document.getElementById("stale").getBoundingClientRect();
+                    return at.height < banner.top && at.bottom > banner.top && at.top < banner.bottom;
+                }"""
+            )
+            assert not covered, page.evaluate("document.activeElement.outerHTML")
+
+
 def test_without_a_promise_a_day_is_the_limit(browser: Browser, url: str) -> None:
     """If the status does not say when the next run is due, numbers older than a day are stale."""
     with opened(browser) as (page, _):
