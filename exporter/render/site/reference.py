@@ -221,7 +221,7 @@ def _sample(schema: Schema, schemas: Schema) -> Any:
 def _parameter(parameter: Schema) -> Value:
     location = "in the path" if parameter["in"] == "path" else "in the query"
     value = _value(parameter["name"], parameter["schema"])
-    return replace(value, model=None, note=parameter["description"], location=location)
+    return replace(value, model=None, location=location)
 
 
 def _value(name: str, schema: Schema) -> Value:
@@ -245,8 +245,11 @@ def _type(schema: Schema) -> str:
 
 def _bounds(schema: Schema) -> str:
     parts = []
-    if "enum" in schema:
-        parts.append("One of " + ", ".join(f"`{value}`" for value in schema["enum"]) + ".")
+    values = [f"`{value}`" for value in schema.get("enum", ())]
+    if len(values) == 1:
+        return f"The only value is {values[0]}."
+    if values:
+        parts.append(f"One of {', '.join(values)}.")
     if "default" in schema:
         parts.append(f"`{schema['default']}` when it is not given.")
     if schema.get("maximum", _LONGEST) < _LONGEST:

@@ -143,7 +143,7 @@ def pool_rows(ranked: pl.DataFrame, cells: Any) -> list[SitePool]:
     of a token's pools.
     """
     return [
-        {**pool, "gates": cells.gates(pool), "rates": cells.rates(pool), "amounts": cells.amounts(pool)}
+        {**pool, "gates": cells.row_gates(pool), "rates": cells.rates(pool), "amounts": cells.amounts(pool)}
         for pool in rows_as(RankedPool, ranked)
     ]
 

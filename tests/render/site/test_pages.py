@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from markupsafe import escape
 
 from exporter.deployments.identified_tokens import identified_tokens
 from exporter.deployments.networks import NETWORKS
@@ -122,18 +123,18 @@ def test_equal_symbols_have_labels() -> None:
 
     for key, labels in {
         "pools.html": [
-            f"USDC 1-CA…CHBA {ids[0]} not on the list lending open borrowing open",
-            f"USDC Hub 2 {ids[0]} not on the list lending open borrowing open",
-            "XLM not on the list lending open borrowing open",
-            f"USDC {ids[1]} not on the list lending open borrowing open",
+            f"USDC 1-CA…CHBA {ids[0]} not on the list open",
+            f"USDC Hub 2 {ids[0]} not on the list open",
+            "XLM not on the list open",
+            f"USDC {ids[1]} not on the list open",
         ],
         f"markets/{contract(100)}.html": [
-            f"USDC 1-CA…CHBA {ids[0]} not on the list lending open borrowing open",
-            f"USDC Hub 2 {ids[0]} not on the list lending open borrowing open",
+            f"USDC 1-CA…CHBA {ids[0]} not on the list open",
+            f"USDC Hub 2 {ids[0]} not on the list open",
         ],
         f"tokens/{token}.html": [
-            "Market 0 1-CA…CHBA Blend lending open borrowing open",
-            "Market 0 Hub 2 Blend lending open borrowing open",
+            "Market 0 1-CA…CHBA Blend open",
+            "Market 0 Hub 2 Blend open",
         ],
     }.items():
         heads = re.findall(r'<th scope="row"><a.*?</th>', site[key])
@@ -320,16 +321,23 @@ def test_closed_pools_offer_nothing_and_say_why() -> None:
 
 
 def test_tables_say_what_is_open_and_grey_what_is_not() -> None:
-    """Each row of pools says whether it is open, and the protocol's own words on hover; closed rows have a class."""
+    """Each row of pools says whether it is open, and the protocol's own words on hover; closed rows have a class.
+
+    It says so once where both sides are alike, and by side where they are not.
+    """
     tables = tables_of(
         [
             pool_row(0, 0, market_status="on_ice", pool_status="enabled", can_borrow=False, total_borrowed=1),
             pool_row(0, 1, can_supply=None, can_reason="its code is not known"),
             pool_row(1, 3, can_borrow=None, can_reason="its code is not known"),
             pool_row(1, 2, can_supply=False, can_borrow=False, market_status="frozen"),
+            pool_row(2, 4),
         ]
     )
     site = site_of(tables)
+
+    assert '<span class="status" title="lending and borrowing: frozen">closed</span>' in site["pools.html"]
+    assert '<span class="status good" title="lending and borrowing: active">open</span>' in site["pools.html"]
 
     for key in ("pools.html", f"markets/{contract(100)}.html", f"tokens/{contract(10_000)}.html"):
         assert '<span class="status good" title="on ice, enabled">lending open</span>' in site[key]
@@ -344,10 +352,9 @@ def test_tables_say_what_is_open_and_grey_what_is_not() -> None:
         assert (
             f'<span class="status good" title="active: its code is not known">{other} open</span>' in site["pools.html"]
         )
-    assert '<span class="status" title="frozen">lending closed</span>' in site["pools.html"]
     assert 1 == site["pools.html"].count('<tr class="closed">')
     assert 0 == site["markets.html"].count('<tr class="closed">')
-    assert 4 == site["pools.html"].count('<span class="quiet minor">Blend</span>')
+    assert 5 == site["pools.html"].count('<span class="quiet minor">Blend</span>')
 
 
 def test_hostile_names_stay_names() -> None:
@@ -397,6 +404,17 @@ def test_the_reference_has_a_response_for_every_operation() -> None:
     responses = {route.name: route.response for route in routes}
     assert "blend" == msgspec.json.decode(responses["getAsset"], type=AssetDetail).protocol
     assert msgspec.json.decode(responses["listPools"], type=PoolsPage).data
+
+
+def test_the_reference_names_the_values_that_a_parameter_takes(site: dict[str, str]) -> None:
+    """A parameter with a few values names each, and its default; each operation says first what it is for."""
+    operations = {methods["get"]["operationId"]: methods["get"] for methods in openapi_document().paths.values()}
+    for route in (route for page in api_reference().pages for route in page.routes):
+        for shown, parameter in zip(route.parameters, operations[route.name].get("parameters", ()), strict=True):
+            values = parameter["schema"].get("enum", [])
+            assert [] == [value for value in values if f"`{value}`" not in shown.note], route.path
+            assert ("when it is not given" in shown.note) == (len(values) > 1 and "default" in parameter["schema"])
+        assert f"<b>{escape(route.summary)}.</b>" in site[API_PAGE.key(tag=route.tag)]
 
 
 def test_the_reference_has_a_page_for_each_tag(site: dict[str, str]) -> None:
