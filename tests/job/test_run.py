@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from exporter.console import Console
-from exporter.errors import CheckError, NotNewerError, PublishedCheckError, SourceError, StoreError
+from exporter.errors import NotNewerError, PublishedCheckError, SourceError, StoreError
 from exporter.job.run_log import RunLog
 from exporter.localnet.player import RecordedNetwork
 from exporter.localnet.server import Behaviour, create_app, running
@@ -241,18 +241,3 @@ class TestEmbeddedNetwork:
         assert 5 == len(rows)
         assert 2 == sum(row["archived"] for row in rows)
         assert 6 == status["pool_count"]
-
-    def test_an_endpoint_too_slow_ends_the_run_with_3(self, tmp_path: Path) -> None:
-        """An endpoint too slow for the deadline of the whole reading ends the run with exit code 3."""
-        with (
-            running(create_app(RecordedNetwork(), Behaviour(latency=0.7))) as url,
-            pytest.raises(SourceError, match=r"network\.read_deadline = 1s"),
-        ):
-            run(settings_for(tmp_path / "out", url, network__read_deadline="1s"))
-
-    def test_a_run_that_finds_no_market_publishes_nothing(self, tmp_path: Path) -> None:
-        """A run that finds no market at all publishes nothing."""
-        with pytest.raises(CheckError, match="no market was read"):
-            run(settings_for(tmp_path / "out", discovery__enabled=False), network=RecordedNetwork())
-
-        assert not (tmp_path / "out" / "v1").exists()

@@ -95,8 +95,8 @@ def test_nothing_is_lost(tmp_path: Path) -> None:
         [],
         [],
     ] == [each["discovered"] for each in facts]
-    # v1's pools have no view. The new pool is not listed, so nobody asks its contract, whatever the output remembers.
-    assert [1, 1] == [reason.count("Blend v1 pools have no view of a reserve") for reason in refused]
+    # v1's pools have no getter. The new pool is not listed, so nobody asks its contract, whatever the output remembers.
+    assert [1, 1] == [reason.count("Blend v1 pools have no getter of a reserve") for reason in refused]
     assert not (tmp_path / "none").exists()
     assert memory.markets.keys() == memory.confirmed()
     assert [0, 0, 1, 1] == [sum("are gone" in notice for notice in each["notices"]) for each in facts]
