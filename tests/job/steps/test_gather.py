@@ -7,7 +7,7 @@ import pytest
 from exporter.errors import CheckError
 from exporter.history.changes_table import NO_ROWS
 from exporter.job import lost_prices
-from exporter.job.steps.gather import MAX_NAMED_DAMAGE, PreviousRun, _previous_run, _report_damage, read_missed_prices
+from exporter.job.steps.gather import MAX_NAMED_DAMAGE, PreviousRun, _previous_run, read_missed_prices, report_damage
 from exporter.localnet.player import RecordedNetwork
 from exporter.publishing.published_state import read_published
 from exporter.stores.held_store import HeldStore
@@ -34,7 +34,7 @@ def test_damage_is_named_up_to_a_limit_and_reported_whole() -> None:
     store.delete([file.key for file in manifest.files[1:]])
     store.put(manifest.files[0].key, b"?")
     made = made_job(store)
-    damage = _report_damage(made.job, HeldStore(store), manifest)
+    damage = report_damage(made.job, HeldStore(store), manifest)
 
     assert len(manifest.files) == len(damage)
     assert damage == made.facts["damaged_history"]
