@@ -45,7 +45,7 @@ ACCEPTED: dict[str, str] = {
     "network.rpc_urls": "a list of Stellar RPC URLs (https, or http on this machine)",
     "network.rpc_headers": "a table of HTTP headers for the RPC, NAME = VALUE, or such a table for each host",
     "network.max_in_flight": "a whole number from 1 to 256: requests under way at once",
-    "network.requests_per_second": "a number above 0: the most calls to one endpoint in a second",
+    "network.requests_per_second": "a number from 0.01 to 100000: the most calls to one endpoint in a second",
     "network.request_timeout": f"{DURATIONS['network.request_timeout']}: the longest that one request may take",
     "network.read_deadline": f"{DURATIONS['network.read_deadline']}: the longest that a whole reading may take",
     "network.max_ledger_age": f"{DURATIONS['network.max_ledger_age']}: how old the RPC's ledger may be; 0s: any age",
@@ -126,7 +126,7 @@ class NetworkSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     rpc_urls: tuple[str, ...] = ()
     rpc_headers: dict[str, str | dict[str, str]] = field(default_factory=dict)
     max_in_flight: Annotated[int, Meta(ge=1, le=256)] = 4
-    requests_per_second: Annotated[float, Meta(gt=0, le=100_000)] = 8.0
+    requests_per_second: Annotated[float, Meta(ge=0.01, le=100_000)] = 8.0
     request_timeout: timedelta = timedelta(seconds=30)
     read_deadline: timedelta = timedelta(minutes=5)
     max_rounds: Annotated[int, Meta(ge=1, le=100)] = 12

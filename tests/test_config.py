@@ -98,7 +98,10 @@ class TestLoad:
         ('[network]\nname = "pubnet"', "network.name .*'pubnet' is not a network; accepted: one of mainnet, testnet"),
         ('[network]\nrpc_url = "https://a"', "unknown key network.rpc_url; known keys are .*network.rpc_urls"),
         ('[networks]\nname = "mainnet"', "unknown key networks; known keys are "),
-        ("[network]\nrequests_per_second = -1.0", "network.requests_per_second .*a number above 0"),
+        *(
+            (f"[network]\nrequests_per_second = {rate}", "network.requests_per_second .*a number from 0.01 to 100000")
+            for rate in ("-1.0", "0.0", "1e-300", "1e300")
+        ),
         ('[network]\nrpc_urls = "https://a"', "network.rpc_urls .*a list of Stellar RPC URLs"),
         ('[network]\npassphrase = ""', "network.passphrase .*it is empty"),
         ("[output]\npage_sizes = [5, 10]", "output.page_sizes .*that holds 1"),

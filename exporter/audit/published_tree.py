@@ -39,8 +39,8 @@ from exporter.tree.documents import (
     SystemStatus,
 )
 from exporter.tree.families import (
+    ALL_HISTORY_PREFIX,
     CENSUS,
-    HISTORY_FILES_PREFIX,
     HISTORY_MANIFEST_KEY,
     INTENT_KEY,
     MONTH_ROLLUP,
@@ -51,6 +51,7 @@ from exporter.tree.families import (
     TRUST,
     family_of,
     lacks_extension,
+    parse_key,
 )
 from exporter.tree.run_listing import RunListing, listing_of
 
@@ -342,12 +343,20 @@ def _sample(files: pl.DataFrame, count: int, drawn: Random) -> pl.DataFrame:
     return files.filter(pl.col("key").is_in(chosen))
 
 
+_FOREIGN = "is no file of a history, but whoever reads the whole folder reads it, too: move it away"
+
+
 async def _unnamed_files(source: TreeSource, manifest: HistoryManifest, run_id: str) -> list[Fault]:
-    """A fault for each Parquet file of the history that neither its manifest nor the publisher's private files name."""
-    present = {key for key in source.keys(HISTORY_FILES_PREFIX) or () if file_ledgers(key) is not None}
-    unnamed = present - {file.key for file in manifest.files}
+    """A fault for each Parquet file below the history's folder that belongs to no history.
+
+    That is a file of rows that neither the manifest nor the publisher's private files name, and a file that no history
+    has by that name. Programs that read the whole folder read it, too.
+    """
+    present = {key for key in source.keys(ALL_HISTORY_PREFIX) or () if key.endswith(".parquet")}
+    foreign = [Fault(key, _FOREIGN) for key in sorted(present) if parse_key(key) is None]
+    unnamed = {key for key in present if file_ledgers(key) is not None} - {file.key for file in manifest.files}
     if not unnamed:
-        return []
+        return foreign
     sweep_state = decode_sweep_state(await source.get(SWEEP_STATE_KEY, DOCUMENT_BYTES))
     intent = await source.get(INTENT_KEY, MAX_INTENT_BYTES)
     with suppress(msgspec.DecodeError):
@@ -355,4 +364,4 @@ async def _unnamed_files(source: TreeSource, manifest: HistoryManifest, run_id: 
         if begun.run_id != run_id:  # that run died, or is still at work
             unnamed.discard(begun.history_key or "")
     what = "belongs to no manifest: put back the newest v1/history.json, or run exporter history rebuild"
-    return [Fault(key, what) for key in sorted(unnamed - sweep_state.history.keys())]
+    return [*foreign, *(Fault(key, what) for key in sorted(unnamed - sweep_state.history.keys()))]

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,10 +51,17 @@ class Moment(Struct, frozen=True):
 def parse_moment(text: str | None, option: str) -> Moment:
     """Parse one end of a range: the number of a ledger, a day in UTC, or an RFC 3339 time; None for no limit.
 
+    A year or a day without hyphens is refused, because it is a ledger's number as well: that of a ledger before there
+    were contracts. A 0 before it says that the ledger is meant.
+
     Raises `ConfigError`, whose text names the option, for anything else, and for times before the year 1 or after 9999.
     """
     if text is None:
         return Moment()
+    if (day := _unhyphenated(text)) is not None:
+        raise ConfigError(
+            f"{option}: {text} may be a ledger or a date; write {day} for the date, 0{text} for the ledger"
+        )
     if re.fullmatch(r"[0-9]{1,10}", text, re.ASCII):
         if not 1 <= int(text) <= _LAST_LEDGER:
             raise ConfigError(f"{option}: {text} is not the number of a ledger (1 to {_LAST_LEDGER})")
@@ -68,6 +75,17 @@ def parse_moment(text: str | None, option: str) -> Moment:
             "2026-11-21T10:30:00Z"
         ) from None
     return Moment(time=time)
+
+
+def _unhyphenated(text: str) -> str | None:
+    """The date that a number from 2015, when the network began, may be meant for; None if it is none."""
+    if re.fullmatch(r"20[0-9]{2}([0-9]{4})?", text, re.ASCII) is None or text < "2015":
+        return None
+    try:
+        day = date.fromisoformat(text if len(text) == 8 else f"{text}0101")
+    except ValueError:  # no day of the calendar
+        return None
+    return day.isoformat()
 
 
 class Selection(Struct, frozen=True):

@@ -63,6 +63,13 @@ def test_a_copy_without_an_extension_is_named(files: Files) -> None:
     assert_named(files, "v1/changes", "has no extension")
 
 
+@pytest.mark.parametrize("folder", ["history", "history/pools", "history/pools/date=2026-11-21", "history/mine"])
+def test_a_parquet_file_that_no_history_has_is_named(files: Files, folder: str) -> None:
+    """A check names each other Parquet file below history/, because whoever reads the whole folder reads it, too."""
+    files[f"{folder}/copy.parquet"] = files[parquet(files, 0)]
+    assert_named(files, f"{folder}/copy.parquet", "is no file of a history")
+
+
 @pytest.mark.parametrize(
     ("later", "replaces", "said"),
     [

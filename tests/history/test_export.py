@@ -193,6 +193,7 @@ def test_compaction_announces_its_work_and_then_finds_nothing_more(store: Folder
     ("text", "expected"),
     [
         ("55261759", Moment(ledger=55_261_759)),
+        *(("020261121", Moment(ledger=20_261_121)), ("20261321", Moment(ledger=20_261_321))),
         ("2026-11-21", Moment(time=datetime(2026, 11, 21, tzinfo=UTC))),
         ("2026-11-21T10:30:00Z", Moment(time=datetime(2026, 11, 21, 10, 30, tzinfo=UTC))),
         ("2026-11-21T10:30:00+02:00", Moment(time=datetime(2026, 11, 21, 8, 30, tzinfo=UTC))),
@@ -215,6 +216,13 @@ def test_what_is_no_moment_is_refused_with_its_option(text: str) -> None:
     """Anything else is refused by the name of its option."""
     with pytest.raises(ConfigError, match=r"^--from: "):
         parse_moment(text, "--from")
+
+
+@pytest.mark.parametrize(("text", "day"), [("20261121", "2026-11-21"), ("2026", "2026-01-01")])
+def test_a_date_without_hyphens_is_no_ledger(text: str, day: str) -> None:
+    """A number that may be a date or a ledger is refused with both ways of writing it."""
+    with pytest.raises(ConfigError, match=f"^--to: {text} may be .*; write {day} for the date, 0{text} for the ledger"):
+        parse_moment(text, "--to")
 
 
 def test_impossible_selections_are_refused() -> None:
