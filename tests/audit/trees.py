@@ -11,6 +11,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -21,14 +22,13 @@ import pytest
 from exporter.audit.check_summary import CheckSummary
 from exporter.audit.published_tree import check_source
 from exporter.localnet.player import DEFAULT_START_LEDGER, DEFAULT_START_TIME, RecordedNetwork
-from exporter.localnet.server import create_app, running
 from exporter.publishing.faults import TreeFaultsError
 from exporter.stores.memory import MemoryStore
 from exporter.stores.tree_sources import StoreSource
 from exporter.tree.documents import ManifestFile
 from exporter.tree.families import STATUS_KEY, kind_of
 from exporter.tree.run_listing import RunListing
-from tests.job_runs import NOW, run, settings_for
+from tests.job_runs import NOW, leaving_out_pages, run, settings_for
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, only, pools_of, with_rewards, without_oracle
 from tests.made_once import once
 
@@ -47,13 +47,16 @@ def tree_of(
     apart: timedelta = timedelta(days=2),
     flags: Mapping[str, Any] = FLAGS,
 ) -> Files:
-    """The files that some runs leave of a network (`only` some markets; all), which moves on after each."""
+    """The files that some runs leave of a network (`only` some markets; all), which moves on after each.
+
+    Only the last run renders web pages, because each run replaces all pages.
+    """
     store = MemoryStore()
-    with running(create_app(network)) as url:
-        for number in range(runs):
-            settings = settings_for(None, url, **flags, **(only(*names) if names else {}))
-            run(settings, store, now=NOW + apart * number)
-            network.advance()
+    settings = settings_for(None, **flags, **(only(*names) if names else {}))
+    for number in range(runs):
+        with nullcontext() if number == runs - 1 else leaving_out_pages():
+            run(settings, store, now=NOW + apart * number, network=network)
+        network.advance()
     return {info.key: content.data for info in store.list("") if (content := store.get(info.key)) is not None}
 
 
