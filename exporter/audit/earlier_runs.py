@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+import msgspec
 import polars as pl
 from msgspec import Struct, field
 
@@ -22,9 +23,34 @@ from exporter.job.reading import read_again
 from exporter.parquet_bounds import open_parquet
 from exporter.protocols.compute import Tables
 from exporter.render.lists import render_assets
-from exporter.render.watched_values import WatchedFile, watched_values
-from exporter.tree.documents import EXPORTER_VERSION, HistoryFile
+from exporter.render.watched_values import WatchedFile, leaves_gaps, watched_values
+from exporter.tree.documents import EXPORTER_VERSION, HistoryFile, WatchedValues
 from exporter.tree.families import CHANGES, CHANGES_TABLE
+
+
+class RepeatedValues(NamedTuple):
+    """The watched values of a run that was repeated.
+
+    Attributes:
+        file: the values, as they follow from the run's evidence, and from those that it was compared with.
+        run: the run.
+        leaves_gaps: whether the run did not read everything. If so, the values depend on those that it was compared
+            with.
+    """
+
+    file: WatchedFile
+    run: EarlierRun
+    leaves_gaps: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no value is missing because those that the run was compared with are gone."""
+        return not self.leaves_gaps or self.run.watched_key is None or self.run.watched is not None
+
+    def refutes(self, watched: WatchedValues) -> bool:
+        """Whether the run cannot have watched these values."""
+        own = self.file.values
+        return watched != own if self.is_whole else msgspec.structs.replace(watched, carried=[]) != own
 
 
 class RepeatedRuns(Struct):
@@ -33,13 +59,13 @@ class RepeatedRuns(Struct):
     Attributes:
         covered: the ids of runs whose rows the history has, by ledger.
         pages: the keys of the pages that a run gives, by run id.
-        watched: the watched values of a run, with which the next run is compared, by run id.
+        watched: the values with which the run after each run is compared, by run id.
         alike: whether a history file has the very bytes that this machine's libraries give, by key.
     """
 
     covered: dict[int, str] = field(default_factory=dict)
     pages: dict[str, Collection[str]] = field(default_factory=dict)
-    watched: dict[str, WatchedFile] = field(default_factory=dict)
+    watched: dict[str, RepeatedValues] = field(default_factory=dict)
     alike: dict[str, bool] = field(default_factory=dict)
 
     @property
@@ -72,7 +98,9 @@ def repeat_earlier(tree: FetchedTree) -> RepeatedRuns:
                 f"{file.key}: the rows of ledger {run.ledger} do not follow from the evidence of {run.run_id}"
             )
         repeated.covered[run.ledger] = run.run_id
-        repeated.watched[run.run_id] = watched = WatchedFile.of(watched_values(tables, run.settings.network))
+        before = None if run.watched is None else run.watched.values
+        watched = WatchedFile.of(watched_values(tables, run.settings.network, before))
+        repeated.watched[run.run_id] = RepeatedValues(watched, run, leaves_gaps(tables))
         sizes, default = run.settings.page_sizes, run.settings.default_page_size
         pages = render_assets(tables.pools, tables.markets, sizes, default, tables.ledger)
         repeated.pages[run.run_id] = frozenset((watched.file.key, *(page.key for page in pages)))
@@ -93,13 +121,16 @@ def judge_inputs(tree: FetchedTree, repeated: RepeatedRuns) -> Unproven:
             unproven.add(UnprovenReason.CHANGES, [f"{since}, with which the run was not compared"])
     elif previous is None:
         unproven.add(UnprovenReason.CHANGES, [f"{since}, which was not repeated"])
-    elif previous.file.key != named[0].key:
-        if tree.watched is not None and tree.watched.values.exporter_version == EXPORTER_VERSION:
+    elif previous.file.file.key != named[0].key:
+        if tree.watched is None or tree.watched.values.exporter_version != EXPORTER_VERSION:
+            unproven.add(UnprovenReason.CHANGES, [f"{since}, of which another version made the values"])
+        elif previous.refutes(tree.watched.values):
             raise RefutedError(
                 f"{named[0].key}: the run was compared with these values, and the evidence of the run before, "
                 f"{status.previous_run_id}, gives others"
             )
-        unproven.add(UnprovenReason.CHANGES, [f"{since}, of which another version made the values"])
+    if previous is not None:
+        unproven.add(UnprovenReason.CHANGES, _unproven_gap(tree, repeated, previous))
     earlier = (item for item in tree.changes.data if item.observed_ledger < status.observed_ledger)
     unproven.add(UnprovenReason.CHANGES, (f"{item.title} (ledger {item.observed_ledger})" for item in earlier))
     if tree.earlier_rows.num_rows:
@@ -117,6 +148,22 @@ def judge_inputs(tree: FetchedTree, repeated: RepeatedRuns) -> Unproven:
     )
     unproven.add(UnprovenReason.HISTORY, (f"{key} (the run went on from it, and the history lacks it)" for key in lost))
     return unproven
+
+
+def _unproven_gap(tree: FetchedTree, repeated: RepeatedRuns, previous: RepeatedValues) -> Iterator[str]:
+    """Name the run that did not read everything, if the runs that read the rest were not repeated.
+
+    What a run hands on is proven if each run is repeated, from the previous one back to one that read everything.
+    """
+    by_key = {item.file.file.key: item for item in repeated.watched.values()}
+    while previous.leaves_gaps:
+        run = previous.run
+        before = None if run.watched_key is None else by_key.get(run.watched_key)
+        if before is None or before.run.ledger >= run.ledger or not previous.is_whole:
+            if run.watched_key is not None or any(file.first_ledger < run.ledger for file in tree.history.files):
+                yield f"{CHANGES.only_key}: those of what run {run.run_id} did not read, since it was read last"
+            return
+        previous = before
 
 
 def _repeat_rows(run: EarlierRun) -> tuple[Tables, pl.DataFrame]:

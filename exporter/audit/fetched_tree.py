@@ -46,6 +46,8 @@ class EarlierRun(Struct, frozen=True):
     Attributes:
         settings: the settings that it was rendered with.
         evidence: the content of its evidence file, which is compressed.
+        watched_key: the key of the watched values with which it was compared; None if it was compared with none.
+        watched: these values; None if they are gone.
     """
 
     run_id: str
@@ -53,6 +55,8 @@ class EarlierRun(Struct, frozen=True):
     settings: RunSettings
     evidence_key: str
     evidence: bytes
+    watched_key: str | None
+    watched: WatchedFile | None
 
 
 class FetchedTree(Struct, frozen=True):
@@ -190,16 +194,23 @@ async def _earlier_rows(source: TreeSource, files: RunListing, ledger: int) -> p
 async def _watched(source: TreeSource, item: RunInput, status: SystemStatus) -> WatchedFile | None:
     """The watched values with which a run was compared; None if they are gone.
 
-    They are read from their file. If it is gone, they are made again from the evidence of the previous run.
+    They are read from their file. If it is gone, they are made again from the evidence of the previous run, and from
+    the values with which that run was compared.
     """
-    data = await source.get(item.key, FILE_BYTES)
-    watched = None if data is None else watched_in(item.key, data)
+    watched = await _watched_file(source, item.key)
     if watched is None and status.previous_run_id is not None:
         with suppress(CheckError):
             run = await _earlier(source, status.previous_run_id)
             claims_of(run.evidence)  # raises an error for evidence beyond the bounds
-            watched = await asyncio.to_thread(watched_from, run.evidence, run.evidence_key)
+            before = None if run.watched is None else run.watched.values
+            watched = await asyncio.to_thread(watched_from, run.evidence, run.evidence_key, lambda: before)
     return watched if watched is not None and watched.file.key == item.key else None
+
+
+async def _watched_file(source: TreeSource, key: str) -> WatchedFile | None:
+    """The watched values in a file; None if it is missing or damaged."""
+    data = await source.get(key, FILE_BYTES)
+    return None if data is None else watched_in(key, data)
 
 
 async def _find_earlier(
@@ -244,7 +255,9 @@ async def _earlier(source: TreeSource, run_id: str, sweep_state: SweepState | No
         raise CheckError("a run with --replace-ledger undid it")
     key = named[0].key
     evidence = await required(source, key, named[0].sha256)
-    return EarlierRun(run_id, ledger_of(run_id), manifest.settings, key, evidence)
+    watched_key = next((item.key for item in inputs_named(manifest.inputs, "watched")), None)
+    watched = None if watched_key is None else await _watched_file(source, watched_key)
+    return EarlierRun(run_id, ledger_of(run_id), manifest.settings, key, evidence, watched_key, watched)
 
 
 async def files_of_run(tree: FetchedTree, keys: Iterable[str]) -> dict[str, bytes]:

@@ -23,7 +23,7 @@ from exporter.tree.files import FileKind, RenderedFile
 _MEANINGS = {
     "observed_ledger": "the ledger of the run that found the change",
     "ledger_close_time": "close time of that ledger",
-    "previous_ledger": "the ledger of the run that was compared; the change lies between the two",
+    "previous_ledger": "the ledger of the values that were compared; the change lies between the two",
     "market": "market contract, a strkey",
     "pool": "pool id inside the market; null for a change of the market",
     "kind": "what changed, such as new_market, paused, price or supply_rate; docs/api.md has all kinds",

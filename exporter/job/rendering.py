@@ -68,7 +68,7 @@ class RenderedRun(Struct, frozen=True):
         inputs: the run's inputs.
         history_part: the run's Parquet file.
         history: the manifest of the history, which ends with this file.
-        watched: the values that the next run compares its own with.
+        watched: the values that the next run compares its own with, and those that this run hands on to it.
     """
 
     inputs: RunInputs
@@ -82,6 +82,7 @@ class RenderedRun(Struct, frozen=True):
         ``unchanged`` are the time bucket lengths whose newest documents are published already.
         """
         yield FileGroup(frozenset({"evidence", "risk"}), self._of_evidence())
+        yield FileGroup(frozenset({"evidence", "watched"}), iter([self.watched.file]))
         yield FileGroup(frozenset({"evidence", "watched", "history"}), self._of_changes())
         yield FileGroup(frozenset({"evidence", "risk", "watched", "history"}), self._of_history(unchanged))
 
@@ -94,7 +95,6 @@ class RenderedRun(Struct, frozen=True):
         """The files that depend on neither an earlier run nor the history."""
         tables, settings = self.inputs.tables, self.inputs.settings
         yield self.inputs.evidence
-        yield self.watched.file
         sizes, default_size = settings.page_sizes, settings.default_page_size
         yield from render_assets(tables.pools, tables.markets, sizes, default_size, tables.ledger)
         yield from render_markets(tables, settings.market_pools_cap)
@@ -212,7 +212,9 @@ def render_run(inputs: RunInputs) -> RenderedRun:
         network=inputs.settings.network,
     )
     history = HistoryManifest(FORMAT, tables.ledger, [*inputs.history, part.entry])
-    return RenderedRun(inputs, part, history, WatchedFile.of(watched_values(tables, inputs.settings.network)))
+    before = None if inputs.watched is None else inputs.watched.values
+    watched = WatchedFile.of(watched_values(tables, inputs.settings.network, before))
+    return RenderedRun(inputs, part, history, watched)
 
 
 def times_of(identity: RunIdentity, interval: timedelta | None) -> PublishedTimes:

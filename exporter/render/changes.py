@@ -1,24 +1,29 @@
-"""Finds what changed since the previous run, by comparing the watched values of both."""
+"""Finds what changed since the previous run, by comparing a run's watched values with the last known ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
 from exporter.best import NOT_LISTED
 from exporter.exact import decimal_text
 from exporter.protocols import PROTOCOLS
+from exporter.render.carried_values import UnreadPlace
 from exporter.render.change_list import in_turns
 from exporter.render.watched_values import GATES
 from exporter.tables import ACTIVE
 from exporter.tree.documents import (
     RunChange,
+    WatchedMarket,
     WatchedPool,
+    WatchedReading,
+    WatchedUnread,
     WatchedValues,
     timestamp,
 )
+from exporter.tree.values import SkipReason
 
 HIGH_UTILIZATION_BPS = 9_500
 """Utilization above which borrowers have nearly everything, in basis points."""
@@ -46,6 +51,16 @@ _REWARDS = {
 
 _QUEUED_WORDS = {"terms": "other terms", "admin": "another admin", "code": "other code", "oracle": "another oracle"}
 """Words for queued changes, by the kind of `exporter.protocols.base.Pending`."""
+
+
+_Value = TypeVar("_Value", WatchedMarket, WatchedPool)
+
+
+class _Known(NamedTuple, Generic[_Value]):
+    """The last known values of a market or pool, and the reading that they are of."""
+
+    value: _Value
+    since: WatchedReading
 
 
 class _Place(NamedTuple):
@@ -83,18 +98,30 @@ def own_changes(before: WatchedValues | None, now: WatchedValues, network: str, 
 
 
 class _Comparison:
-    """Compares the watched values of a run with those of the previous run."""
+    """Compares the watched values of a run with the last known ones.
+
+    These are the values of the previous run, or those that it handed on because it did not read a market or pool.
+    """
 
     def __init__(self, before: WatchedValues, now: WatchedValues, network: str, close_time: int) -> None:
         self._before, self._now, self._network, self._closed = before, now, network, timestamp(close_time)
-        self._names = {market.market: market.name or market.market for market in (*before.markets, *now.markets)}
-        self._symbols = {_Place(pool.market, pool.pool): pool.symbol for pool in (*before.pools, *now.pools)}
-        self._protocols = {market.market: market.protocol for market in (*before.markets, *now.markets)}
-        self._earlier_markets = {market.market: market for market in before.markets}
+        readings = [*reversed(before.carried), before]
+        self._markets = {item.market: _Known(item, reading) for reading in readings for item in reading.markets}
+        self._pools = {
+            _Place(item.market, item.pool): _Known(item, reading) for reading in readings for item in reading.pools
+        }
+        self._pending = {item: reading for reading in readings for item in reading.pending}
+        self._unread_before = _tried(item for reading in readings for item in reading.unread)
+        self._unread_now = _tried(now.unread)
+        markets = [*(known.value for known in self._markets.values()), *now.markets]
+        pools = [*(known.value for known in self._pools.values()), *now.pools]
+        self._names = {market.market: market.name or market.market for market in markets}
+        self._symbols = {_Place(pool.market, pool.pool): pool.symbol for pool in pools}
+        self._protocols = {market.market: market.protocol for market in markets}
+        self._listed = {market.market: market.listed for market in markets}
         self._read = {market.market for market in now.markets}
-        self._listed = {market.market: market.listed for market in (*before.markets, *now.markets)}
         self._was_unread, self._is_unread = (
-            {_Place(item.market, item.pool) for item in values.unread} for values in (before, now)
+            {_Place(item.market, item.pool) for item in unread} for unread in (self._unread_before, now.unread)
         )
 
     def _title(self, where: _Place) -> str:
@@ -107,12 +134,18 @@ class _Comparison:
         where: _Place,
         title: str,
         values: _Values,
+        since: WatchedReading,
         subject: str = "",
         takes_effect: str | None = None,
     ) -> RunChange:
-        """A change. ``subject`` tells it apart from others of its kind in the same market or pool."""
+        """A change. ``since`` is the reading that was compared.
+
+        ``subject`` tells the change apart from others of its kind in the same market or pool.
+        """
         ledger = self._now.observed_ledger
         identity = f"{self._network}/{ledger}/{kind}/{where.market}/{where.pool or ''}{subject}"
+        if since is not self._before:
+            title += f" (between ledgers {since.observed_ledger} and {ledger}; it was not read in between)"
         return RunChange(
             id=f"urn:uuid:{uuid5(NAMESPACE_URL, identity)}",
             kind=kind,
@@ -126,46 +159,48 @@ class _Comparison:
             takes_effect=takes_effect,
             observed_ledger=ledger,
             ledger_close_time=self._closed,
-            previous_ledger=self._before.observed_ledger,
+            previous_ledger=since.observed_ledger,
         )
+
+    def _is_same_version(self, since: WatchedReading) -> bool:
+        """Whether this version of the exporter read the earlier values. Another one may print them in another way."""
+        return since.exporter_version == self._now.exporter_version
 
     def markets(self) -> Iterator[RunChange]:
         """Markets that are new, and markets with a changed value."""
         for market in self._now.markets:
-            where, was = _Place(market.market), self._earlier_markets.get(market.market)
+            where, known = _Place(market.market), self._markets.get(market.market)
             name, status = self._title(where), market.status
-            if was is None:
+            if known is None:
                 if where not in self._was_unread:
                     protocol = PROTOCOLS.get(market.protocol)
                     title = market.protocol if protocol is None else protocol.words.coverage.title
                     what = title if market.listed else f"{title}, {NOT_LISTED}"
-                    yield self._change("new_market", where, f"New market: {name} ({what})", _Values(None, status))
+                    values = _Values(None, status)
+                    yield self._change("new_market", where, f"New market: {name} ({what})", values, self._before)
                 continue
+            was, since = known
             if was.status != status:
                 was_open, is_open = was.status in ACTIVE, status in ACTIVE
                 kind = "status" if was_open is is_open else "resumed" if is_open else "paused"
-                yield self._change(
-                    kind,
-                    where,
-                    f"{name}: {_market_status_text(market.protocol, was.status, status)}",
-                    _Values(was.status, status),
-                )
+                title = f"{name}: {_market_status_text(market.protocol, was.status, status)}"
+                yield self._change(kind, where, title, _Values(was.status, status), since)
             if was.listed is not market.listed:
                 kind = "listed" if market.listed else "unlisted"
                 listed = _Values(NOT_LISTED, "listed") if market.listed else _Values("listed", NOT_LISTED)
                 title = f"{name}: it is {'now' if market.listed else 'no longer'} listed"
-                yield self._change(kind, where, title, listed)
+                yield self._change(kind, where, title, listed, since)
             # Another version of the exporter may compute the digest from other fields.
-            if was.config_hash != market.config_hash and self._before.exporter_version == self._now.exporter_version:
+            if was.config_hash != market.config_hash and self._is_same_version(since):
                 hashes = _Values(was.config_hash, market.config_hash)
-                yield self._change("configuration", where, f"{name}: its configuration changed", hashes)
+                yield self._change("configuration", where, f"{name}: its configuration changed", hashes, since)
             earlier = {(item.kind, item.subject): item.value for item in was.values}
             for item in market.values:
                 value = earlier.get((item.kind, item.subject), item.value)
                 if value != item.value:
                     what = f"code of the {item.subject}" if item.kind == "code" else item.subject
                     title = f"{name}: the {what} changed"
-                    yield self._change(item.kind, where, title, _Values(value, item.value), item.subject)
+                    yield self._change(item.kind, where, title, _Values(value, item.value), since, item.subject)
 
     def pools(self) -> Iterator[RunChange]:
         """Pools that are new or gone, and pools with a changed value.
@@ -175,41 +210,44 @@ class _Comparison:
         restated = {
             market.market
             for market in self._now.markets
-            if market.market in self._earlier_markets and self._earlier_markets[market.market].status != market.status
+            if market.market in self._markets and self._markets[market.market].value.status != market.status
         }
-        earlier_pools = {_Place(pool.market, pool.pool): pool for pool in self._before.pools}
+        gone = dict(self._pools)
         for pool in self._now.pools:
             where = _Place(pool.market, pool.pool)
-            title, old = self._title(where), earlier_pools.pop(where, None)
-            if old is None:
-                if pool.market in self._earlier_markets and where not in self._was_unread:
-                    yield self._change("new_pool", where, f"New pool: {title}", _Values(None, None))
+            title, known, market = self._title(where), gone.pop(where, None), self._markets.get(pool.market)
+            if known is None:
+                if market is not None and where not in self._was_unread:
+                    yield self._change("new_pool", where, f"New pool: {title}", _Values(None, None), market.since)
                 continue
+            old, since = known
             statuses = (
                 () if pool.market in restated else _changed_status(self._protocols.get(pool.market, ""), old, pool)
             )
             for change in chain(statuses, _changed_numbers(old, pool)):
-                yield self._change(change.kind, where, f"{title}: {change.text}", change.values)
-            yield from self._parameters(where, old, pool)
-        for where in earlier_pools.keys() - self._is_unread:
+                yield self._change(change.kind, where, f"{title}: {change.text}", change.values, since)
+            yield from self._parameters(where, old, pool, since)
+        for where in gone.keys() - self._is_unread:
             if where.market in self._read:
                 title = f"{self._title(where)}: the market has it no longer"
-                yield self._change("removed_pool", where, title, _Values(None, None))
+                yield self._change("removed_pool", where, title, _Values(None, None), gone[where].since)
 
-    def _parameters(self, where: _Place, old: WatchedPool, pool: WatchedPool) -> Iterator[RunChange]:
+    def _parameters(
+        self, where: _Place, old: WatchedPool, pool: WatchedPool, since: WatchedReading
+    ) -> Iterator[RunChange]:
         """Parameters of a pool that changed, or that the contract did not have before, or has no longer.
 
-        Nothing is compared with a run of another version of the exporter, because that may print the same value in
-        another way. A pool without any parameter is one whose parameters are not known.
+        Nothing is compared with values of another version of the exporter. A pool without any parameter is one whose
+        parameters are not known.
         """
-        if self._before.exporter_version != self._now.exporter_version or not (old.parameters and pool.parameters):
+        if not self._is_same_version(since) or not (old.parameters and pool.parameters):
             return
         for name in {**old.parameters, **pool.parameters}:
             values = _Values(old.parameters.get(name), pool.parameters.get(name))
             if values.before != values.after:
                 event = "is new" if values.before is None else "is gone" if values.after is None else "changed"
                 title = f"{self._title(where)}: the parameter {self._parameter_in_words(where, name)} {event}"
-                yield self._change("parameter", where, title, values, name)
+                yield self._change("parameter", where, title, values, since, name)
 
     def _parameter_in_words(self, where: _Place, name: str) -> str:
         """A parameter by the contract's name for it and, if the protocol has words for it, what that means."""
@@ -222,32 +260,40 @@ class _Comparison:
 
         An address that is tried as a market of several protocols is a change once.
         """
-        before = {(item.protocol, item.market, item.pool) for item in self._before.unread}
+        before = set(map(UnreadPlace.of, self._unread_before))
         reasons: dict[_Place, str] = {}
-        for item in self._now.unread:
-            if (item.protocol, item.market, item.pool) not in before:
+        for item in self._unread_now:
+            if UnreadPlace.of(item) not in before:
                 reasons.setdefault(_Place(item.market, item.pool), item.reason)
         for where, reason in reasons.items():
-            yield self._change("unread", where, f"{self._title(where)}: could not be read", _Values(None, reason))
+            title = f"{self._title(where)}: could not be read"
+            yield self._change("unread", where, title, _Values(None, reason), self._before)
 
     def queued(self) -> Iterator[RunChange]:
         """Changes that are newly queued, or not queued any more.
 
-        Markets that one of the runs did not read are left out.
+        Markets that this run did not read, or none before it, are left out.
         """
-        earlier, later = set(self._before.pending), set(self._now.pending)
-        for item in (*self._now.pending, *self._before.pending):
-            if item.market not in self._earlier_markets or item.market not in self._read or item in earlier & later:
+        earlier, later = self._pending, set(self._now.pending)
+        for item in (*self._now.pending, *earlier):
+            known = self._markets.get(item.market)
+            if known is None or item.market not in self._read or (item in earlier and item in later):
                 continue
             where = _Place(item.market, item.pool)
             title = f"{self._title(where)}: {_QUEUED_WORDS.get(item.kind, item.kind)}"
             subject = f"{item.kind} {item.value} {item.takes_effect}"
             if item in later:
                 values = _Values(None, item.value)
-                yield self._change("pending", where, f"{title} queued", values, subject, item.takes_effect)
+                since = known.since if where.pool is None else self._pools.get(where, known).since
+                yield self._change("pending", where, f"{title} queued", values, since, subject, item.takes_effect)
             elif where not in self._is_unread:
                 values = _Values(item.value, None)
-                yield self._change("pending", where, f"{title} not queued any more", values, subject)
+                yield self._change("pending", where, f"{title} not queued any more", values, earlier[item], subject)
+
+
+def _tried(unread: Iterable[WatchedUnread]) -> list[WatchedUnread]:
+    """What could not be read. Excluded pools are among the unread ones, but nobody tried to read them."""
+    return [item for item in unread if item.reason != SkipReason.EXCLUDED]
 
 
 def _market_status_text(name: str, before: str, after: str) -> str:

@@ -6,15 +6,15 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-import msgspec
 import polars as pl
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from exporter.best import MIN_VALUE_CENTS
 from exporter.deployments.networks import native_contract
 from exporter.protocols.base import NOBODY, Parameter
 from exporter.protocols.compute import Tables
+from exporter.render.carried_values import carried_values
 from exporter.render.lists import common_symbols
 from exporter.render.run_documents import pending_change
 from exporter.render.site.text import fixed_point
@@ -45,15 +45,19 @@ _NOT_PAID = {RewardReason.NONE: "none", RewardReason.NO_EMISSIONS: "none", Rewar
 }
 
 
-def watched_values(tables: Tables, network: str) -> WatchedValues:
-    """The values of a run of a network, given by its passphrase, with which the next run compares its own."""
+def watched_values(tables: Tables, network: str, before: WatchedValues | None) -> WatchedValues:
+    """The values of a run of a network, given by its passphrase, with which the next run compares its own.
+
+    ``before`` are those of the previous run, of which this run hands on what it did not read; None if it is compared
+    with none.
+    """
     about = ("market", "protocol", "name", "status", "config_hash", "listed")
     held = _values_by_market(tables)
     markets = [
         WatchedMarket(**row, values=held[row["market"]]) for row in tables.markets.select(about).iter_rows(named=True)
     ]
     unread = sorted((item.market, item.protocol, item.pool or "", item.reason) for item in tables.unread)
-    return WatchedValues(
+    own = WatchedValues(
         observed_ledger=tables.ledger,
         exporter_version=EXPORTER_VERSION,
         markets=markets,
@@ -61,6 +65,14 @@ def watched_values(tables: Tables, network: str) -> WatchedValues:
         unread=[WatchedUnread(market, protocol, pool or None, reason) for market, protocol, pool, reason in unread],
         pending=[WatchedPending(**asdict(pending_change(item)), market=item.market) for item in tables.pending],
     )
+    if before is None:
+        return own
+    return replace(own, carried=carried_values(before, own, {item.market for item in tables.skipped}))
+
+
+def leaves_gaps(tables: Tables) -> bool:
+    """Whether a run did not read everything, so that it hands on values of earlier runs."""
+    return bool(tables.unread or tables.skipped)
 
 
 class WatchedFile(Struct, frozen=True):
@@ -95,7 +107,7 @@ def watched_pools(tables: Tables, native: str | None) -> list[WatchedPool]:
     )
     parameters = (dict(_watched_parameters(tables.parameters.get(pool, ()))) for pool in pool_keys(tables.pools))
     return [
-        msgspec.structs.replace(WatchedPool(*row), parameters=parameters_of_pool)
+        replace(WatchedPool(*row), parameters=parameters_of_pool)
         for row, parameters_of_pool in zip(columns.iter_rows(), parameters, strict=True)
     ]
 

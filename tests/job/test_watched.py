@@ -18,7 +18,14 @@ from exporter.stores.store import Store
 from exporter.tree.documents import ChangeList, RunChange, RunManifest, SystemStatus
 from exporter.tree.families import CHANGES, STATUS_KEY, WATCHED
 from tests.job_runs import run, settings_for
-from tests.localnet.recorded import BLEND_V2, only, without_oracle
+from tests.localnet.recorded import (
+    BLEND_V2,
+    only,
+    readable,
+    unreadable,
+    with_collateral_factor,
+    without_oracle,
+)
 from tests.stores.bucket_simulator import BucketSimulator
 
 pytestmark = pytest.mark.usefixtures("without_pages")
@@ -73,31 +80,41 @@ def test_a_run_that_died_loses_no_change_and_says_none_twice() -> None:
     assert {(published.observed_ledger + 2, published.observed_ledger)} == {tuple(item[2:]) for item in found}
 
 
-@pytest.mark.parametrize("lost", ["removed", pytest.param("damaged", marks=pytest.mark.slow)])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("lost", ["removed", *(pytest.param(lost, marks=SLOW) for lost in ("damaged", "all removed"))])
 def test_values_that_are_lost_follow_from_the_evidence(tmp_path: Path, lost: str) -> None:
-    """If the file of the previous run is lost, its evidence gives the same values, with the digest in the manifest."""
-    network, whole = RecordedNetwork(), MemoryStore()
-    publish(whole, network)
-    (key,) = watched_keys(whole)
-    broken = MemoryStore()
-    for info in whole.list(""):
-        stored = whole.get(info.key)
-        assert stored is not None
-        if info.key != key:
-            broken.put(info.key, stored.data)
-        elif lost == "damaged":
-            broken.put(info.key, b"{}")
-    network.close(without_oracle(network, BLEND_V2))
-    for store in (whole, broken):
-        publish(store, network)
-    for info in broken.list(""):
-        stored = broken.get(info.key)
+    """If files of watched values are lost, evidence gives them, also those from before a market was unread.
+
+    They have the same digest, so a change of that time is said, and the run can be rendered again. If the values of two
+    runs in a row are lost, the next run still finds the change. A check then says that it cannot.
+    """
+    network, store = RecordedNetwork(), MemoryStore()
+    first = network.chain.latest
+    publish(store, network)
+    older = watched_keys(store)
+    network.close(unreadable(network, BLEND_V2))
+    publish(store, network)
+    (newer,) = set(watched_keys(store)) - set(older)
+    if lost == "damaged":
+        store.put(newer, b"{}")
+    else:
+        store.delete([newer, *(older if lost == "all removed" else [])])
+    network.close(with_collateral_factor(network, BLEND_V2, 1_234_567) | readable(network, BLEND_V2))
+    publish(store, network)
+    for info in store.list(""):
+        stored = store.get(info.key)
         (tmp_path / info.key).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / info.key).write_bytes(b"" if stored is None else stored.data)
 
-    assert [key] == inputs_of(whole, "watched") == inputs_of(broken, "watched")
-    assert changes_of(whole) == changes_of(broken) != []
-    assert exporter.check_tree(str(tmp_path)).not_rerendered is None
+    assert [newer] == inputs_of(store, "watched")
+    assert [("configuration", first), ("parameter", first), ("unread", first)] == sorted(
+        (kind, previous) for kind, _, _, previous in changes_of(store)
+    )
+    not_rerendered = exporter.check_tree(str(tmp_path)).not_rerendered
+    assert (f"depends on {newer}: it is gone" in (not_rerendered or "")) is (lost == "all removed")
+    assert lost == "all removed" or not_rerendered is None
 
 
 def test_without_values_and_evidence_nothing_is_compared() -> None:

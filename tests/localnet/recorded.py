@@ -42,6 +42,25 @@ def without_oracle(network: RecordedNetwork, *markets: str) -> dict[bytes, bytes
     return written
 
 
+def unreadable(network: RecordedNetwork, market: str) -> dict[bytes, bytes | None]:
+    """The entry with which a market of Blend cannot be read, because its configuration has another name."""
+    key = instance_key(market)
+    return {key: (network.look(key) or b"").replace(b"Config", b"Konfig")}
+
+
+def readable(network: RecordedNetwork, market: str) -> dict[bytes, bytes | None]:
+    """The entry with which an `unreadable` market can be read again."""
+    key = instance_key(market)
+    return {key: (network.look(key) or b"").replace(b"Konfig", b"Config")}
+
+
+def with_collateral_factor(network: RecordedNetwork, market: str, factor: int) -> dict[bytes, bytes | None]:
+    """The entry with which the first pool of a market of Blend has another collateral factor, of 7 decimals."""
+    own = strkey.decode(market)[1]
+    key = min(key for key in network.chain.known_keys() if own in key and b"ResConfig" in key)
+    return with_number(network, factor, key, "c_factor")
+
+
 def with_number(network: RecordedNetwork, number: int, key: bytes, *path: str) -> dict[bytes, bytes | None]:
     """The entry with another number in the field to which the symbols lead."""
     return {key: NumberField(key, tuple(map(symbol, path))).write(network.look, number)}

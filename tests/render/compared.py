@@ -37,7 +37,7 @@ class Compared(Struct, frozen=True):
 def compared(tables: Tables, before: Compared | None, network: str) -> Compared:
     """A run compared with the one before; None: there was none."""
     watched, earlier = (None, []) if before is None else (before.watched, before.data)
-    now = watched_values(tables, network)
+    now = watched_values(tables, network, watched)
     return Compared(
         now, change_list(own_changes(watched, now, network, tables.close_time), earlier, now.observed_ledger)
     )

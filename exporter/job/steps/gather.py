@@ -19,7 +19,7 @@ from exporter.job.lost_prices import LostPrices, find_lost_prices, load_missed
 from exporter.job.reading import MarketsReading
 from exporter.job.step_reports import report_missing, report_unpriced
 from exporter.job.steps.job import Job
-from exporter.job.watched import run_before, watched_by
+from exporter.job.watched import is_as_watched, run_before, watched_by
 from exporter.protocols.compute import Tables
 from exporter.publishing.acceptance import closed_earlier
 from exporter.publishing.published_history import lost_inputs
@@ -146,6 +146,11 @@ def _previous_run(job: Job, held: HeldStore, before: int) -> PreviousRun:
         before = ledger_of(run_id) + 1
         with job.log.optional("what changed since the previous run is not known, so no change is reported"):
             watched = watched_by(held, run_id)
+            if not is_as_watched(held, run_id, watched):
+                job.log.warning(
+                    f"the watched values of run {run_id} are lost, and its evidence gives others; what changed while "
+                    "a market or pool was not read may be missing"
+                )
     earlier = read_earlier_changes(held, run_id, before)
     for text in earlier.warnings:
         job.log.warning(text)

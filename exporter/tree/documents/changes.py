@@ -28,7 +28,7 @@ from exporter.tree.values import (
 
 
 class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
-    """A change of a market or of one of its pools since the previous run.
+    """A change of a market or of one of its pools since the previous run, or since the last one that read it.
 
     docs/api.md lists the kinds. The `id` of a change never changes.
     """
@@ -50,7 +50,13 @@ class RunChange(Struct, frozen=True, forbid_unknown_fields=True):
     ]
     observed_ledger: ObservedLedger
     ledger_close_time: Annotated[Timestamp, doc("Close time of the observed ledger.")]
-    previous_ledger: Annotated[Ledger, doc("The ledger of the run that was compared.")]
+    previous_ledger: Annotated[
+        Ledger,
+        doc(
+            "The ledger of the values that were compared: that of the previous run, or of the last run that read the "
+            "market or pool. The change happened after it, and at the observed ledger at the latest."
+        ),
+    ]
 
 
 class WatchedValue(Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,15 +135,28 @@ class WatchedPending(PendingChange, frozen=True, forbid_unknown_fields=True):
     market: MarketAddress
 
 
-class WatchedValues(Struct, frozen=True, forbid_unknown_fields=True):
-    """The values of a run that the next run compares with its own. They follow from the run's evidence."""
+class WatchedReading(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a run, or a part of it, read of what is compared from run to run."""
 
     observed_ledger: ObservedLedger
-    exporter_version: Annotated[Words, doc("The version of the exporter that wrote this document.")]
+    exporter_version: Annotated[Words, doc("The version of the exporter that read these values.")]
     markets: Annotated[list[WatchedMarket], doc("The markets that were read.")]
     pools: Annotated[list[WatchedPool], doc("The pools that were read.")]
     unread: Annotated[list[WatchedUnread], doc("The markets and pools that could not be read.")]
     pending: Annotated[list[WatchedPending], doc("The changes that are queued.")]
+
+
+class WatchedValues(WatchedReading, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The values of a run that the next run compares with its own.
+
+    Its own values follow from the run's evidence. For what it did not read, it has the last known values in addition,
+    as an earlier run read them.
+    """
+
+    carried: Annotated[
+        list[WatchedReading],
+        doc("The last known values of what this run did not read, by the run that read them, newest first."),
+    ] = []
 
 
 class ChangeList(Struct, frozen=True, forbid_unknown_fields=True):
