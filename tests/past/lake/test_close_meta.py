@@ -8,13 +8,17 @@ import json
 import random
 import struct
 from collections import Counter
+from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import pytest
+from stellar_sdk import xdr
 
 from exporter.bounds import decompress
 from exporter.errors import DecodeError
-from exporter.ledger.codec.entries import data_key
+from exporter.ledger.codec.entries import data_key, key_of_entry
 from exporter.ledger.codec.scval_encode import symbol
 from exporter.localnet.chain import Chain
 from exporter.localnet.lake_writer import LakeWriter
@@ -30,6 +34,7 @@ from exporter.past.lake.close_meta import (
     header_of,
     walk,
 )
+from tests.ledger.codec.made_xdr import made
 from tests.past.lake.real_ledgers import facts, frames, meta_of
 
 DATA, CODE, TTL = 6, 7, 9
@@ -157,6 +162,67 @@ def test_an_upgrade_of_an_unknown_kind(tmp_path: Path, kind: int) -> None:
     """How long it is cannot be known, so the ledger is refused, and the error says to update."""
     with pytest.raises(DecodeError, match=r"unknown kind of upgrade .*update the exporter"):
         walk(with_upgrades(tmp_path, word(kind) + word(1) + _NOTHING))
+
+
+def contract_changes(value: object) -> Iterator[Change]:
+    """The changes of contract state inside a value of stellar-sdk, in the order in which they are written."""
+    if isinstance(value, xdr.LedgerEntryChange):
+        entry = value.created or value.updated or value.state or value.restored
+        if value.removed is not None and value.removed.type.value in (DATA, CODE, TTL):
+            yield Change(REMOVED, value.removed.to_xdr_bytes(), None)
+        elif entry is not None and entry.data.type.value in (DATA, CODE, TTL):
+            yield Change(value.type.value, key_of_entry(entry.to_xdr_bytes()), entry.to_xdr_bytes())
+    elif isinstance(value, list):
+        for each in value:
+            yield from contract_changes(each)
+    elif not isinstance(value, Enum) and hasattr(value, "__dict__"):
+        yield from contract_changes(list(vars(value).values()))
+
+
+def made_close(version: int, seed: int) -> Any:
+    """A ledger's meta of any version with transactions of every form, whose header has the hashes of its parts."""
+    source = random.Random(seed)
+    close = made(f"LedgerCloseMetaV{version}", source)
+    results = "TransactionResultMeta" + ("V1" if version == 2 else "")
+    close.tx_processing = [made(results, source, tx_apply_processing=meta) for meta in metas_of_transactions(source)]
+    if version == 1:
+        close.unused = []
+    header = close.ledger_header.header
+    header.scp_value.close_time = xdr.TimePoint(xdr.Uint64(1_700_000_000))
+    header.scp_value.ext = made("StellarValueExt", source, v=xdr.StellarValueType.STELLAR_VALUE_SIGNED)
+    tx_set = close.tx_set.to_xdr_bytes()
+    content = tx_set[:32] + tx_set[36:] if version == 0 else tx_set  # the old form leaves out the number
+    header.scp_value.tx_set_hash = xdr.Hash(hashlib.sha256(content).digest())
+    pairs = word(len(close.tx_processing)) + b"".join(each.result.to_xdr_bytes() for each in close.tx_processing)
+    header.tx_set_result_hash = xdr.Hash(hashlib.sha256(pairs).digest())
+    close.ledger_header.hash = xdr.Hash(hashlib.sha256(header.to_xdr_bytes()).digest())
+    return close
+
+
+def metas_of_transactions(source: random.Random) -> list[Any]:
+    """The meta of a transaction in each form that there is."""
+    return [made("TransactionMeta", source, v=form) for form in range(5)]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_metas_of_each_version(version: int) -> None:
+    """Whatever the version of a ledger's meta and of its transactions', its changes are those that it was made of."""
+    for seed in range(2):
+        close = made_close(version, seed)
+        applied = list(contract_changes(close.tx_processing if version < 2 else []))
+        for each in close.tx_processing if version == 2 else ():
+            applied += contract_changes([each.fee_processing, each.tx_apply_processing])
+        if version == 2:
+            applied += contract_changes([each.post_tx_apply_fee_processing for each in close.tx_processing])
+        applied += contract_changes(close.upgrades_processing)
+        evicted = (
+            [] if version == 0 else [key.to_xdr_bytes() for key in close.evicted_keys if key.type.value in (6, 7, 9)]
+        )
+
+        done = walk(word(version) + close.to_xdr_bytes())
+
+        assert [*applied, *(Change(EVICTED, key, None) for key in evicted)] == list(done.changes)
+        assert close.ledger_header.hash.hash == done.header.hash
 
 
 def test_damage_is_refused_or_harmless(real_data: Path) -> None:
