@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Literal, cast
 
 import polars as pl
@@ -221,38 +221,69 @@ Spokes = dict[PoolKey, tuple[SpokeTerms, ...]]
 
 
 def _pools_of(reading: ProtocolReading, protocol: Protocol, tables: Tables, unread_pools: list[Unread]) -> pl.DataFrame:
-    """One protocol's part of the pools frame. Pools that get no row are added to ``unread_pools``."""
+    """One protocol's part of the pools frame. Pools that get no row are added to ``unread_pools``.
+
+    The other parts of ``tables`` get what belongs to these rows at the end, when nothing can fail any more.
+    """
     rows, spokes = _projected(reading, protocol, tables.close_time, unread_pools)
     prices = _judged_prices(reading, protocol, tables.close_time)
-    for row in rows:
+
+    def apply_price(row: PoolFrameRow) -> None:
         _apply_price(row, spokes, prices, reading, protocol, tables.close_time)
         _apply_gates(row)
+
+    rows = list(_without_failures(apply_price, rows, reading.protocol, unread_pools))
     set_values(rows)
     usd_prices = {
         key: UsdPrice(price.price, price.decimals)
         for key, price in prices.items()
         if price.price is not None and price.decimals is not None
     }
-    complete_rows = []
-    for row in rows:
+
+    def complete(row: PoolFrameRow) -> None:
         set_rewards(row, reading, usd_prices)
         _set_comparable_yields(row)
+        _set_facts_of_run(row, protocol, tables)
+
+    rows = list(_without_failures(complete, rows, reading.protocol, unread_pools))
+    rows = list(_with_exact_totals(rows, reading.protocol, unread_pools))
+    bounded = [each for row in rows for each in _bound(row)]
+    backstops = backstop_frame(reading, usd_prices, tables.close_time)
+    frame = pl.DataFrame(schema=POOLS_SCHEMA)  # six times as fast as from empty columns
+    if rows:
+        columns = cast(list[dict[str, object]], rows)
+        frame = pl.DataFrame({name: [row[name] for row in columns] for name in POOLS_SCHEMA}, schema=POOLS_SCHEMA)
+    tables.bounded += bounded
+    tables.spokes |= {pool: spokes[pool] for pool in map(PoolKey.of, rows) if spokes[pool]}
+    tables.backstops = pl.concat([tables.backstops, backstops])
+    return frame
+
+
+def _without_failures(
+    step: Callable[[PoolFrameRow], None], rows: Iterable[PoolFrameRow], protocol: str, unread_pools: list[Unread]
+) -> Iterator[PoolFrameRow]:
+    """Do a step with each row, and yield those with which it does not fail. The other pools are unread."""
+    for row in rows:
+        with Barrier() as barrier:
+            step(row)
+        if barrier.failure:
+            detail = barrier.failure
+            unread_pools.append(Unread(row["market"], row["pool"], protocol, UnreadReason.UNDECODABLE, detail))
+        else:
+            yield row
+
+
+def _with_exact_totals(
+    rows: Iterable[PoolFrameRow], protocol: str, unread_pools: list[Unread]
+) -> Iterator[PoolFrameRow]:
+    """The rows whose totals fit into their columns. The other pools are unread."""
+    for row in rows:
         too_long = [f"{name} is {row[name]}" for name in _TOTALS if abs(row[name]) > MAX_DECIMAL]
         if too_long:
             detail = f"numbers have at most 38 digits, but {', '.join(too_long)}"
-            unread_pools.append(Unread(row["market"], row["pool"], reading.protocol, UnreadReason.OVERFLOW, detail))
-            continue
-        tables.bounded += _bound(row)
-        _set_facts_of_run(row, protocol, tables)
-        pool = PoolKey.of(row)
-        if spokes[pool]:
-            tables.spokes[pool] = spokes[pool]
-        complete_rows.append(row)
-    tables.backstops = pl.concat([tables.backstops, backstop_frame(reading, usd_prices, tables.close_time)])
-    if not complete_rows:
-        return pl.DataFrame(schema=POOLS_SCHEMA)  # six times as fast as from empty columns
-    columns = cast(list[dict[str, object]], complete_rows)
-    return pl.DataFrame({name: [row[name] for row in columns] for name in POOLS_SCHEMA}, schema=POOLS_SCHEMA)
+            unread_pools.append(Unread(row["market"], row["pool"], protocol, UnreadReason.OVERFLOW, detail))
+        else:
+            yield row
 
 
 def _projected(

@@ -19,14 +19,16 @@ from exporter.ledger.oracles import Quote
 from exporter.ledger.source import ContractCall
 from exporter.ledger.view import LedgerView
 from exporter.protocols import PROTOCOLS
+from exporter.protocols import compute as computing
 from exporter.protocols.base import Candidate, Market, PoolReading, ProtocolReading
 from exporter.protocols.blend import BLEND
 from exporter.protocols.blend.layout import Reserve
 from exporter.protocols.collector import Collector
 from exporter.protocols.compute import compute
 from exporter.protocols.containment import read_contained
-from exporter.protocols.numbers import PoolNumbers
+from exporter.protocols.numbers import PoolFrameRow, PoolNumbers
 from exporter.protocols.protocol import PriceRule
+from exporter.tables import PoolKey, pool_keys
 from exporter.tree.documents import Unread
 from tests.chain_simulator import Chain, ChainSource
 from tests.ledger.codec.scval_cases import MUXED_CONTRACTS
@@ -184,6 +186,26 @@ def test_pools_that_cannot_be_computed() -> None:
     assert {f"the reader failed: TypeError: no time {world.time}"} == {
         item.reason.split(" of ")[0] for item in tables.unpriced
     }
+
+
+@pytest.mark.parametrize("step", ["set_price", "set_rewards"])
+def test_a_pool_whose_price_or_reward_fails(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is unread with the error, and no other pool of its protocol changes."""
+    world, sound = World("blend"), getattr(computing, step)
+    whole = world.compute()
+    (failing, *_) = pool_keys(whole.pools)
+
+    def fail_for_one(row: PoolFrameRow, *arguments: object) -> None:
+        if PoolKey.of(row) == failing:
+            raise ZeroDivisionError("integer division by zero")
+        sound(row, *arguments)
+
+    monkeypatch.setattr(computing, step, fail_for_one)
+    tables = world.compute()
+
+    detail = "the reader failed: ZeroDivisionError: integer division by zero"
+    assert [Unread(*failing, "blend", "undecodable", detail)] == tables.unread
+    assert whole.pools[1:].equals(tables.pools)
 
 
 @pytest.mark.parametrize("named", [MUXED_CONTRACTS[0][0], account("somebody")])
