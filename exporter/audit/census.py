@@ -70,7 +70,7 @@ def take_census(settings: Settings, archive: FromArchive, store: Store | None, c
     if store is not None:
         with hold(store) as held:
             held.put(CENSUS.only_key, render_document(document).data)
-            add_risk(store, risk, console)
+            add_risk(held, risk, console)
     return document
 
 

@@ -88,6 +88,13 @@ def _unhyphenated(text: str) -> str | None:
     return day.isoformat()
 
 
+def refuse_reversed(start: Moment, end: Moment) -> None:
+    """Raise `ConfigError` if a range ends before it begins."""
+    for low, high in ((start.ledger, end.ledger), (start.time, end.time)):
+        if low is not None and high is not None and low > high:  # type: ignore[operator]
+            raise ConfigError(f"--from {low} is after --to {high}")
+
+
 class Selection(Struct, frozen=True):
     """Which rows to export.
 
@@ -110,9 +117,7 @@ class Selection(Struct, frozen=True):
                     f"{option}: {address!r} is not the address of a contract (C...), which "
                     "v1/tokens.json has for each symbol and v1/markets.json for each market's name"
                 )
-        for low, high in ((self.start.ledger, self.end.ledger), (self.start.time, self.end.time)):
-            if low is not None and high is not None and low > high:  # type: ignore[operator]
-                raise ConfigError(f"--from {low} is after --to {high}")
+        refuse_reversed(self.start, self.end)
 
     def files(self, files: Iterable[HistoryFile]) -> list[HistoryFile]:
         """The files that may have rows of the selection, ascending by ledger."""

@@ -166,7 +166,7 @@ class Series(Struct):
         return dict(zip(pool_keys(begun), begun["observed_ledger"], strict=True))
 
     @property
-    def first_seen(self) -> dict[str, int]:
+    def tokens_first_seen(self) -> dict[str, int]:
         """The first ledger of each token."""
         tokens = self.pools.get("begun").group_by("token_address").agg(pl.col("observed_ledger").min())
         return dict(tokens.iter_rows())

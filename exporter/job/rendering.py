@@ -139,9 +139,9 @@ class RenderedRun(Struct, frozen=True):
         tables = replace(tables, pools=with_list_columns(tables.pools, periods, network.name, tables.tokens))
         identified = identities(network.name)
         yield from render_details(tables, PROTOCOLS, periods, series.pools_first_seen)
-        yield from map(file_of, token_documents(tables, series.first_seen, identified))
+        yield from map(file_of, token_documents(tables, series.tokens_first_seen, identified))
         yield from render_pool_lists(tables.pools, PROTOCOLS, tables.ledger)
-        yield from render_tokens(tables, series.first_seen, identified, native)
+        yield from render_tokens(tables, series.tokens_first_seen, identified, native)
         yield from render_yields(tables.pools, native, PROTOCOLS)
         latest = render_latest(
             tables.pools,

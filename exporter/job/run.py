@@ -116,7 +116,7 @@ def run(
         result = execute(settings, store, log, source, dry_run=dry_run, replaced_ledger=replaced_ledger)
         log.finish(result.exit_code)
     except ExporterError as error:
-        if isinstance(error, SourceError):
+        if isinstance(error, SourceError) and "published_at" in log.facts:
             error.args = (f"{str(error).rstrip('.')}; the last published run stays", *error.args[1:])
         log.finish(error.exit_code, str(error))
         raise

@@ -48,6 +48,9 @@ class ReadOnce(Store):
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         return self._store.list(prefix)
 
+    def strangers(self) -> Iterator[str]:
+        return self._store.strangers()
+
     def delete(self, keys: Iterable[str]) -> None:
         deleted = list(keys)
         for key in deleted:

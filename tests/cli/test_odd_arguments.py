@@ -17,6 +17,7 @@ REFUSED = {
     ExitCode.CONFIG: [
         ["backfill", "--lake", LONG],
         ["backfill", "--lake", "http://"],
+        ["backfill", "--lake", ".", "--from", "100", "--to", "50"],
         ["backfill", "--lake", "https://["],
         ["backfill", "--lake", "https://a:99999/"],
         ["backfill", "--lake", "s3://bucket/../x"],

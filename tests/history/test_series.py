@@ -245,11 +245,11 @@ def test_first_seen_is_kept() -> None:
     for number, present in enumerate(([one], [one, other], [other], [one, other])):
         ledger, time = LEDGER + number, MONDAY + number * 3600
         observed = observe(Random(number), present, ledger, time)
-        with_state = historian.carry_on(observed, ledger, time)[0].first_seen
+        with_state = historian.carry_on(observed, ledger, time)[0].tokens_first_seen
         historian.run(observed, ledger, time)
         state = historian.store.get(STATE_KEY)
         historian.store.delete([STATE_KEY])
-        assert with_state == historian.carry_on(observed, ledger, time)[0].first_seen
+        assert with_state == historian.carry_on(observed, ledger, time)[0].tokens_first_seen
         assert state is not None
         historian.store.put(STATE_KEY, state.data)
 

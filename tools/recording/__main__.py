@@ -33,8 +33,11 @@ def parts_of(protocol: str, folder: Path) -> list[RecordedPart]:
             f"tools/recording/{protocol}.py is missing: write it (docs/adding-a-protocol.md, 4. The recording)"
         )
     module = import_module(name)
+    if comes_from_code(protocol):
+        made: list[RecordedPart] = module.made()
+        return made
     try:
-        parts: list[RecordedPart] = module.made() if comes_from_code(protocol) else module.parts(folder)
+        parts: list[RecordedPart] = module.parts(folder)
     except (OSError, ExporterError) as error:
         raise click.ClickException(
             f"{protocol} comes from data that is not here ({error}): name the folder with --data, "

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from exporter.config import Settings
 from exporter.console import Console
 from exporter.errors import ConfigError, ExitCode, NetworkMismatchError, pluralize
-from exporter.history.export import Moment, parse_moment
+from exporter.history.export import Moment, parse_moment, refuse_reversed
 from exporter.past.backfill.executors import workers_of
 from exporter.past.backfill.lake_job import RANGE_LEDGERS, LakeJob, LakePlan, LakeResult
 from exporter.past.backfill.merge import try_output
@@ -50,6 +50,7 @@ def run_lake_backfill(
     if trust is not None and archive is None:
         raise ConfigError("--trust is for --archive, which is not given")
     range_start, range_end = parse_moment(start, "--from"), parse_moment(end, "--to")
+    refuse_reversed(range_start, range_end)
     config = None if lake_config is None else decode_config(lake_config.encode(errors="replace"), "--lake-config")
     store = open_store(settings.output.uri)
     try_output(store)

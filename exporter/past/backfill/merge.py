@@ -158,12 +158,12 @@ def finish_history(
     The rollups that are due are made, ``rows`` are put into the table of liquidations, and the manifest gets the counts
     of transitions that the replay compared.
     """
-    with hold_when_free(store, WAIT_SECONDS) as store:
-        manifest = read_checked_history_manifest(store)
+    with hold_when_free(store, WAIT_SECONDS) as held:
+        manifest = read_checked_history_manifest(held)
         if manifest is not None:
             changed = msgspec.structs.replace(manifest, transitions=transitions)
-            changed = with_liquidations(store, changed, rows, spans)
-            replace_history(store, changed, {}, utc_now(), most_reads=None)
+            changed = with_liquidations(held, changed, rows, spans)
+            replace_history(held, changed, {}, utc_now(), most_reads=None)
 
 
 def ledgers_of(store: Store) -> Callable[[int], bool]:
