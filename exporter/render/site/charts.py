@@ -211,6 +211,10 @@ def table(starts: Sequence[int], columns: Sequence[ChartColumn], caption: str) -
     )
 
 
+_CURVE_RATES = "a year, not compounded, as the next operation sets it"
+"""Which rates a curve has. The yields of the page are compounded, and of the rate that holds until that operation."""
+
+
 def curve(points: Sequence[tuple[int, int]], now: tuple[int, int]) -> Markup:
     """Draw what borrowing costs at each utilization, and where the pool is, all in basis points.
 
@@ -243,10 +247,11 @@ def curve(points: Sequence[tuple[int, int]], now: tuple[int, int]) -> Markup:
     )
     (x, y), described = position(*now), _costs(*now)
     return Markup(
-        '<figure class="chart"><figcaption>Borrow rate by utilization</figcaption><ul class="legend">'
+        f'<figure class="chart"><figcaption>Borrow rate by utilization <span class="quiet">{_CURVE_RATES}</span>'
+        '</figcaption><ul class="legend">'
         f'<li class="k2">Now <b>{percent(now[1])}</b> at <b>{percent(now[0])}</b></li>{beyond}</ul>'
         '<svg class="plot" viewBox="0 0 720 360" role="img" aria-labelledby="curve-t curve-d">'
-        '<title id="curve-t">Borrow rate by utilization, a year, not compounded</title>'
+        f'<title id="curve-t">Borrow rate by utilization, {_CURVE_RATES}</title>'
         f'<desc id="curve-d">{"; ".join(descriptions)}. Now: {described}.</desc>'
         f'{_value_axis(RATE, top, step)}{axis}<path class="line k3" d="M{path}"/>{knots}'
         f'<circle class="dot k2" cx="{x}" cy="{y}" r="10"><title>{described}</title></circle></svg></figure>'

@@ -39,7 +39,7 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _TINY = f"<{THIN}0.01{THIN}%"
 """The text for 0 basis points. They are rounded down, so 0 stands for any rate below one basis point."""
 
-_TINY_AMOUNT = "<0.0001"
+_TINY_AMOUNT = f"<{THIN}0.0001"
 """The text for an amount above 0 that has only zeros in the digits that are shown."""
 
 

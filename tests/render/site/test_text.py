@@ -70,7 +70,7 @@ def plain(shown: str | None) -> str | None:
 
 AMOUNTS: dict[Callable[[int, int], str | None], dict[tuple[int, int], str | None]] = {
     text.amount: {
-        (1, 7): "<0.0001",
+        (1, 7): "< 0.0001",
         (12_345_678, 7): "1.235",
         (126_430_667_051_058, 7): "12,643,067",
         (5, 0): "5",
@@ -144,7 +144,7 @@ def test_a_short_form_of_a_bound_is_that_of_the_nearest_where_that_is_not_more()
     for cents in (0, 5, 9_999, 10_049, 999_900, 1_004_899, 123_000_000, 10**18):
         assert text.dollars(cents) == text.dollars_at_most(cents)
     assert ("$1,999", "$9,999", "$12.9M") == tuple(map(text.dollars_at_most, (199_999, 999_999, 1_299_999_999)))
-    assert ("12,643,067", "1.234", "<0.0001", "0.0001") == (
+    assert ("12,643,067", "1.234", "<\N{NARROW NO-BREAK SPACE}0.0001", "0.0001") == (
         *(text.amount_at_most(units, 7) for units in (126_430_679_999_999, 12_349_999, 9)),
         text.amount_at_least(9, 7),
     )
