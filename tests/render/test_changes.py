@@ -247,7 +247,10 @@ STATUSES = [
 
 @pytest.mark.parametrize(("protocol", "field", "status"), STATUSES)
 def test_a_status_is_said_in_words(protocol: str, field: str, status: str) -> None:
-    """A title says what a status means, with the protocol's own word once, in brackets; another status has its word."""
+    """A title says what a status means, with the protocol's own word once, in brackets; another status has its word.
+
+    A meaning has no colon, because titles and pages have one before it.
+    """
     meanings = PROTOCOLS[protocol].words
     meaning = (meanings.market_statuses if field == "status" else meanings.pool_statuses)[status]
     kept: dict[str, Row] = {A: {"protocol": protocol}}
@@ -258,6 +261,7 @@ def test_a_status_is_said_in_words(protocol: str, field: str, status: str) -> No
     (title,) = (each.title for each in between(before, after) if each.kind in ("status", "paused", "resumed"))
 
     assert title.endswith(f": {meaning} ({status}); before: status s_9")
+    assert ": " not in meaning
 
 
 def test_a_new_market_has_its_protocols_name() -> None:

@@ -46,9 +46,9 @@ WORDS = Words(
         "admin_active": "everything is open, by the admin",
         "active": "everything is open",
         "admin_on_ice": "no borrowing, by the admin",
-        "on_ice": "no borrowing: the backstop is too small, or too much of it is queued for withdrawal",
+        "on_ice": "no borrowing, because too little is in the backstop or too much of it is queued",
         "admin_frozen": "no borrowing or supplying, by the admin",
-        "frozen": "no borrowing or supplying: the backstop is too small, or too much of it is queued for withdrawal",
+        "frozen": "no borrowing or supplying, because too little is in the backstop or too much of it is queued",
         SETUP: "just deployed; nothing is open, and reserves are added without the week's delay",
     },
     pool_statuses={

@@ -39,14 +39,14 @@ WORDS = Words(
     ),
     market_statuses={
         "active": "the router is open",
-        "paused": "the router is paused: nothing can be done with any reserve",
+        "paused": "the router is paused, so nothing can be done with any reserve",
     },
     pool_statuses={
         "active": "the reserve is open",
         "borrowing_disabled": "nothing can be borrowed from the reserve",
         "frozen": "one can withdraw from the reserve, repay and liquidate, and open nothing new",
-        "inactive": "the reserve is switched off: nothing can be done with it",
-        "paused": "the reserve is paused: nothing can be done with it",
+        "inactive": "the reserve is switched off, so nothing can be done with it",
+        "paused": "the reserve is paused, so nothing can be done with it",
     },
     parameters={
         "base_variable_borrow_rate": "borrow rate at a utilization of 0",

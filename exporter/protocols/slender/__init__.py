@@ -29,12 +29,12 @@ WORDS = Words(
             "by time and takes the median of its feeds, in its base asset"
         ),
     ),
-    market_statuses={"active": "the pool is open", "paused": "the pool is paused: nothing can be done with it"},
+    market_statuses={"active": "the pool is open", "paused": "the pool is paused, so nothing can be done with it"},
     pool_statuses={
         "active": "the reserve is open",
         "borrowing_disabled": "nothing can be borrowed from the reserve",
-        "grace": "a pause has just ended: until the grace period is over, one can only supply and repay",
-        "inactive": "the reserve is switched off: nothing can be done with it",
+        "grace": "a pause has just ended; until the grace period is over, one can only supply and repay",
+        "inactive": "the reserve is switched off, so nothing can be done with it",
     },
     parameters={
         "liquidity_cap": "most that may be supplied",

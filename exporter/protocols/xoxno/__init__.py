@@ -37,13 +37,13 @@ WORDS = Words(
     ),
     market_statuses={
         "active": "the controller is open",
-        "paused": "the controller is paused: one can withdraw, repay and liquidate, and open nothing new",
+        "paused": "the controller is paused; one can withdraw, repay and liquidate, and open nothing new",
     },
     pool_statuses={
         "active": "the hub is active and a spoke lists the token",
-        "hub_inactive": "the hub is switched off: one can withdraw, repay and liquidate, and open nothing new",
-        "insolvent": "what suppliers are owed is more than cash and debt: nobody can supply",
-        "unlisted": "no spoke lists the token: nothing new can be opened",
+        "hub_inactive": "the hub is switched off; one can withdraw, repay and liquidate, and open nothing new",
+        "insolvent": "what suppliers are owed is more than cash and debt, so nobody can supply",
+        "unlisted": "no spoke lists the token, so nothing new can be opened",
     },
     parameters={
         "hub_id": "hub that the pool belongs to",

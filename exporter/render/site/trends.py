@@ -81,6 +81,10 @@ _OF_MANY = (
 )
 
 
+_ALIKE = 20
+"""Part of a value up to which what is supplied may differ from it (1 in 20) where one chart shows both."""
+
+
 class Trend(Struct, frozen=True):
     """Pools over time: the values of each column, one for each start (unix seconds) of an observed bucket."""
 
@@ -213,7 +217,8 @@ def pool_charts(trend: Trend) -> tuple[Markup, ...]:
 def totals_charts(trend: Trend) -> tuple[Markup, ...]:
     """Charts of many pools together, and their table: value, what is supplied and borrowed, and mean rates.
 
-    Before charts have lines, there is the table alone.
+    The value has no chart of its own where it looks like what is supplied. Before charts have lines, there is the table
+    alone.
     """
     columns = _columns(trend, _OF_MANY)
     drawn = _drawn_totals(trend, columns, "value") if trend.has_lines else ()
@@ -231,7 +236,7 @@ def protocol_charts(trend: Trend, protocol: str) -> tuple[Markup, ...]:
 def group_charts(trend: Trend, labels: Mapping[PoolKey, str]) -> tuple[Markup, ...]:
     """Charts of a market or token, and their table: the totals that are known, and the rates of its greatest pools.
 
-    Before charts have lines, there is the table alone.
+    Totals are those of `totals_charts`. Before charts have lines, there is the table alone.
     """
     columns = _columns(trend, _OF_MANY)
     drawn = list(_drawn_totals(trend, columns, "value")) if trend.is_priced and trend.has_lines else []
@@ -262,8 +267,9 @@ def _columns(trend: Trend, plotted: Iterable[_Plotted]) -> list[ChartColumn]:
 
 
 def _drawn_totals(trend: Trend, columns: Sequence[ChartColumn], name: str) -> Iterator[Markup]:
+    if not _looks_like_supplied(trend):
+        yield chart(name, "Total value", trend.starts, columns, [Line("TVL", 4, 0)], area=True)
     for identity, title, lines in (
-        (name, "Total value", [Line("TVL", 4, 0)]),
         (f"{name}-sums", "Supplied and borrowed", [Line("Supplied", 1, 1), Line("Borrowed", 2, 2)]),
         (
             f"{name}-rates",
@@ -271,10 +277,14 @@ def _drawn_totals(trend: Trend, columns: Sequence[ChartColumn], name: str) -> It
             [Line("Mean supply APY", 1, 3), Line("Mean borrow APY", 2, 4)],
         ),
     ):
-        if len(lines) == 1:
-            yield chart(identity, title, trend.starts, columns, lines, area=True)
-        else:
-            yield from charts_of(identity, title, trend.starts, columns, lines)
+        yield from charts_of(identity, title, trend.starts, columns, lines)
+
+
+def _looks_like_supplied(trend: Trend) -> bool:
+    """Whether the total value is nearly what is supplied, wherever both are known: there is little plain collateral."""
+    both = zip(trend.values["tvl_usd_cents"], trend.values["supplied_usd_cents"], strict=True)
+    known = [(value, supplied) for value, supplied in both if value is not None and supplied is not None]
+    return all(abs(value - supplied) * _ALIKE <= value for value, supplied in known)
 
 
 def _aligned(pool: Trend, name: str, starts: Sequence[int]) -> Sequence[int | None]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from exporter.history.buckets import observations_of
 from exporter.render.site.charts import MONEY, RATE, ChartColumn, Line, chart, charts_of, curve, table
 from exporter.render.site.text import NOTHING
-from exporter.render.site.trends import MAX_POINTS, RECENT_SECONDS, Trend, Trends, thinned
+from exporter.render.site.trends import MAX_POINTS, RECENT_SECONDS, Trend, Trends, protocol_charts, thinned
 from tests.render.rendering import contract
 from tests.render.site.made import CLOSE_TIME, LEDGER, big_tables, pool_row, series_of, site_of, tables_of, unpriced
 
@@ -285,3 +285,24 @@ def test_groups_are_drawn_by_day() -> None:
     for key, name in (("market", contract(100)), ("network", "network")):
         group = trends.of_groups(key)[name]
         assert ["1d", "1d", "1d"] == [group.bucket, *(trend.bucket for _, trend in group.greatest)]
+
+
+@pytest.mark.parametrize(
+    ("values", "titles"),
+    [
+        ([105, 105, None], ["Supplied and borrowed"]),
+        ([105, 106, 105], ["Total value", "Supplied and borrowed"]),
+        ([None, None, None], ["Supplied and borrowed"]),
+    ],
+)
+def test_the_total_value_has_a_chart_if_it_differs_from_what_is_supplied(
+    values: list[int | None], titles: list[str]
+) -> None:
+    """A chart of the value that looks like that of the supply is left out; the supply is in the next one."""
+    names = [f"{kind}_comparable_{side}_apy_bps" for kind in ("mean", "best") for side in ("supply", "borrow")]
+    names += ["supplied_usd_cents", "borrowed_usd_cents", "pool_count", "priced_count"]
+    own = dict.fromkeys(names, (100, 100, 100))
+    trend = Trend("1d", [0, 86_400, 172_800], {"tvl_usd_cents": values, **own})
+    drawn = [re.findall("<figcaption>(.*?)</figcaption>", str(chart)) for chart in protocol_charts(trend, "blend")]
+
+    assert [*titles, "Mean rates, compounded daily, weighted by value"] == [title for [title] in drawn]

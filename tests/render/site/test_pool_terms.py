@@ -60,7 +60,7 @@ def test_what_can_be_done_is_said_with_how_much_or_why_not() -> None:
         "Repay": "open",
         "Liquidate a debt": "open",
         "First supply of an account": "at least 1 TOK0",
-        "The market is": "on ice: no borrowing: the backstop is too small, or too much of it is queued for withdrawal",
+        "The market is": "on ice: no borrowing, because too little is in the backstop or too much of it is queued",
         "The pool is": "enabled: the reserve is open, as far as its market is",
     } == said("operations", row, BLEND.words)
     shut = said("operations", row | {"can_supply": False, "can_borrow": False, "can_be_borrowed": False}, BLEND.words)
