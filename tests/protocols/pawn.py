@@ -13,7 +13,7 @@ from exporter import exact
 from exporter.deployments import Deployment
 from exporter.ledger.codec import scval
 from exporter.ledger.codec.entries import data_key, instance_key, instance_of, variant_key
-from exporter.ledger.codec.fields import Fields, addresses, expect
+from exporter.ledger.codec.fields import Fields, contracts, expect
 from exporter.ledger.codec.scval import ScVal
 from exporter.ledger.codec.scval_encode import address, symbol
 from exporter.ledger.events import ContractEvent, EventFilter
@@ -71,7 +71,7 @@ class _Reader(Collector):
         with self.record_unread(market):
             code = instance_of(required(shop, "the shop").contract_data())
             storage = Fields(code.storage, "market instance")
-            members = addresses(required(tokens, "the list of tokens").value, "Tokens", 100)
+            members = contracts(required(tokens, "the list of tokens").value, "Tokens", 64)
             name, oracle = self.shown_name(market, storage.string("Name")), storage.address("Oracle")
             wasm_hash = (code.wasm_hash or b"").hex()
             if code.wasm_hash != WASM_HASH:
@@ -84,6 +84,7 @@ class _Reader(Collector):
             pool = Fields.of(required(state, "the pool's entry").value, "Pool")
             loans = Loans(pool.u32("rate"), pool.i128("lent"), pool.i128("held"), pool.u64("time"))
             read = PoolReading(market, token, token, pool.u32("decimals"), market.oracle, loans)
+            self.compare_decimals(market.address, read.decimals, self.reading.tokens.get(token))
             self.append_pool(read, [pool_key(market.address, token)])
             self.reading.parameters[read.key] = tuple(parameters_of(pool, {"rate": 4}))
 
