@@ -6,9 +6,10 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit
 venv=.venv
 
-# Prints a path that may be relative to the caller's folder, as an absolute one; a URL and nothing stay as they are.
+# Prints a path that may be relative to the caller's folder, as an absolute one. A URL, nothing, and a path in a home
+# stay as they are: the exporter itself reads ~, which nobody expands in a file of settings.
 from_caller() {
-  case $1 in '' | /* | *://*) printf '%s' "$1" ;; *) printf '%s/%s' "$caller" "$1" ;; esac
+  case $1 in '' | /* | '~'* | *://*) printf '%s' "$1" ;; *) printf '%s/%s' "$caller" "$1" ;; esac
 }
 
 say() { printf '%s\n' "$*" >&2; }

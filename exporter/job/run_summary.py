@@ -66,7 +66,10 @@ def _code(value: object) -> str:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
+    """The report; None if there is none that can be read. One that went into a pipe is gone: nobody waits for it."""
     try:
+        if not path.is_file():
+            return None
         with path.open("rb") as file:
             data = file.read(MAX_REPORT_BYTES + 1)
         report = json.loads(data) if len(data) <= MAX_REPORT_BYTES else None

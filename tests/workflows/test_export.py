@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -107,6 +108,19 @@ def test_a_summary_that_cannot_be_written_changes_nothing(project_root: Path, tm
     )
 
     assert (0, "exit-code=0\n", True) == (code, outputs, "there is no summary" in said)
+
+
+def test_a_report_into_a_pipe_and_an_output_in_a_home(project_root: Path, tmp_path: Path) -> None:
+    """A pipe stays one, and nobody waits for what went into it; ~ is left to the exporter, as in a file of settings."""
+    python = python_that(tmp_path, '[ "$3" != run ] || { printf "%s" "$EXPORTER_OUT" >"${0%/*}/out"; exit 0; }')
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code, said, summary, _ = export(
+        project_root, tmp_path, EXPORTER_OUT="~/public", EXPORTER_PYTHON=python, EXPORTER_REPORT=str(pipe)
+    )
+
+    assert (0, True, "~/public") == (code, pipe.is_fifo(), (tmp_path / "out").read_text()), said
+    assert "left no report" in summary
 
 
 @pytest.mark.parametrize(("proven", "wanted"), [(8, 8), (3, 0), (9, 0)])
