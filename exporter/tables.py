@@ -7,7 +7,7 @@ by market, then pool. The columns follow from the models of documents, and those
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import starmap
 from types import NoneType
@@ -17,6 +17,7 @@ import polars as pl
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
+from exporter.exact import INT128_MAX
 from exporter.tree.columns import Source, column_note
 from exporter.tree.documents import MarketBackstop, MarketEntry
 from exporter.tree.pools import AssetDetail
@@ -123,6 +124,27 @@ def bucket_columns(model: type[Struct], *owner: str) -> dict[str, pl.DataType]:
     """
     _, _, *rest = columns_of(model).items()
     return {**dict.fromkeys(owner, pl.String()), "start": pl.Int64(), **dict(rest)}
+
+
+def frame_of_rows(rows: Iterable[Mapping[str, object]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """The frame of rows that have all columns of a schema. From columns, Polars takes three times as long.
+
+    Raises `TypeError` if a value is not of its column's type, and `polars.exceptions.PolarsError` or `OverflowError` if
+    an integer does not fit. From rows, Polars would convert the one, and make a null of some of the others.
+    """
+    records = [tuple(row[name] for name in schema) for row in rows]
+    for (name, dtype), values in zip(schema.items(), zip(*records, strict=True), strict=bool(records)):
+        accepted = (_python_type(dtype), NoneType)
+        if wrong := next((kind for kind in set(map(type, values)) if not issubclass(kind, accepted)), None):
+            raise TypeError(f"{name} would be a value of the type {wrong.__name__}")
+        if dtype.is_integer() and any(value is not None and value > INT128_MAX for value in values):
+            raise OverflowError(f"{name} would be a number above 128 bits")
+    return pl.DataFrame(records, schema=schema, orient="row")
+
+
+@cache
+def _python_type(dtype: pl.DataType) -> type:
+    return dtype.to_python()
 
 
 def rows_as(kind: type[_Row], frame: pl.DataFrame) -> list[_Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -98,6 +99,7 @@ def pytest_sessionfinish() -> None:
     """Collect once what is left. Pytest collects twice more, which takes a second if there are objects to look at."""
     gc.collect()
     gc.freeze()
+    atexit.register(gc.unfreeze)  # what is left at the very end is freed then
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from exporter.tables import BACKSTOPS_SCHEMA, COLUMNS, MARKETS_SCHEMA, POOLS_SCHEMA
+from exporter.tables import BACKSTOPS_SCHEMA, COLUMNS, MARKETS_SCHEMA, POOLS_SCHEMA, frame_of_rows
 from exporter.tree.families import LATEST_PARQUET
 
 
@@ -23,6 +23,44 @@ def test_types_and_places_of_columns() -> None:
 
     assert allowed == set(POOLS_SCHEMA.values()) | set(MARKETS_SCHEMA.values()) | set(BACKSTOPS_SCHEMA.values())
     assert [*range(1, len(COLUMNS) + 1)] == [column.position for column in COLUMNS]
+
+
+KINDS: dict[str, pl.DataType] = {"text": pl.String(), "small": pl.Int64(), "large": pl.Int128(), "flag": pl.Boolean()}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [("a", -(2**63), 2**127 - 1, True)],
+        [(None, None, None, None), ("", 2**63 - 1, -(2**127), False)],
+    ],
+)
+def test_a_frame_has_the_values_of_its_rows(rows: list[tuple[object, ...]]) -> None:
+    """A frame gives back each value of its rows, also null and the largest numbers, whatever order a row has."""
+    shuffled = [dict(reversed(list(zip(KINDS, row, strict=True)))) for row in rows]
+    frame = frame_of_rows(shuffled, KINDS)
+
+    assert KINDS == dict(frame.schema)
+    assert rows == frame.rows()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *(("small", value) for value in ("1", 1.0, b"1", 2**63)),
+        *(("large", value) for value in ("1", 1.5, 2**127, 2**128 - 1, -(2**127) - 1)),
+        *(("text", value) for value in (1, b"a", True)),
+        *(("flag", value) for value in (1, "true", 0.0)),
+    ],
+)
+def test_a_value_of_another_type_is_refused(column: str, value: object) -> None:
+    """No value is converted to the type of its column, and none wraps or becomes null, wherever its row is."""
+    good = {"text": "a", "small": 1, "large": 1, "flag": True}
+
+    for rows in ([good, good | {column: value}], [good | {column: value}, good]):
+        with pytest.raises((TypeError, OverflowError, pl.exceptions.PolarsError)):
+            frame_of_rows(rows, KINDS)
 
 
 GENERATE = """

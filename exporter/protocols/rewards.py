@@ -19,7 +19,7 @@ from exporter.exact import INT128_MAX, JSON_INTEGER_MAX
 from exporter.ledger.oracles import PriceKey
 from exporter.protocols.base import ProtocolReading, RewardPrice, TokenOfMarket
 from exporter.protocols.numbers import BackstopFrameRow, PoolFrameRow
-from exporter.tables import BACKSTOPS_SCHEMA, MAX_DECIMAL, YEAR
+from exporter.tables import BACKSTOPS_SCHEMA, MAX_DECIMAL, YEAR, frame_of_rows
 from exporter.tree.values import RewardReason
 
 
@@ -153,11 +153,8 @@ def backstop_frame(reading: ProtocolReading, prices: UsdPrices, close_time: int)
             value = row.lp_tokens * row.lp_price_usdc * usdc.price * 100 // 10 ** (7 + 7 + usdc.decimals)
             row = replace(row, value_usd_cents=value)
         rows.append(row)
-    if not rows:
-        return pl.DataFrame(schema=BACKSTOPS_SCHEMA)
-    return pl.DataFrame(
-        {name: [_fitting(getattr(row, name)) for row in rows] for name in BACKSTOPS_SCHEMA}, schema=BACKSTOPS_SCHEMA
-    )
+    fitting = [{name: _fitting(getattr(row, name)) for name in BACKSTOPS_SCHEMA} for row in rows]
+    return frame_of_rows(fitting, BACKSTOPS_SCHEMA)
 
 
 def _fitting(value: str | int | None) -> str | int | None:
