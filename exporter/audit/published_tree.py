@@ -357,11 +357,17 @@ async def _unnamed_files(source: TreeSource, manifest: HistoryManifest, run_id: 
     unnamed = {key for key in present if file_ledgers(key) is not None} - {file.key for file in manifest.files}
     if not unnamed:
         return foreign
-    sweep_state = decode_sweep_state(await source.get(SWEEP_STATE_KEY, DOCUMENT_BYTES))
+    record = await source.get(SWEEP_STATE_KEY, DOCUMENT_BYTES)
+    sweep_state = decode_sweep_state(record)
     intent = await source.get(INTENT_KEY, MAX_INTENT_BYTES)
     with suppress(msgspec.DecodeError):
         begun = decode_json(intent or b"", Intent)
         if begun.run_id != run_id:  # that run died, or is still at work
             unnamed.discard(begun.history_key or "")
     what = "belongs to no manifest: put back the newest v1/history.json, or run exporter history rebuild"
+    if record is None:
+        what += (
+            f". But {SWEEP_STATE_KEY} is missing, which names the files of undone runs: if a run with --replace-ledger "
+            "undid this one, move the file away, because a rebuild would bring it back"
+        )
     return [*foreign, *(Fault(key, what) for key in sorted(unnamed - sweep_state.history.keys()))]

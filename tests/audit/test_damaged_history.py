@@ -16,6 +16,7 @@ import pytest
 from exporter.audit.published_tree import check_files
 from exporter.history.parquet import run_file_of_latest
 from exporter.publishing.faults import TreeFaultsError
+from exporter.publishing.sweep_state import SWEEP_STATE_KEY
 from exporter.tree.families import INTENT_KEY
 from tests.audit.trees import (
     Files,
@@ -63,11 +64,19 @@ def test_a_copy_without_an_extension_is_named(files: Files) -> None:
     assert_named(files, "v1/changes", "has no extension")
 
 
-@pytest.mark.parametrize("folder", ["history", "history/pools", "history/pools/date=2026-11-21", "history/mine"])
-def test_a_parquet_file_that_no_history_has_is_named(files: Files, folder: str) -> None:
-    """A check names each other Parquet file below history/, because whoever reads the whole folder reads it, too."""
-    files[f"{folder}/copy.parquet"] = files[parquet(files, 0)]
-    assert_named(files, f"{folder}/copy.parquet", "is no file of a history")
+def test_parquet_files_that_are_not_of_the_history_are_named(files: Files) -> None:
+    """A check names each other Parquet file below history/, because whoever reads the whole folder reads it, too.
+
+    If the record of undone runs is missing, it warns that a file of a run may be of one of these.
+    """
+    foreign = ["history/copy.parquet", "history/mine/copy.parquet", "history/pools/date=2026-11-21/copy.parquet"]
+    left = "history/pools/date=2026-11-21/5.parquet"
+    files |= dict.fromkeys([*foreign, left], files[parquet(files, 0)])
+    files.pop(SWEEP_STATE_KEY, None)
+
+    for key in foreign:
+        assert_named(files, key, "is no file of a history")
+    assert_named(files, left, f"{SWEEP_STATE_KEY} is missing, which names the files of undone runs")
 
 
 @pytest.mark.parametrize(
