@@ -35,7 +35,7 @@ POOL_STATUSES = {
     "enabled": "depositing, borrowing, adding collateral and flash loans are open, as far as the market is",
     "partly_disabled": "some of depositing, borrowing, adding collateral and flash loans is closed",
     "disabled": "depositing, borrowing, adding collateral and flash loans are closed",
-    "bad_debt_locked": "no depositing, withdrawing or borrowing until bad debt is paid by the insurance fund",
+    "bad_debt_locked": "no depositing, withdrawing or borrowing, because bad debt waits for the insurance fund",
 }
 
 _DEPOSIT, _BORROW, _EVERYTHING = 1, 2, 15
