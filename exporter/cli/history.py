@@ -198,7 +198,7 @@ def export(console: Console, uri: str, out: Path, file_format: str | None, raw: 
         async with open_tree(uri) as source:
             manifest = await read_manifest(source)
             with console.step("export", f"writing {out}") as facts, console.progress("files") as progress:
-                done = await export_history(source, selection, out, chosen, progress.advance, manifest, raw=raw)
+                done = await export_history(source, manifest, selection, out, chosen, raw=raw, on_file=progress.advance)
                 facts.update(rows=done.rows, files=done.files)
 
     asyncio.run(work())

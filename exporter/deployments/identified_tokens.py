@@ -63,7 +63,7 @@ class IdentifiedToken(Struct, frozen=True, forbid_unknown_fields=True):
         return TokenIdentity(self.who, self.home_domain, self.stable)
 
 
-def read_list(text: str, name: str = LIST) -> Mapping[str, Mapping[str, IdentifiedToken]]:
+def read_list(text: str) -> Mapping[str, Mapping[str, IdentifiedToken]]:
     """The tokens of each network by address, from the text of a list.
 
     Raises `ConfigError`, which names the token that is wrong.
@@ -71,14 +71,14 @@ def read_list(text: str, name: str = LIST) -> Mapping[str, Mapping[str, Identifi
     try:
         networks = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{name}: it is not TOML: {error}") from error
+        raise ConfigError(f"{LIST}: it is not TOML: {error}") from error
     identified: dict[str, dict[str, IdentifiedToken]] = {}
     for network, tokens in networks.items():
         if not isinstance(tokens, list):
-            raise ConfigError(f"{name}: {network} must be a list of tokens; begin each with [[{network}]]")
+            raise ConfigError(f"{LIST}: {network} must be a list of tokens; begin each with [[{network}]]")
         own = identified.setdefault(network, {})
         for number, entry in enumerate(tokens, 1):
-            label = f"{name}: token {number} of {network}"
+            label = f"{LIST}: token {number} of {network}"
             try:
                 token = msgspec.convert(entry, IdentifiedToken)
             except msgspec.ValidationError as error:

@@ -71,7 +71,7 @@ def listings_of(deployments: Iterable[Deployment], candidates: Iterable[Candidat
 def market_code(
     protocols: Mapping[str, Protocol],
     deployments: Sequence[Deployment],
-    instances: Iterable[tuple[str, ContractInstance]] = (),
+    instances: Iterable[tuple[str, ContractInstance]],
 ) -> dict[bytes, str]:
     """The wasm hashes of markets, each with the protocol's name.
 

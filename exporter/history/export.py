@@ -224,23 +224,21 @@ def scan_history(uri: str, start: str | None = None, end: str | None = None) -> 
 
 async def export_history(
     source: TreeSource,
+    manifest: HistoryManifest,
     selection: Selection,
     target: Path,
     file_format: str,
-    on_file: Callable[[], None] = lambda: None,
-    manifest: HistoryManifest | None = None,
     *,
-    raw: bool = False,
+    raw: bool,
+    on_file: Callable[[], None],
 ) -> Exported:
-    """Write the selected rows to the file ``target``, in the order of the history's files.
+    """Write the selected rows of a history to the file ``target``, in the order of its files.
 
     ``file_format`` is ``parquet``, ``csv`` or ``arrow``. In CSV, a text that a spreadsheet would run as a formula gets
-    a ``'`` in front, unless ``raw``. ``on_file`` is called after each file of the history. A ``manifest`` that is given
-    is not read again.
+    a ``'`` in front, unless ``raw``. ``on_file`` is called after each file of the history.
 
     Raises `SourceError` if the history cannot be read, and `ConfigError` if the target cannot be written.
     """
-    manifest = manifest or await read_manifest(source)
     rows, files = 0, selection.files(manifest.files)
     condition = selection.rows()
     with _writing(target, file_format) as writer:

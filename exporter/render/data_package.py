@@ -104,7 +104,7 @@ def _pools_resource(name: str, title: str, path: list[str], columns: Iterable[st
 
 
 def _resource_of(
-    name: str, title: str, key: str, schema: pa.Schema, primary_key: list[str], optional: Iterable[str] = ()
+    name: str, title: str, key: str, schema: pa.Schema, primary_key: list[str], optional: Iterable[str]
 ) -> documents.DataResource:
     """Describe a table by the descriptions in its schema. Columns in ``optional`` may be null."""
     fields = [

@@ -306,16 +306,7 @@ def render_tokens(
             yield RenderedFile(key, encode(document), FileKind.DOCUMENT)
 
 
-def render_token_list(
-    tables: Tables, first_seen: Mapping[str, int], identity_of: Mapping[str, TokenIdentity] | None = None
-) -> RenderedFile:
-    """Render the list of all tokens. Raises `CheckError` for a value that the API does not allow."""
-    return file_of(token_list(tables, first_seen, identity_of))
-
-
-def token_list(
-    tables: Tables, first_seen: Mapping[str, int], identity_of: Mapping[str, TokenIdentity] | None = None
-) -> TokenList:
+def token_list(tables: Tables, first_seen: Mapping[str, int], identity_of: Mapping[str, TokenIdentity]) -> TokenList:
     """Every token with its best rates, ascending by address."""
     ranked = with_ranks(tables.pools)
     totals = {row["token_address"]: row for row in rows_as(_TokenTotals, _totals_of_tokens(ranked))}

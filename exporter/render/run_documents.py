@@ -264,13 +264,13 @@ def _totals_by_listing() -> list[pl.Expr]:
 
 
 def token_documents(
-    tables: Tables, first_seen: Mapping[str, int], identity_of: Mapping[str, TokenIdentity] | None = None
+    tables: Tables, first_seen: Mapping[str, int], identity_of: Mapping[str, TokenIdentity]
 ) -> Iterator[documents.TokenDocument]:
     """The document of each token that a pool has, ascending by address.
 
     Symbol and decimals are those of the token's contract; a market may compute with others. ``first_seen`` has the
     first ledger of each token in the history, which includes this run. ``identity_of`` has the network's list of
-    identities, by address; None looks it up.
+    identities, by address.
     """
     columns = ("token_address", "market", "pool", "listed", "symbol", "decimals")
     rows = tables.pools.select(columns).sort("token_address", maintain_order=True).iter_rows()
@@ -287,7 +287,7 @@ def token_documents(
             pools=[documents.PoolReference(*place) for _, *place, _, _ in own],
             issuer=token.issuer,
             name=token.name,
-            identity=(identity_of or {}).get(address),
+            identity=identity_of.get(address),
         )
 
 

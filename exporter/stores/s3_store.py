@@ -55,7 +55,7 @@ class SeenObjects:
         self._listed: set[str] = set()
         self._lock = Lock()
 
-    def etag(self, key: str, *, immutable: bool = False) -> str | None:
+    def etag(self, key: str, *, immutable: bool) -> str | None:
         """The etag of an object; None if there is no object, or if an immutable one is expected to be new."""
         folder = folder_of(key)
         if key not in self._entries and not (immutable and folder.startswith(EXPECTED_NEW)):

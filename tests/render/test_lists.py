@@ -23,6 +23,7 @@ from exporter.render import lists, yields
 from exporter.render.yields import hundredths
 from exporter.serve.preview import create_app as serve
 from exporter.tables import MARKETS_SCHEMA
+from exporter.tree.documents import encode
 from exporter.tree.pool_parts import TokenIdentity
 from exporter.tree.values import as_written
 from tests.history.frames import CLOSE_TIME, LEDGER
@@ -147,7 +148,7 @@ def test_a_token_has_its_pools_counted_and_its_best_rates() -> None:
     market, token = contract(1), contract(10)
     rows = [pool(market, token, **of_supply, **of_borrow, **price), pool(contract(2), token, can_supply=False)]
     tables = Tables(LEDGER, CLOSE_TIME, pools_frame(rows), pl.DataFrame(schema=MARKETS_SCHEMA))
-    [found] = json.loads(lists.render_token_list(tables, {}).data)["data"]
+    [found] = json.loads(encode(lists.token_list(tables, {}, {})))["data"]
 
     assert (2, 1) == (found["pool_count"], found["open_pool_count"])
     for side, rates in (("supply", (1, 2, 3, 7)), ("borrow", (4, 5, 6, -1))):

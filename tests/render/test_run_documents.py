@@ -55,7 +55,7 @@ def overview(
     tables = Tables(
         LEDGER, 1, pools_frame(rows, LEDGER), pl.DataFrame(markets, schema=MARKETS_SCHEMA), tokens=tokens or {}
     )
-    documents = chain([protocol_summary(tables)], token_documents(tables, first_seen or {}))
+    documents = chain([protocol_summary(tables)], token_documents(tables, first_seen or {}, {}))
     return {file.key: json.loads(file.data) for file in map(render_document, documents)}
 
 

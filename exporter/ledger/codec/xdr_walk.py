@@ -310,7 +310,7 @@ def result_pair(data: bytes, position: int) -> int:
 
 
 def contract_events(
-    data: bytes, position: int, head: int = 0, seen: Callable[[bytes, int, int], None] | None = None
+    data: bytes, position: int, head: int, seen: Callable[[bytes, int, int], None] | None = None
 ) -> int:
     """An array of ContractEvents, each after ``head`` bytes. ``seen`` gets each one's contract id, begin and end."""
     count = count_at(data, position, 20 + head)

@@ -28,7 +28,7 @@ def trust_of(passphrase: str, path: Path | None = None) -> Trust:
     return trust
 
 
-def trust_file(passphrase: str, path: Path | None = None) -> tuple[bytes, str]:
+def trust_file(passphrase: str, path: Path | None) -> tuple[bytes, str]:
     """The content of a list, and its name: the file's, or the packaged one's.
 
     Raises `ConfigError` if there is no such list or it cannot be read.

@@ -71,10 +71,10 @@ def _complete(what: str) -> Iterator[None]:
         raise DecodeError(f"the bytes end inside {what}") from None
 
 
-def header_of(meta: bytes, position: int = 0) -> LedgerHeader:
-    """Decode only the header of the LedgerCloseMeta that begins at a position. Raises `DecodeError` if it is bad."""
+def header_of(meta: bytes) -> LedgerHeader:
+    """Decode only the header of a LedgerCloseMeta. Raises `DecodeError` if it is bad."""
     with _complete("a ledger header"):
-        return read_header(meta, _start(meta, position)[1])[0]
+        return read_header(meta, _start(meta, 0)[1])[0]
 
 
 def walk(meta: bytes, events_of: frozenset[bytes] = frozenset()) -> LedgerClose:
