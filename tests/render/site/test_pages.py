@@ -678,6 +678,9 @@ def test_what_was_paid_is_shown_once_it_is_known() -> None:
     assert "24 hours: from 17 Nov 2026, 09:00 UTC to 18 Nov 2026, 09:00 UTC." in " ".join(some.split())
     missed = "7 days: not known, because no run saw the pool at their start or in the 42 hours before it"
     assert missed in " ".join(some.split())
+    # The head has the longest of the three that is known.
+    assert (0, 1) == tuple(page.count("APY paid, 24 hours") for page in (none, some))
+    assert "APY paid, 7 days" not in some
     assert "too short to say what a deposit" not in some
 
 
@@ -691,6 +694,7 @@ def test_the_head_of_a_pool_says_what_it_paid_whose_token_it_is_and_where_the_re
 
     assert "USDC is the token of Circle, circle.com." in head
     assert "APY paid, 30 days" in head
+    assert 1 == head.count("APY paid")
     assert "which is not on the list of identified tokens" in Page(unknown[: unknown.index('id="now"')]).text
     own = [link["href"].removeprefix("#") for link in Page(known).all("a") if link["href"].startswith("#")]
     assert set(own) <= set(re.findall(r' id="([^"]+)"', known))
