@@ -253,5 +253,5 @@ def _bounds(schema: Schema) -> str:
     if "default" in schema:
         parts.append(f"`{schema['default']}` when it is not given.")
     if schema.get("maximum", _LONGEST) < _LONGEST:
-        parts.append(f"{schema.get('minimum', 0)} to {schema['maximum']}.")
+        parts.append(f"From {schema.get('minimum', 0)} to {schema['maximum']}.")
     return " ".join(parts)
