@@ -108,11 +108,13 @@ def folder_of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> None:
     made_once.shared_folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def clean_environment() -> Iterator[None]:
     """Keep the settings of the machine out of the tests: no variable of the exporter or of AWS reaches one."""
-    for name in [name for name in os.environ if name.startswith(("EXPORTER_", "AWS_"))]:
-        monkeypatch.delenv(name)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("EXPORTER_", "AWS_"))]:
+            patch.delenv(name)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,8 @@ from tests.localnet.direct_source import DirectSource
 from tests.localnet.recorded import BLEND_V1, BLEND_V2, LISTED
 from tests.protocols.protocol_facts import recorded_pools
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 POOLS_EACH = 2
 """Pools of a market that the network deploys."""
 

@@ -25,6 +25,8 @@ from exporter.localnet.player import RecordedNetwork
 from tests.job_runs import direct, read_tables, run, settings_for
 from tests.localnet.recorded import only
 
+pytestmark = pytest.mark.usefixtures("without_pages")
+
 OWNER, TAG = derived_address("the factory"), (scval.EXECUTABLE_TAG, b"pool")
 NEW_CODE = bytes(range(32))
 
