@@ -7,29 +7,22 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
-from msgspec import Struct
 
 from exporter.errors import CheckError, ExporterError, StoreError
 from exporter.job.evidence import Evidence
 from exporter.job.inputs import inputs_named
 from exporter.job.reading import read_again
-from exporter.publishing.published_state import decode_stored, manifest_keys, read_listing, read_published
+from exporter.publishing.published_state import inputs_in, manifest_keys, read_listing, read_published
 from exporter.render.watched_values import WatchedFile, leaves_gaps, watched_values
 from exporter.stores.store import Store
 from exporter.tree.decoding import decode_json
-from exporter.tree.documents import RunInput, WatchedValues
+from exporter.tree.documents import WatchedValues
 from exporter.tree.families import EVIDENCE, RUN, WATCHED
 from exporter.tree.files import FileKind, RenderedFile
 from exporter.tree.run_listing import ledger_of
 
 MAX_RUNS_BACK = 20
 """Number of earlier runs, at most, that are repeated to find the values which a run handed on."""
-
-
-class _NamedInputs(Struct, frozen=True):
-    """The field of a run's manifest that names its inputs."""
-
-    inputs: list[RunInput] = []
 
 
 def run_before(store: Store, ledger: int) -> str | None:
@@ -40,10 +33,14 @@ def run_before(store: Store, ledger: int) -> str | None:
     published = read_published(store, older=True)
     if published is not None:
         return published.status.run_id
+    return next(iter(_runs_before(store, ledger)), None)
+
+
+def _runs_before(store: Store, ledger: int) -> list[str]:
+    """The ids of the runs below a ledger that have a manifest, newest first."""
     matches = (RUN.pattern.fullmatch(key) for key in manifest_keys(store))
     run_ids = (match["run_id"] for match in matches if match is not None)
-    earlier = [run_id for run_id in run_ids if ledger_of(run_id) < ledger]
-    return max(earlier, key=ledger_of, default=None)
+    return sorted((run_id for run_id in run_ids if ledger_of(run_id) < ledger), key=ledger_of, reverse=True)
 
 
 def watched_by(store: Store, run_id: str, most: int = MAX_RUNS_BACK) -> WatchedFile:
@@ -83,7 +80,7 @@ def _compared_with(store: Store, run_id: str, most: int) -> WatchedValues | None
     """The values that a run was compared with; None if it was compared with none, or they are lost."""
     key = RUN.key(run_id=run_id)
     stored = store.get(key)
-    named = [] if stored is None else decode_stored(key, stored, _NamedInputs).inputs
+    named = [] if stored is None else inputs_in(key, stored)
     for item in inputs_named(named, "watched"):
         file = store.get(item.key)
         watched = None if file is None else watched_in(item.key, file.data)
@@ -99,10 +96,7 @@ def _compared_with(store: Store, run_id: str, most: int) -> WatchedValues | None
 
 def _run_that_lists(store: Store, key: str, before: int) -> str | None:
     """The newest run below a ledger that lists a file; None if none of the newest `MAX_RUNS_BACK` does."""
-    matches = (RUN.pattern.fullmatch(name) for name in manifest_keys(store))
-    run_ids = [match["run_id"] for match in matches if match is not None]
-    earlier = sorted((run_id for run_id in run_ids if ledger_of(run_id) < before), key=ledger_of, reverse=True)
-    for run_id in earlier[:MAX_RUNS_BACK]:
+    for run_id in _runs_before(store, before)[:MAX_RUNS_BACK]:
         listing = read_listing(store, RUN.key(run_id=run_id))
         if listing is not None and listing.sha256_of(key) is not None:
             return run_id

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
-from msgspec import Struct
 
 from exporter.errors import StoreError
 from exporter.history.manifest import (
@@ -22,7 +21,7 @@ from exporter.history.manifest import (
     refuse_lost_manifest,
 )
 from exporter.history.rollups import MAX_READS, UnreadableHistoryError, updated_rollups
-from exporter.publishing.published_state import Published, decode_stored, read_intent, read_published, unfinished_run
+from exporter.publishing.published_state import Published, inputs_in, read_intent, read_published, unfinished_run
 from exporter.publishing.sweep_state import record_replaced
 from exporter.stores.store import Store, etag_of
 from exporter.tree.documents import HistoryManifest, RunInput
@@ -66,12 +65,6 @@ def read_checked_history_manifest(
     return manifest
 
 
-class _HistoryInputs(Struct, frozen=True):
-    """The inputs of a run, as its manifest names them."""
-
-    inputs: list[RunInput] = []
-
-
 def lost_inputs(store: Store, published: Published, manifest: HistoryManifest) -> list[RunInput]:
     """The history files that the published run went on from and whose ledgers the history's manifest lacks.
 
@@ -81,7 +74,7 @@ def lost_inputs(store: Store, published: Published, manifest: HistoryManifest) -
     stored = None if published.has_earlier_format else store.get(published.status.manifest_key)
     if stored is None or etag_of(stored.data) != published.status.manifest_sha256:
         return []
-    inputs = decode_stored(published.status.manifest_key, stored, _HistoryInputs).inputs
+    inputs = inputs_in(published.status.manifest_key, stored)
     ledgers = {item.key: file_ledgers(item.key) or () for item in inputs if item.name == "history"}
     lost = _not_in(manifest, [ledger for both in ledgers.values() for ledger in both])
     return [item for item in inputs if not lost.isdisjoint(ledgers.get(item.key, ()))]

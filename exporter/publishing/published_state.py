@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from exporter.errors import CheckError, StoreError
 from exporter.stores.store import Store, StoredObject, etag_of
 from exporter.tree.decoding import decode_json, refuse_other_format
-from exporter.tree.documents import Intent, SystemStatus, Unread
+from exporter.tree.documents import Intent, RunInput, SystemStatus, Unread
 from exporter.tree.families import INTENT_KEY, RUN, STATUS_KEY
 from exporter.tree.files import check_key, is_key
 from exporter.tree.run_listing import RunListing, listing_of
@@ -99,7 +99,7 @@ def read_published(store: Store, *, older: bool = False) -> Published | None:
         return None
     with _understood(STATUS_KEY):
         has_earlier_format = refuse_other_format(f"{store.uri}: {STATUS_KEY}", stored.data, older=older)
-    status = decode_stored(STATUS_KEY, stored, PublishedStatus)
+    status = _decode(STATUS_KEY, stored, PublishedStatus)
     try:
         check_key(status.manifest_key)
     except StoreError as error:
@@ -116,13 +116,13 @@ class _UnreadOfRun(Struct, frozen=True):
 def published_unread(store: Store) -> list[Unread]:
     """What the published run could not read, by its status document. Raises `StoreError` if that does not say it."""
     stored = store.get(STATUS_KEY)
-    return [] if stored is None else decode_stored(STATUS_KEY, stored, _UnreadOfRun).unread
+    return [] if stored is None else _decode(STATUS_KEY, stored, _UnreadOfRun).unread
 
 
 def read_intent(store: Store) -> Intent | None:
     """Read the intent of the run that last began to replace documents. Raises `StoreError` if it is no intent."""
     stored = store.get(INTENT_KEY)
-    return None if stored is None else decode_stored(INTENT_KEY, stored, Intent)
+    return None if stored is None else _decode(INTENT_KEY, stored, Intent)
 
 
 def unfinished_run(published: PublishedStatus | SystemStatus | None, intent: Intent | None) -> Intent | None:
@@ -136,6 +136,17 @@ def unfinished_run(published: PublishedStatus | SystemStatus | None, intent: Int
     return intent if undoes_runs or intent.observed_ledger > published.observed_ledger else None
 
 
+class _NamedInputs(Struct, frozen=True):
+    """The field of a run's manifest that names its inputs."""
+
+    inputs: list[RunInput] = []
+
+
+def inputs_in(key: str, manifest: StoredObject) -> list[RunInput]:
+    """The inputs that the manifest of a run names. Raises `StoreError` if it cannot be understood."""
+    return _decode(key, manifest, _NamedInputs).inputs
+
+
 def manifest_keys(store: Store) -> list[str]:
     """The keys of the manifests of all runs in the store, ascending."""
     return sorted(info.key for info in store.list(RUNS_PREFIX) if RUN.pattern.fullmatch(info.key))
@@ -147,7 +158,7 @@ def read_listing(store: Store, key: str) -> RunListing | None:
     Raises `StoreError` if the manifest or its listing cannot be understood, or the listing is missing.
     """
     stored = store.get(key)
-    return None if stored is None else _listing_of(store, key, decode_stored(key, stored, ListedRun))
+    return None if stored is None else _listing_of(store, key, _decode(key, stored, ListedRun))
 
 
 def listings_since(store: Store, run_id: str) -> Iterator[RunListing]:
@@ -193,7 +204,7 @@ def read_current_manifest(store: Store, status: PublishedStatus) -> ListedRun:
         raise StoreError(f"{status.manifest_key} is missing, though {STATUS_KEY} names it")
     if etag_of(stored.data) != status.manifest_sha256:
         raise StoreError(f"{status.manifest_key} does not have the digest that {STATUS_KEY} gives for it")
-    return decode_stored(status.manifest_key, stored, ListedRun)
+    return _decode(status.manifest_key, stored, ListedRun)
 
 
 def _listing_of(store: Store, key: str, manifest: ListedRun) -> RunListing:
@@ -206,8 +217,7 @@ def _listing_of(store: Store, key: str, manifest: ListedRun) -> RunListing:
         raise StoreError(f"{key} cannot be understood ({error}). {_LEAVE}") from error
 
 
-def decode_stored(key: str, stored: StoredObject, model: type[_Decoded]) -> _Decoded:
-    """Decode a stored document. Raises `StoreError` if it cannot be understood; the error says what to do."""
+def _decode(key: str, stored: StoredObject, model: type[_Decoded]) -> _Decoded:
     with _understood(key):
         return decode_json(stored.data, model)
 
