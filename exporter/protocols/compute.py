@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Literal, cast
 
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from exporter import exact
 from exporter.deployments.listing import NOTHING_LISTED, MarketListings
 from exporter.errors import NEVER_CONTAINED, Barrier, ExactDivisionError, ExactError, error_text
+from exporter.exact_sums import exact_sum, joined
 from exporter.ledger.oracles import PriceKey, Quote
 from exporter.ledger.tokens import Token
 from exporter.protocols.base import AnyPool, Control, Parameter, Pending, ProtocolReading
@@ -404,47 +404,52 @@ def _markets_of(readings: Sequence[ProtocolReading], tables: Tables) -> pl.DataF
     unread = {(item.market, item.pool) for item in tables.unread}
     markets = sorted((market for reading in readings for market in reading.markets), key=lambda item: item.address)
     listings = [tables.listings.of(market.protocol, market.address) for market in markets]
-    priced = defaultdict[str, list[Mapping[str, int | None]]](list)
-    names = {*_VALUES_OF_MARKETS, *(f"{rate}_apy_bps" for rate in _WEIGHTS_OF_MEANS)}
-    for row in tables.pools.drop_nulls("supplied_usd_cents").select("market", *names).iter_rows(named=True):
-        priced[row.pop("market")].append(row)
-    rows = [
+    rows = pl.DataFrame(
         {
-            "market": market.address,
-            "protocol": market.protocol,
-            "version": market.version,
-            "name": market.name,
-            "status": market.status,
-            "oracle": market.oracle,
-            "config_hash": market.config_hash,
-            "wasm_hash": market.wasm_hash,
-            "pool_count": len(market.members),
-            "unread_count": sum((market.address, pool) in unread for pool in market.members),
-            "priced_count": len(priced[market.address]),
-            "observed_ledger": tables.ledger,
-            "listed": listing.listed,
-            "listed_reason": listing.reason.value,
-            "listed_source": listing.source,
-            **_totals_of_market(priced[market.address]),
-        }
-        for market, listing in zip(markets, listings, strict=True)
-    ]
-    return frame_of_rows(rows, MARKETS_SCHEMA)
+            "market": [market.address for market in markets],
+            "protocol": [market.protocol for market in markets],
+            "version": [market.version for market in markets],
+            "name": [market.name for market in markets],
+            "status": [market.status for market in markets],
+            "oracle": [market.oracle for market in markets],
+            "config_hash": [market.config_hash for market in markets],
+            "wasm_hash": [market.wasm_hash for market in markets],
+            "pool_count": [len(market.members) for market in markets],
+            "unread_count": [sum((market.address, pool) in unread for pool in market.members) for market in markets],
+            "observed_ledger": [tables.ledger] * len(markets),
+            "listed": [listing.listed for listing in listings],
+            "listed_reason": [listing.reason.value for listing in listings],
+            "listed_source": [listing.source for listing in listings],
+        },
+        schema_overrides=MARKETS_SCHEMA,
+    )
+    totals = _totals_of_markets(tables.pools)
+    both = rows.join(totals, "market", how="left", maintain_order="left")
+    return both.with_columns(pl.col("priced_count").fill_null(0)).select(*MARKETS_SCHEMA)
 
 
-def _totals_of_market(priced: Sequence[Mapping[str, int | None]]) -> dict[str, int | None]:
-    """The sums and means of a market over its pools that have a price, by column."""
-    totals = {name: _sum(row[name] for row in priced) for name in _VALUES_OF_MARKETS}
-    means: dict[str, int | None] = {}
+def _totals_of_markets(pools: pl.DataFrame) -> pl.DataFrame:
+    """The sums and means of each market that has a pool with a price."""
+    priced = pools.drop_nulls("supplied_usd_cents")
+    sums = priced.group_by("market").agg(
+        pl.len().cast(pl.Int64).alias("priced_count"),
+        *(exact_sum(pl.col(name)).alias(name) for name in _VALUES_OF_MARKETS),
+        *(
+            exact_sum(pl.col(weight), times=pl.col(f"{rate}_apy_bps")).alias(f"weighted_{rate}")
+            for rate, weight in _WEIGHTS_OF_MEANS.items()
+        ),
+    )
+    values = {name: list(map(joined, sums[name])) for name in _VALUES_OF_MARKETS}
+    columns: dict[str, list[str] | list[int | None]] = {
+        "market": sums["market"].to_list(),
+        "priced_count": sums["priced_count"].to_list(),
+    }
+    for name, totals in values.items():
+        columns[name] = [None if total is None or total > MAX_DECIMAL else total for total in totals]
     for rate, weight in _WEIGHTS_OF_MEANS.items():
-        parts = ((row[weight], row[f"{rate}_apy_bps"]) for row in priced)
-        weighted = _sum(None if value is None or bps is None else value * bps for value, bps in parts)
-        weights = totals[weight]
-        means[f"mean_{rate}_apy_bps"] = weighted // weights if weighted is not None and weights else None
-    return {name: None if total is None or total > MAX_DECIMAL else total for name, total in totals.items()} | means
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    """The sum of the values that are known; None if none is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+        products = map(joined, sums[f"weighted_{rate}"])
+        columns[f"mean_{rate}_apy_bps"] = [
+            product // weights if product is not None and weights else None
+            for product, weights in zip(products, values[weight], strict=True)
+        ]
+    return pl.DataFrame(columns, schema={name: MARKETS_SCHEMA[name] for name in columns})
