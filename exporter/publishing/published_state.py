@@ -26,8 +26,10 @@ from exporter.tree.values import RunId, Timestamp
 RUNS_PREFIX = RUN.prefix
 
 
-_RESTORE = "Restore it from a copy; only if nothing in this tree is worth keeping, remove the tree and run again"
 _LEAVE = "Restore it from a copy, or leave it: runs go on without it, and a sweep removes it after the retention time"
+_REMOVE_INTENT = (
+    "Remove this one file and run again; if a run with --replace-ledger did not finish, give that option, too"
+)
 _REMOVE = "Remove this one file and run again: the next run writes it, and nothing else is lost"
 
 _Ledger = Annotated[int, Meta(ge=1)]
@@ -228,5 +230,5 @@ def _understood(key: str) -> Iterator[None]:
     try:
         yield
     except msgspec.DecodeError as error:
-        advice = _REMOVE if key == STATUS_KEY else _LEAVE if RUN.pattern.fullmatch(key) else _RESTORE
+        advice = {STATUS_KEY: _REMOVE, INTENT_KEY: _REMOVE_INTENT}.get(key, _LEAVE)
         raise StoreError(f"{key} cannot be understood ({error}). {advice}") from error

@@ -121,7 +121,8 @@ class TestEmbeddedNetwork:
         ("key", "said"),
         [
             ("", "Not a directory|cannot write into"),
-            *((f"v1/{name}.json", "nested too deep") for name in ("system/status", "system/intent", "history")),
+            *((f"v1/system/{name}.json", r"nested too deep.*Remove this one file") for name in ("status", "intent")),
+            ("v1/history.json", "nested too deep"),
         ],
     )
     def test_an_output_that_cannot_be_used_costs_no_reading(
