@@ -90,8 +90,6 @@ class CompactReader:
 
     def structure(self, depth: int = 0) -> dict[int, Value]:
         """The next structure, as its values by the numbers of their fields."""
-        if depth > MAX_DEPTH:
-            raise DecodeError("its footer is nested too deep")
         fields: dict[int, Value] = {}
         number = 0
         while header := self._byte():
@@ -103,6 +101,8 @@ class CompactReader:
         return fields
 
     def _value(self, kind: int, depth: int) -> Value:
+        if depth > MAX_DEPTH:
+            raise DecodeError("its footer is nested too deep")
         match kind:
             case 1 | 2:  # in a list a boolean has a byte of its own
                 return self._byte() == _TRUE
