@@ -100,6 +100,13 @@ def test_both_forms_of_items_give_the_same_snapshot(tmp_path: Path) -> None:
     assert 4 == len(snapshot.entries)
 
 
+def test_digits_in_a_string_are_a_number(tmp_path: Path) -> None:
+    """A file of the convention that writes numbers of 64 bits as decimal strings gives the same snapshot."""
+    numbers = {"timestamp": "1700000000", "base_reserve": "1"}
+
+    assert load(tmp_path, document(item())) == load(tmp_path, document(item(), **numbers))
+
+
 @pytest.mark.parametrize("value", [{"u512": "1"}, {"i128": "x"}])
 @pytest.mark.parametrize("key", [symbol("strange"), INSTANCE_KEY])
 def test_a_value_that_cannot_be_read_costs_its_entry_alone(tmp_path: Path, key: ScVal, value: Any) -> None:

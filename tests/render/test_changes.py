@@ -38,6 +38,7 @@ OF_A_POOL: dict[str, tuple[Row, Row, list[tuple[str, str | None, str | None]]]] 
     ),
     "not known": ({"can_borrow": True}, {"can_borrow": None}, []),
     "above": ({"utilization_bps": 9_500}, {"utilization_bps": 9_501}, [("utilization", "9500", "9501")]),
+    "exactly at the limit": ({"utilization_bps": 9_499}, {"utilization_bps": 9_500}, []),
     "still above": ({"utilization_bps": 9_501}, {"utilization_bps": 9_900}, []),
     "archived": ({}, {"archived": True}, [("archived", "live", "archived")]),
     "restored": ({"archived": True}, {}, [("archived", "archived", "live")]),

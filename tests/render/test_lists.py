@@ -199,6 +199,9 @@ def test_yields_have_the_other_shape(tree: Path) -> None:
     for item in debts["data"]:
         row = rows[item["pool"]]
         assert round(item["apyBaseBorrow"] * 100) == row["borrow_apy_bps"]
+        rewards = row["borrow_reward_apr_bps"] or 0
+        assert round((item["apyRewardBorrow"] or 0) * 100) == rewards
+        assert (item["rewardTokens"] is None) is (rewards == 0)
         room = row["available_to_borrow_usd_cents" if row["can_borrow"] else "available_usd_cents"]
         assert item.get("availableBorrowUsd") == (None if room is None else int(room) / 100)
         assert ("debtCeilingUsd" in item) is (row["borrow_cap"] is not None)

@@ -53,6 +53,20 @@ def test_each_class_has_its_type_cache_lifetime_and_digest(server: Variables) ->
     assert all("ContentEncoding" not in head for head in heads.values())
 
 
+def test_what_has_no_key_of_a_tree_is_a_stranger(server: Variables) -> None:
+    """Objects next to a tree's own are named. Neither the lease nor a file of the tree is among them."""
+    store = store_at(server)
+    with store.exclusive():
+        store.put("v1/a.json", b"a")
+        prefix = store.uri.split("/", 3)[3]
+        for key in (".notes", "v1/.hidden"):
+            store._client.boto.put_object(Bucket=BUCKET, Key=f"{prefix}/{key}", Body=b"x")
+        strangers = list(store.strangers())
+    store.close()
+
+    assert [f"{key} (no key of a tree)" for key in (".notes", "v1/.hidden")] == sorted(strangers)
+
+
 def test_no_object_is_next_to_keys_below_its_name(bucket: WireBucket, alice: S3Store) -> None:
     """A document is one object, under its own key; so no key is also a folder of keys."""
     keys = ["index.html", "v1/assets/index.json", "v1/markets.json", f"v1/markets/{MARKET}.json"]

@@ -117,23 +117,19 @@ class Lake:
         ahead = 1
         with ThreadPoolExecutor(max_workers=MAX_AHEAD) as pool:
             waiting: deque[tuple[int, Future[tuple[str, bytes]]]] = deque()
-            try:
-                while True:
-                    for start in islice(starts, max(ahead - len(waiting), 0)):
-                        waiting.append((start, pool.submit(self._fetch, start)))
-                    if not waiting:
-                        return
-                    start, future = waiting.popleft()
-                    try:
-                        key, data = future.result()
-                        ahead = min(max(ahead_bytes // max(len(data), 1), 1), MAX_AHEAD)
-                        batch: Batch | DecodeError = open_batch(key, data, start, start + size - 1)
-                    except DecodeError as error:
-                        batch = error
-                    yield start, batch
-            finally:
-                for _, future in waiting:
-                    future.cancel()
+            while True:
+                for start in islice(starts, max(ahead - len(waiting), 0)):
+                    waiting.append((start, pool.submit(self._fetch, start)))
+                if not waiting:
+                    return
+                start, future = waiting.popleft()
+                try:
+                    key, data = future.result()
+                    ahead = min(max(ahead_bytes // max(len(data), 1), 1), MAX_AHEAD)
+                    batch: Batch | DecodeError = open_batch(key, data, start, start + size - 1)
+                except DecodeError as error:
+                    batch = error
+                yield start, batch
 
     def batch_of(self, ledger: int) -> Batch:
         """The object with a ledger. Raises `DecodeError` if it is missing or damaged, `LakeError` if fetching fails."""

@@ -34,6 +34,16 @@ def test_every_part_of_a_url_is_replaced(text: str) -> None:
     assert [] == [each for each in (*SECRETS, "dXNAZXI6") if each.lower() in cleaned.lower()]
 
 
+def test_a_secret_with_signs_is_replaced_when_it_is_encoded() -> None:
+    """A server may echo a key of a query, of a header, or a whole path with each sign encoded, the slash included."""
+    secret = "kEY/wIth+0signs"
+    from_query, from_header = Redactor([f"https://a.example/?apikey={secret}"]), Redactor([], [f"Bearer {secret}"])
+
+    for redactor in (from_query, from_header):
+        assert f"no {REPLACEMENT}" == redactor.clean(f"no {quote(secret, safe='')}")
+    assert f"no {REPLACEMENT}" == Redactor(["https://a.example/soroban/rpc"]).clean("no %2Fsoroban%2Frpc")
+
+
 HOST_ERROR = "HostError: Error(Contract, #3)"
 
 

@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 
 from exporter.config import load
-from exporter.deployments.networks import NETWORKS
+from exporter.deployments.networks import NETWORKS, network_id
 from exporter.errors import ArchiveError, ConfigError, NetworkMismatchError
 from exporter.ledger.codec import strkey
 from exporter.ledger.codec.entries import instance_key
 from exporter.ledger.codec.scval_encode import u32
+from exporter.ledger.snapshot_file import LedgerSnapshot
 from exporter.localnet.chain import Chain, Change
 from exporter.localnet.lake_writer import LakeWriter
 from exporter.localnet.player import NETWORK, RecordedNetwork
 from exporter.past.archive.checkpoint_proof import NotProvableError
 from exporter.past.backfill.lake_job import LakeJob, LakePlan
-from exporter.past.backfill.start_state import archive_start, empty_start
+from exporter.past.backfill.start_state import archive_start, empty_start, snapshot_start
 from exporter.past.lake.objects import Lake
 from exporter.stores.memory import MemoryStore
 from tests.past.archive.simulated_archive import (
@@ -33,6 +34,7 @@ from tests.past.archive.simulated_archive import (
 )
 from tests.past.backfill.recorded_lake import IN_LINE, rows_of
 from tests.protocols.protocol_facts import recorded_pools
+from tests.snapshot_files import write_snapshot
 
 POOL = "CCLBPEYS3XFK65MYYXSBMOGKUI4ODN5S7SUZBGD7NALUQF64QILLX5B5"
 TESTNET = NETWORKS["testnet"].passphrase
@@ -84,6 +86,16 @@ def test_a_checkpoint_of_a_real_archive(testnet_archive: Path) -> None:
         archive_start(str(testnet_archive), 10_060, TESTNET)
     with pytest.raises(NetworkMismatchError, match="--archive is of the network"):
         archive_start(str(testnet_archive), 960, NETWORKS["mainnet"].passphrase)
+
+
+def test_a_snapshot_of_another_network(tmp_path: Path) -> None:
+    """A snapshot file of another network is no start, because its contracts are others."""
+    file = tmp_path / "start.json"
+    write_snapshot(LedgerSnapshot(23, 100, 1_700_000_000, network_id(TESTNET), {}), file)
+
+    assert 100 == snapshot_start(file, TESTNET).ledger
+    with pytest.raises(NetworkMismatchError, match=r"start\.json is of the network with id"):
+        snapshot_start(file, PASSPHRASE)
 
 
 def test_the_first_checkpoint(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from exporter.history.buckets import observations_of
 from exporter.render.site.charts import MONEY, RATE, ChartColumn, Line, chart, charts_of, curve, table
-from exporter.render.site.text import NOTHING
+from exporter.render.site.text import NOTHING, TIMES
 from exporter.render.site.trends import MAX_POINTS, RECENT_SECONDS, Trend, Trends, protocol_charts, thinned
 from tests.render.rendering import contract
 from tests.render.site.made import CLOSE_TIME, LEDGER, big_tables, pool_row, series_of, site_of, tables_of, unpriced
@@ -55,6 +55,21 @@ def test_sums_at_an_axis_have_one_form(greatest: int, ticks: list[str]) -> None:
     text = str(chart("x", "Value", [START, START + HOUR, START + 2 * HOUR], columns, [Line("TVL", 4, 0)]))
 
     assert ticks == labels(text, "y")
+
+
+@pytest.mark.parametrize(
+    ("greatest", "ticks"),
+    [
+        (1_800, ["0 %", "5 %", "10 %", "15 %", "20 %"]),
+        (40, ["0 %", "0.1 %", "0.2 %", "0.3 %", "0.4 %"]),
+        (9_900_000, ["0 %", "50,000 %", "100K %"]),
+        (999_999_999, ["0 %", "5,000K %", f"1{TIMES}10⁷ %"]),
+        (30 * 10**12, ["0 %", *(f"{n}{TIMES}10¹¹ %" for n in (1, 2, 3))]),
+    ],
+)
+def test_rates_at_an_axis_stay_short(greatest: int, ticks: list[str]) -> None:
+    """A rate at an axis is short, whatever its size: thousands from 100,000 % on, as a power from 10^7 % on."""
+    assert ticks == labels(drawn([greatest] * 3), "y")
 
 
 def test_ticks_are_at_their_times() -> None:
