@@ -108,6 +108,7 @@ SPOKE = SpokeTerms(
             (False, None, 0, None),
             "of 1 minute; as ever",
         ),
+        (Price("no decimals", True, 5, None, 1_000), (False, None, 0, None), "of the token: no decimals; as ever"),
         (NO_ORACLE, (False, None, 0, None), "no valid price of the token: the market has no oracle; as ever"),
         (NOT_ASKED, (None, None, None, None), "is not known: the market's oracle was not asked"),
     ],

@@ -252,6 +252,17 @@ def listed_pools(tree: Path) -> pl.DataFrame:
     return rows.with_columns(pl.col("shortfall").cast(pl.Int128), *(pl.lit(None).alias(name) for name in missing))
 
 
+def test_yields_have_the_rewards_of_borrowers(tree: Path) -> None:
+    """A borrower's reward is apart from the rate that is paid, in percent, with the token that it is paid in."""
+    cents, token = pl.col("^.*_usd_cents$").cast(pl.Int128), contract(7)
+    rewards = {"borrow_reward_apr_bps": 125, "reward_token": token}
+    pools = listed_pools(tree).with_columns(cents, **{name: pl.lit(value) for name, value in rewards.items()})
+    _, debts = yields.render_yields(pools, None, PROTOCOLS)
+    found = [(item["apyRewardBorrow"], item["rewardTokens"]) for item in json.loads(debts.data)["data"]]
+
+    assert [(1.25, [token])] * len(found) == found != []
+
+
 def test_yields_are_of_the_largest_pools(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If there are more pools than a file may have, it has those with the most supplied, in the usual order."""
     monkeypatch.setattr(yields, "MAX_POOLS", 3)
