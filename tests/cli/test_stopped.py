@@ -23,6 +23,16 @@ def lease(ended: list[str]) -> Iterator[None]:
         ended.append("lease")
 
 
+@pytest.fixture(autouse=True)
+def _as_python_starts() -> Iterator[None]:
+    """The handlers that Python has at first, also if these tests were started by ``nohup``."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in STOP_SIGNALS}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, *STOP_SIGNALS])
 def test_a_signal_ends_a_command_in_order(number: signal.Signals) -> None:
     """What the command began is ended, as for Ctrl-C: a lease is given up, for example."""
@@ -45,9 +55,6 @@ def test_after_a_command_signals_do_what_they_did_before(number: signal.Signals)
 
 def test_a_signal_that_the_parent_ignores_stays_ignored() -> None:
     """``nohup`` lets a command outlive its terminal."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with ending(Console("text", StringIO())):
-            os.kill(os.getpid(), signal.SIGHUP)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with ending(Console("text", StringIO())):
+        os.kill(os.getpid(), signal.SIGHUP)

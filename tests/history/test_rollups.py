@@ -249,6 +249,16 @@ def test_what_is_lost_is_recomputed(key: str, damage: str | None) -> None:
     assert files_after_a_run() == files_of(store)
 
 
+def test_a_manifest_that_names_no_rollup_is_a_fault_of_each() -> None:
+    """Each rollup that the manifest leaves out is named, with the reason."""
+    store = half_a_history()
+    manifest = replace(manifest_of(store), rollups=[])
+    faults = list(rollup_faults(manifest, lambda key: read(store, key), None, recompute=True))
+
+    expected = {(key, "is not named by the history's manifest") for key in (DAILY, HOURLY)}
+    assert expected <= {(fault.key, fault.text) for fault in faults}
+
+
 def test_rows_that_came_into_the_past() -> None:
     """Ledgers that a backfill added are in the files after the next step, wherever they lie."""
     store = half_a_history()

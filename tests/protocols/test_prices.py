@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from exporter.exact import decimal_text
 from exporter.ledger.oracles import Quote
+from exporter.protocols import PROTOCOLS
 from exporter.protocols.base import PriceLimits
 from exporter.protocols.numbers import PoolFrameRow, SpokeTerms
 from exporter.protocols.prices import (
@@ -127,6 +128,24 @@ def test_gates_without_a_price(price: Price, expected: tuple[object, ...], reaso
         row["can_withdraw"],
     )
     assert reason is row["can_reason"] is None or row["can_reason"].endswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "closed", "unknown"),
+    [
+        ("alula", {"can_borrow", "can_liquidate"}, set()),
+        ("blend", {"can_borrow", "can_liquidate"}, set()),
+        ("k2", {"can_withdraw", "can_borrow", "can_liquidate"}, {"can_supply"}),
+        ("peridot", set(), {"can_borrow", "can_liquidate"}),
+        ("slender", set(), {"can_borrow", "can_liquidate"}),
+        ("xoxno", {"can_borrow", "can_liquidate"}, set()),
+    ],
+)
+def test_what_a_missing_price_closes(protocol: str, closed: set[str], unknown: set[str]) -> None:
+    """Each protocol's contracts refuse without a price what its page says; what they may refuse is not known."""
+    gates = PROTOCOLS[protocol].prices.without_price.gates
+
+    assert (closed, unknown) == ({name for name in gates if gates[name] is False}, gates.keys() - closed)
 
 
 Pool = tuple[str, int, int, int, int | None, int]

@@ -88,6 +88,17 @@ def test_a_price_is_under_its_time_and_index(age: int, priced: bool) -> None:
     assert VOID == stored.value(ORACLE, "lastprice", other("ETH"))
 
 
+def test_release_4_gives_its_history_newest_first() -> None:
+    """``prices()`` of release 4 has the prices of as many periods as are asked for, without those that lack one."""
+    stored = release_4()
+    for ago, price in ((0, 55), (2, 53), (3, 52)):
+        put_price(stored, 1, LAST - ago * STEP, price)
+        put_price(stored, 0, LAST - ago * STEP, price + 100)
+
+    expected = vec(price_data(55, LAST), price_data(53, LAST - 2 * STEP))
+    assert expected == stored.value(ORACLE, "prices", other("BTC"), u32(3))
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
