@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from msgspec import Struct
 
@@ -18,7 +18,6 @@ from exporter.config import Settings
 from exporter.deployments.networks import NETWORKS, Network, network_id, network_of
 from exporter.errors import AllEndpointsFailedError, ConfigError, NetworkMismatchError, SourceError, lasting
 from exporter.job.evidence import MAGIC, Evidence, EvidenceSource
-from exporter.job.run_report import JsonObject
 from exporter.ledger.codec.scval import ContractInstance
 from exporter.ledger.rpc.client import RpcSource
 from exporter.ledger.rpc.endpoints import CALL_SECONDS, RpcLimits, parse_endpoints
@@ -28,6 +27,9 @@ from exporter.protocols import storage_answers
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock
 from exporter.tree.documents import timestamp
+
+if TYPE_CHECKING:  # this module would load pyarrow, which a reading does not need
+    from exporter.job.run_report import JsonObject
 
 OnRequest = Callable[[], None]
 
