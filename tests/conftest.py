@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import gc
-import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,21 +63,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """``--real-data=FOLDER``: where real ledger data lies, instead of ../shared/data/real."""
     named = os.environ.get(real.VARIABLE) or real.DEFAULT_FOLDER
     parser.addoption("--real-data", metavar="FOLDER", default=str(named), help=f"real ledger data ({real.VARIABLE})")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
-    """Begin each worker's collection with other modules, the first time that several workers run the tests.
-
-    Each would rewrite the assertions of all modules at the same time, 5 s of a core. So each takes its part first, and
-    finds the rest in the folders of bytecode. Pytest takes modules that are imported already as they are.
-    """
-    if (worker := os.environ.get("PYTEST_XDIST_WORKER", "")).startswith("gw"):
-        names = [name for name in session.config.args if Path(name).is_dir()]
-        paths = sorted(path for name in names for path in Path(name).resolve().rglob("test_*.py"))
-        for path in paths[int(worker[2:]) :: int(os.environ["PYTEST_XDIST_WORKER_COUNT"])]:
-            with contextlib.suppress(Exception, pytest.skip.Exception):  # pytest imports it again, and reports that
-                importlib.import_module(".".join(path.relative_to(PROJECT_ROOT).with_suffix("").parts))
 
 
 @pytest.hookimpl(tryfirst=True)
