@@ -30,8 +30,6 @@ from tests.audit.archived_runs import ArchivedRuns
 from tests.audit.trees import Files, digest, encoded, manifest_of, read, seal, status_of, write
 from tools.generated_docs import ROOT
 
-pytestmark = pytest.mark.usefixtures("without_pages")
-
 REFUTED, STATED = "8", "stated"
 
 RECORDS = (
