@@ -142,13 +142,8 @@ def check_aws() -> None:
     variable = "AWS_WEB_IDENTITY_TOKEN_FILE"
     if (path := os.environ.get(variable)) and not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises if the user may not look there
         raise ConfigError(f"{variable}: there is no file {path!r}; correct or unset it")
-    check_requests_to(stated_s3_endpoint())
-
-
-def stated_s3_endpoint() -> str:
-    """The URL that requests for S3 go to by AWS's variables. A profile, or a region, may name another."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    return endpoint or "https://s3.amazonaws.com"
+    check_requests_to(endpoint or "https://s3.amazonaws.com")
 
 
 def _is_direct(host: str, port: int | None, rules: str) -> bool:

@@ -23,7 +23,7 @@ from msgspec import Struct
 import exporter
 from exporter.bounds import FILE_BYTES, TooLargeError
 from exporter.errors import ConfigError, ExporterError, ImmutableKeyError, LostRaceError, StoreError
-from exporter.http_environment import check_aws, proxy_of, stated_s3_endpoint
+from exporter.http_environment import check_aws, proxy_of
 from exporter.stores.s3_errors import CREDENTIALS_ADVICE, RefusedError, explained, refusal_of
 from exporter.stores.store import ObjectInfo, etag_of, immutable_key_message, moved_message, utc_now
 from exporter.tree.families import family_of, kind_of
@@ -32,7 +32,6 @@ from exporter.tree.headers import cache_control, content_type
 
 if TYPE_CHECKING:
     from boto3.session import Session
-    from botocore.config import Config
     from mypy_boto3_s3 import S3Client as BotoClient
 
 
@@ -134,30 +133,6 @@ def _add_content_md5(params: dict[str, Any], **_: Any) -> None:
 
     digest = md5(params["body"], usedforsecurity=False).digest()
     params["headers"].setdefault("Content-MD5", b64encode(digest).decode())
-
-
-class _Way(NamedTuple):
-    """How requests reach an endpoint.
-
-    Attributes:
-        path_style: whether the bucket is in the path: few servers besides AWS give each bucket a host name of its own.
-        proxy: the URL of the proxy, if there is one. botocore would ignore the networks that NO_PROXY names.
-    """
-
-    path_style: bool
-    proxy: str | None
-
-
-def _is_of_aws(endpoint: str) -> bool:
-    return (urlsplit(endpoint).hostname or "").endswith(_AWS_HOSTS)
-
-
-def _with_way(config: Config, way: _Way) -> Config:
-    from botocore.config import Config
-
-    proxies = {} if way.proxy is None else dict.fromkeys(("http", "https"), way.proxy)
-    both = config.merge(Config(proxies=proxies))
-    return both.merge(Config(s3={"addressing_style": "path"})) if way.path_style else both
 
 
 class ObjectHeaders(TypedDict):
@@ -294,13 +269,16 @@ class S3Client:
                 f"output.uri: no credentials for {self.uri}: {error}{_variables()}; {CREDENTIALS_ADVICE}"
             ) from error
         try:
-            # Only botocore knows its endpoint for sure. To make a client takes 10 ms, and the first mostly is right.
-            assumed = _Way(not _is_of_aws(self._endpoint_url or stated_s3_endpoint()), None)
-            client = session.client("s3", config=_with_way(config, assumed), endpoint_url=self._endpoint_url)
+            client = session.client("s3", config=config, endpoint_url=self._endpoint_url)
             endpoint = client.meta.endpoint_url
-            if (way := _Way(not _is_of_aws(endpoint), proxy_of(endpoint, socks=False))) != assumed:
-                client.close()
-                client = session.client("s3", config=_with_way(config, way), endpoint_url=self._endpoint_url)
+            if not (urlsplit(endpoint).hostname or "").endswith(_AWS_HOSTS):
+                # Few servers besides AWS give each bucket a host name of its own.
+                config = config.merge(Config(s3={"addressing_style": "path"}))
+            proxy = proxy_of(endpoint, socks=False)
+            # botocore would ignore the networks that NO_PROXY names.
+            config = config.merge(Config(proxies={} if proxy is None else dict.fromkeys(("http", "https"), proxy)))
+            client.close()
+            client = session.client("s3", config=config, endpoint_url=self._endpoint_url)
         except (BotoCoreError, OSError, ValueError) as error:
             raise ConfigError(
                 f"output.uri: no client for {self.uri}: {type(error).__name__}{_variables()}; check AWS_REGION and "
