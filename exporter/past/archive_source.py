@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -17,7 +15,7 @@ from msgspec.structs import replace
 
 from exporter.config import Settings
 from exporter.deployments.networks import network_id, network_of
-from exporter.errors import ConfigError, LostRaceError, NetworkMismatchError
+from exporter.errors import ConfigError, NetworkMismatchError
 from exporter.job.sources import OnRequest, OpenSource
 from exporter.ledger.checkpoints import checkpoint_of
 from exporter.ledger.codec.entries import instance_key
@@ -32,7 +30,7 @@ from exporter.past.archive.trusted_organisations import trust_file, trust_of
 from exporter.past.proof_entry import proof_entry
 from exporter.protocols import storage_answers
 from exporter.publishing.proof_list import add_proofs
-from exporter.stores.folder import LOCK_NAME, reported
+from exporter.stores.folder import locked, reported
 from exporter.stores.held_store import HeldStore
 from exporter.stores.store import Clock
 
@@ -157,17 +155,12 @@ def private_folder(bucket_cache: Path) -> Iterator[Path]:
 
     Raises `LostRaceError` if another job uses the cache: the two would append to one half-fetched bucket.
     """
-    with reported("lock", str(bucket_cache / LOCK_NAME)):
-        lock = os.open(bucket_cache / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    try:
+    held_text = (
+        f"another job reads archives with the bucket cache {bucket_cache}; let it finish and run again, or "
+        "name another --bucket-cache"
+    )
+    with locked(bucket_cache, held_text):
         with reported("make a folder in", str(bucket_cache)):
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it ends with the process
-            except BlockingIOError:
-                raise LostRaceError(
-                    f"another job reads archives with the bucket cache {bucket_cache}; let it finish and run again, or "
-                    "name another --bucket-cache"
-                ) from None
             for leftover in bucket_cache.glob(f"{STATE_PREFIX}*"):
                 if leftover.is_dir() and not leftover.is_symlink():
                     shutil.rmtree(leftover)
@@ -176,8 +169,6 @@ def private_folder(bucket_cache: Path) -> Iterator[Path]:
             made = tempfile.TemporaryDirectory(prefix=STATE_PREFIX, dir=bucket_cache)
         with made as folder:
             yield Path(folder)
-    finally:
-        os.close(lock)
 
 
 @contextmanager

@@ -114,6 +114,26 @@ def write_file(path: str | Path, data: bytes) -> None:
 
 
 @contextmanager
+def locked(folder: Path, held_text: str) -> Iterator[None]:
+    """Hold the lock of a folder, which ends with the process.
+
+    Raises `LostRaceError` with ``held_text`` at once if another process holds it. The empty lock file stays afterwards.
+    If it were removed, two processes could lock two files of the same name.
+    """
+    with reported("lock", str(folder / LOCK_NAME)):
+        descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        with reported("lock", str(folder / LOCK_NAME)):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LostRaceError(held_text) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def reported(action: str, what: str) -> Iterator[None]:
     """Turn an error of the operating system into a `StoreError`: "cannot ``action`` ``what``", why, and what to do."""
     try:
@@ -255,30 +275,17 @@ class FolderStore(Store):
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the folder as its only publisher. Raises `LostRaceError` at once if another process holds it.
-
-        The empty lock file stays afterwards. If it were removed, two processes could lock two files of the same name.
-        """
+        """Hold the folder as its only publisher. Raises `LostRaceError` at once if another process holds it."""
         if self._held:
             raise LostRaceError(f"this process is already publishing to {self.root}")
         with reported("make the folder", self.uri):
             self.root.mkdir(parents=True, exist_ok=True)
-        with reported("lock", str(self.root / LOCK_NAME)):
-            descriptor = os.open(self.root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        try:
-            with reported("lock", str(self.root / LOCK_NAME)):
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    message = f"another process is publishing to {self.root}; let it finish and run again"
-                    raise LostRaceError(message) from None
+        with locked(self.root, f"another process is publishing to {self.root}; let it finish and run again"):
             self._held = True
             try:
                 yield
             finally:
                 self._held = False
-        finally:
-            os.close(descriptor)
 
     def _path(self, key: str) -> Path:
         part, _, name = key.rpartition("/")
