@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from exporter.tables import PoolKey
 from exporter.tree.documents import WatchedPending, WatchedReading, WatchedUnread, WatchedValues
@@ -39,7 +40,7 @@ def carried_values(
     parts = [missing.part_of(reading) for reading in (before, *before.carried)]
     refused = _beyond(most, parts, now)
     if refused:
-        parts = [_without(refused, part) for part in parts]
+        parts = [missing.without(refused).part_of(part) for part in parts]
     return [part for part in parts if any(_items(part))]
 
 
@@ -82,6 +83,14 @@ class _Missing(Struct, frozen=True):
             frozenset(now.pending),
         )
 
+    def without(self, markets: Collection[str]) -> _Missing:
+        """The same, as if there was nothing of these markets."""
+        return replace(
+            self,
+            markets=self.markets.difference(markets),
+            pools=frozenset(key for key in self.pools if key.market not in markets),
+        )
+
     def has(self, market: str, pool: str | None) -> bool:
         """Whether the run did not read this market; if a pool is given, whether it did not read the pool."""
         return market in self.markets or (pool is not None and PoolKey(market, pool) in self.pools)
@@ -119,15 +128,3 @@ def _items(reading: WatchedReading) -> list[str]:
     """The market of each value of a reading."""
     groups = reading.markets, reading.pools, reading.unread, reading.pending
     return [item.market for group in groups for item in group]
-
-
-def _without(markets: Collection[str], reading: WatchedReading) -> WatchedReading:
-    """A reading without the values of these markets."""
-    return WatchedReading(
-        observed_ledger=reading.observed_ledger,
-        exporter_version=reading.exporter_version,
-        markets=[item for item in reading.markets if item.market not in markets],
-        pools=[item for item in reading.pools if item.market not in markets],
-        unread=[item for item in reading.unread if item.market not in markets],
-        pending=[item for item in reading.pending if item.market not in markets],
-    )
